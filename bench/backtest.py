@@ -26,13 +26,13 @@ from compatgate.core.evaluate import evaluate
 from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import Source
 from compatgate.kit import clock
-from compatgate.service.comparison.backtests import apply_edits, backtest_edits
-from compatgate.service.comparison.schemas import MAX_QUESTIONS
-from compatgate.service.gate.service import Gate
-from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.matrix.repository import find_documents
-from compatgate.service.matrix.revisions import Edit
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.comparison.backtests import apply_edits, backtest_edits
+from compatgate.service.gate.comparison.schemas import MAX_QUESTIONS
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.repository import find_documents
+from compatgate.service.matrix.documents.revisions import Edit
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 DECISIONS = 100_000
 _GPUS = ("A100-SXM4-80GB", "H100-SXM5-80GB", "L4", "L40S")

@@ -21,9 +21,9 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.wal import LogSync
-from compatgate.service.gate.batch_store import DecisionWriter, Delivery
-from compatgate.service.gate.batches import WriterChain
-from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.questions.decider import NewDecision
 
 DECISIONS = 8
 PAUSE_SECONDS = 0.0004

@@ -28,12 +28,12 @@ from sqlalchemy import text
 from compatgate.errors import CompatgateError
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.batch_store import DecisionWriter, Delivery
-from compatgate.service.gate.batches import WriterChain
-from compatgate.service.gate.decider import AnswerRecord
-from compatgate.service.gate.images import ImageSettings
-from compatgate.service.gate.service import Gate
-from compatgate.service.web import startup
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.questions.decider import AnswerRecord
+from compatgate.service.gate.questions.images import ImageSettings
+from compatgate.service.gate.questions.service import Gate
+from compatgate.web import startup
 
 ROOT = Path(__file__).parents[1]
 THREADS = ROOT / "tests" / "conformance" / "threads.yaml"

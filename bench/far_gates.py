@@ -137,7 +137,7 @@ def ask_often(server: Served, count: int, headers: dict[str, str]) -> tuple[floa
 
 def measure_verification(content: bytes, public: Path) -> float:
     """Return milliseconds of processor time that a far gate takes to accept a bundle."""
-    from compatgate.service.gate.bundles import read_bundle_keys, read_trusted
+    from compatgate.service.gate.far.bundles import read_bundle_keys, read_trusted
 
     keys, times = read_bundle_keys([str(public)]), []
     for _ in range(5):
@@ -152,10 +152,10 @@ def make_deliveries(rounds: int, per_batch: int) -> list[list[bytes]]:
     import msgspec
 
     from compatgate.kit import clock
-    from compatgate.service.far.log import make_requests
-    from compatgate.service.gate.batch_store import Delivery
-    from compatgate.service.gate.batches import WriterChain
-    from compatgate.service.gate.decider import NewDecision
+    from compatgate.service.gate.decisions.batch_store import Delivery
+    from compatgate.service.gate.decisions.batches import WriterChain
+    from compatgate.service.gate.far.log import make_requests
+    from compatgate.service.gate.questions.decider import NewDecision
 
     ids = [f"vd_{n:032x}" for n in range(200)]
     said = {"verdict": "pass", "allowed": True, "target": "prod-a100", "matrix_revision": 1}
@@ -253,7 +253,7 @@ def measure(args: argparse.Namespace) -> Costs:
 def make_token(url: str) -> str:
     """Return the secret of a far gate's token."""
     from compatgate.kit.database.database import Database
-    from compatgate.service.tokens.service import Tokens
+    from compatgate.service.access.tokens.service import Tokens
 
     database = Database.open(url)
     try:

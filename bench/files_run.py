@@ -108,10 +108,10 @@ def run_check() -> set[str]:
 def run_gate() -> set[str]:
     """Ask the application that the server runs; only the second question counts."""
     from compatgate.documents.sources import Source
-    from compatgate.service.gate.service import Gate
-    from compatgate.service.matrix.service import Authorship
-    from compatgate.service.web.app import create_front
-    from compatgate.service.web.call import Settings
+    from compatgate.service.gate.questions.service import Gate
+    from compatgate.service.matrix.documents.service import Authorship
+    from compatgate.web.app import create_front
+    from compatgate.web.call import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         gate = Gate.open(f"{folder}/gate.db", overlays=[])

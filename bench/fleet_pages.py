@@ -32,12 +32,12 @@ from compatgate.documents.sources import Source
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import migrate_schema
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.merging import merge_nodes, reported_nodes
-from compatgate.service.nodes.repository import NodeRow, save_nodes
-from compatgate.service.nodes.schemas import Report
-from compatgate.service.proposals.schemas import ProposalRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.proposals.schemas import ProposalRequest
+from compatgate.service.nodes.reports.merging import merge_nodes, reported_nodes
+from compatgate.service.nodes.reports.repository import NodeRow, save_nodes
+from compatgate.service.nodes.reports.schemas import Report
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 

@@ -28,10 +28,10 @@ from ui_marks import form_token  # noqa: E402
 
 from compatgate.documents.sources import read_paths  # noqa: E402
 from compatgate.resources import matrix_dir  # noqa: E402
-from compatgate.service.gate.service import Gate  # noqa: E402
-from compatgate.service.matrix.service import Authorship  # noqa: E402
-from compatgate.service.web.app import create_app  # noqa: E402
-from compatgate.service.web.call import Settings  # noqa: E402
+from compatgate.service.gate.questions.service import Gate  # noqa: E402
+from compatgate.service.matrix.documents.service import Authorship  # noqa: E402
+from compatgate.web.app import create_app  # noqa: E402
+from compatgate.web.call import Settings  # noqa: E402
 
 GOAL_MS = 250.0
 _ALL = frozenset({"read", "gate", "operate", "bless", "admin"})

@@ -36,9 +36,9 @@ from load import Figures, drive, drive_with_wrk, post
 from served import Served, served, tree_of
 
 if TYPE_CHECKING:
-    from compatgate.service.gate.batch_store import CommitMode
-    from compatgate.service.gate.service import Gate
-    from compatgate.service.web.access import AccessLevel
+    from compatgate.service.gate.decisions.batch_store import CommitMode
+    from compatgate.service.gate.questions.service import Gate
+    from compatgate.web.access import AccessLevel
 
 CONNECTIONS = 16
 STACKS = 20
@@ -140,8 +140,8 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
     from flask import Flask, Response, jsonify
 
     from compatgate.kit.http.wsgi import WsgiLane, receive_body
-    from compatgate.service.web.app import create_front
-    from compatgate.service.web.call import Settings
+    from compatgate.web.app import create_front
+    from compatgate.web.call import Settings
 
     bare = Flask("bare")
 
@@ -173,8 +173,8 @@ def serve(
     from compatgate.kit import logs
     from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
-    from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.web import server, startup
+    from compatgate.service.gate.questions.images import ImageSettings
+    from compatgate.web import server, startup
 
     with tempfile.TemporaryDirectory() as folder:
         if lines == "all":

@@ -20,14 +20,14 @@ from compatgate.documents.sources import Source, read_paths
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.batch_store import DecisionWriter, Delivery
-from compatgate.service.gate.batches import WriterChain
-from compatgate.service.gate.decider import AnswerRecord
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import MAX_NODES, Report
-from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.upgrades.schemas import UpgradeRequest
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.questions.decider import AnswerRecord
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
+from compatgate.service.nodes.reports.schemas import MAX_NODES, Report
+from compatgate.service.nodes.upgrades.schemas import UpgradeRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 

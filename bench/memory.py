@@ -63,10 +63,10 @@ def _question(n: int) -> dict[str, Any]:
 
 def serve() -> None:
     """Run the server under test; prints its port."""
-    from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.web import server, startup
-    from compatgate.service.web.app import create_front
-    from compatgate.service.web.call import Settings
+    from compatgate.service.gate.questions.images import ImageSettings
+    from compatgate.web import server, startup
+    from compatgate.web.app import create_front
+    from compatgate.web.call import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

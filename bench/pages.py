@@ -33,7 +33,7 @@ from ui_runs import PASSED, QUEUED, SLOWER
 
 from compatgate.catalog import open_library
 from compatgate.kit.database.database import Database
-from compatgate.service.routes import PAGES
+from compatgate.web.routes import PAGES
 
 REPEATED, CLICKED = 20, 5
 MEASURES = ("server", "paint", "clicks")
@@ -218,7 +218,7 @@ def _examples_in(database: str) -> dict[str, str]:
 @contextmanager
 def _served(folder: Path, database: str) -> Iterator[tuple[str, str]]:
     """Serve; the address, and an administrator's token."""
-    from compatgate.service.gate.service import Gate
+    from compatgate.service.gate.questions.service import Gate
 
     library = open_library(())
     for name in library.names:  # a wheel carries the tables compiled; a checkout compiles them once

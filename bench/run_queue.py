@@ -15,9 +15,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from compatgate.canary.hosts import Host
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.models import RunRow
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.models import RunRow
+from compatgate.service.runs.queue.schemas import RunRequest
 
 HOST = Host("bench", executor="process", slots=64)
 HEAD = """\

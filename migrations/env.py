@@ -6,20 +6,20 @@ To write a new migration: ``python -m compatgate.kit.database.tables "what chang
 from alembic import context
 
 from compatgate.kit.database.tables import Base
-from compatgate.service.audit import repository as audit
-from compatgate.service.baselines import repository as baselines
-from compatgate.service.gate import batches
-from compatgate.service.gate import repository as gate
-from compatgate.service.identity import repository as identity
-from compatgate.service.matrix import models as matrix
-from compatgate.service.nodes import health
-from compatgate.service.nodes import repository as nodes
-from compatgate.service.notices import models as notices
-from compatgate.service.proposals import models as proposals
-from compatgate.service.runs import discards, evidence
-from compatgate.service.runs import models as runs
-from compatgate.service.tokens import repository as tokens
-from compatgate.service.upgrades import models as upgrades
+from compatgate.service.access.identity import repository as identity
+from compatgate.service.access.tokens import repository as tokens
+from compatgate.service.attention.notices import models as notices
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.gate.decisions import batches
+from compatgate.service.gate.decisions import repository as gate
+from compatgate.service.matrix.documents import models as matrix
+from compatgate.service.matrix.proposals import models as proposals
+from compatgate.service.nodes.reports import health
+from compatgate.service.nodes.reports import repository as nodes
+from compatgate.service.nodes.upgrades import models as upgrades
+from compatgate.service.runs.baselines import repository as baselines
+from compatgate.service.runs.evidence import discards, evidence
+from compatgate.service.runs.queue import models as runs
 
 CAPABILITIES = (
     audit, baselines, batches, discards, evidence, gate, health, identity, matrix, nodes, notices,

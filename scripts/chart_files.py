@@ -12,8 +12,8 @@ from pathlib import Path
 import yaml
 
 from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.manifests import asked_objects
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.manifests import asked_objects
 
 FILES = Path(__file__).parents[1] / "deploy" / "helm" / "compatgate" / "files"
 _HEAD = "# Written by scripts/chart_files.py (`make docs`); do not edit.\n"

@@ -23,8 +23,8 @@ sys.path.insert(0, str(ROOT))
 
 from compatgate.kit.http.requests import parameters  # noqa: E402
 from compatgate.kit.operations import Argument, Declared, Kind, Place  # noqa: E402
-from compatgate.service.routes import HOOKS, ROUTES  # noqa: E402
-from compatgate.service.web.route import OPEN_SCOPES, Route  # noqa: E402
+from compatgate.web.route import OPEN_SCOPES, Route  # noqa: E402
+from compatgate.web.routes import HOOKS, ROUTES  # noqa: E402
 
 DATA = ROOT / "compatgate/kit/operations.json"
 STUB = ROOT / "compatgate/client/operations.pyi"

@@ -44,7 +44,7 @@ def programs() -> Iterator[Path]:
     """Yield the files whose strings, comments and page texts are checked."""
     for folder in ("compatgate", "canary"):
         yield from sorted((ROOT / folder).glob("**/*.py"))
-    yield from sorted((ROOT / "compatgate").glob("**/templates/*.html"))
+    yield from sorted((ROOT / "compatgate").glob("**/templates/**/*.html"))
 
 
 def texts(path: Path) -> Iterator[tuple[int, str, bool]]:

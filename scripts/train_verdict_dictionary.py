@@ -5,9 +5,9 @@ takes in the database, and more. The script evaluates every build of every frame
 know, with packages, on GPUs and drivers of data centers, and trains on the verdicts. What differs
 between installations (targets, images, digests) is drawn at random, to leave no room to it.
 
-The file is compatgate/service/gate/verdicts_NUMBER.zdict. A dictionary that verdicts were packed
-with is never written again and never removed: take the next number, add its line to `DICTIONARIES`
-in compatgate/service/gate/verdict_bodies.py, and measure with bench/decision_size.py.
+The file is verdicts_NUMBER.zdict in compatgate/service/gate/questions. A dictionary that verdicts
+were packed with is never written again and never removed: take the next number, add its line to
+`DICTIONARIES` in verdict_bodies.py there, and measure with bench/decision_size.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from compatgate.core.performance import sha256
 from compatgate.core.request import Policy, Pool, Target, parse_pool
 from compatgate.core.stack import parse_stack
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.verdict_bodies import FIRST_NUMBER, LEVEL, dictionary_path
+from compatgate.service.gate.questions.verdict_bodies import FIRST_NUMBER, LEVEL, dictionary_path
 
 BYTES = 64 * 1024
 VERDICTS_PER_BUILD = 4

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
-    from compatgate.service.gate.answers import AnsweringGate
-    from compatgate.service.gate.snapshot import Bundle
-    from compatgate.service.local_gate import LocalClient
+    from compatgate.service.gate.questions.answers import AnsweringGate
+    from compatgate.service.matrix.snapshots.snapshot import Bundle
+    from compatgate.web.local_gate import LocalClient
 
 Body = dict[str, Any]
 
@@ -161,8 +161,8 @@ class ServerDecider(Decider):
 
     def _ask(self, body: Body) -> dict[str, Any]:
         from compatgate.check.verdicts import verdict_of
+        from compatgate.cli.gate.opening import ask
         from compatgate.client.operations import Operations
-        from compatgate.service.gate_client import ask
 
         if self._recorded:
             answer = ask(self.client, Operations.ask, body)
@@ -173,8 +173,8 @@ class ServerDecider(Decider):
 
     def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
         """Ask the gate; it takes one described pool. See `Decider.solve`."""
+        from compatgate.cli.gate.opening import ask
         from compatgate.client.operations import Operations
-        from compatgate.service.gate_client import ask
 
         if len(pools) > 1:
             hint = "leave out --server, or put the pools into a target"
@@ -236,13 +236,13 @@ class DatabaseDecider(ServerDecider):
         from compatgate.kit.imports import import_without
 
         import_without("sqlalchemy", "greenlet")  # it serves asyncio, which nothing here asks for
-        from compatgate.service.gate.answers import AnsweringGate
+        from compatgate.service.gate.questions.answers import AnsweringGate
 
         return AnsweringGate.open(self._database, make=False, overlays=self._overlays)
 
     @cached_property
     def _local(self) -> LocalClient:
-        from compatgate.service.local_gate import LocalClient
+        from compatgate.web.local_gate import LocalClient
 
         return LocalClient.open(self._database, overlays=self._overlays)
 
@@ -310,7 +310,7 @@ class BundleDecider(Decider):
         """Return the gate's verdict; see `Decider.decide`."""
         from msgspec.structs import replace
 
-        from compatgate.service.gate.decider import decide
+        from compatgate.service.gate.questions.decider import decide
 
         snapshot = self.snapshot
         if records:
@@ -336,7 +336,7 @@ def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decide
     """Choose the decider by the options; open no database before the first question."""
     at = getattr(args, "moment", None)
     if server := args.server or args.target_server:
-        from compatgate.service.gate_client import make_client
+        from compatgate.cli.gate.opening import make_client
 
         client = make_client(server, args.token, args.timeout, retries=0)
         hint = "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
@@ -354,7 +354,7 @@ def refuse_stale(path: str, longest: str | None) -> None:
     if longest is None:
         return
     from compatgate.documents.quantities import parse_duration
-    from compatgate.service.gate.bundles import bundle_age
+    from compatgate.service.gate.far.bundles import bundle_age
 
     most, age = parse_duration(longest, field="--max-stale"), bundle_age(path)
     if age > most:
@@ -368,10 +368,10 @@ def refuse_stale(path: str, longest: str | None) -> None:
 
 def _load_bundle(path: str, keys: Sequence[str]) -> Bundle:
     if keys:
-        from compatgate.service.gate.bundles import load_checked_bundle
+        from compatgate.service.gate.far.bundles import load_checked_bundle
 
         return load_checked_bundle(path, keys)
-    from compatgate.service.gate.snapshot import load_bundle
+    from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
     return load_bundle(path)
 
@@ -384,7 +384,7 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the pools of ``args.target`` as bodies of requests."""
     server = args.target_server if "target_server" in args else server_of(args)
     if server:  # the options were checked before
-        from compatgate.service.gate_client import make_client
+        from compatgate.cli.gate.opening import make_client
 
         timeout = getattr(args, "timeout", 10.0)
         with make_client(server, args.token, timeout, retries=0) as client:
@@ -400,7 +400,7 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
             }
             for pool in bundle.snapshot().target(args.target).pools
         ]
-    from compatgate.service.local_gate import LocalClient
+    from compatgate.web.local_gate import LocalClient
 
     with (
         naming_database(args.database),
@@ -410,8 +410,8 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
+    from compatgate.cli.gate.opening import ask
     from compatgate.client.operations import Operations
-    from compatgate.service.gate_client import ask
 
     pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
     if not isinstance(pools, list):

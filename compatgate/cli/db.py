@@ -6,16 +6,16 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from compatgate.cli.audit import recovery as recovery
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
-from compatgate.service.recovery import cli as recovery
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
     from datetime import timedelta
 
-    from compatgate.service.runs.pruning import PrunedRuns, PruneReport
+    from compatgate.service.runs.queue.pruning import PrunedRuns, PruneReport
 
 _EXAMPLES = """\
 examples:
@@ -148,7 +148,7 @@ def run_prune(args: argparse.Namespace) -> int:
     from compatgate.errors import BadInput
     from compatgate.kit.cli.options import user_name
     from compatgate.kit.database.opening import open_database
-    from compatgate.service.runs.pruning import PruneAges, prune_database
+    from compatgate.service.runs.queue.pruning import PruneAges, prune_database
 
     ages = PruneAges(**{name: _age(args, name) for name in _OPTIONS})
     if ages == PruneAges():

@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 1 if one failed."""
-    from compatgate.service.recovery.checks import print_checks
-    from compatgate.service.recovery.doctor import Subjects, examine
+    from compatgate.service.recovery.backup.checks import print_checks
+    from compatgate.service.recovery.backup.doctor import Subjects, examine
 
     read = os.environ.get
     named = [item.strip() for item in read("COMPATGATE_REGISTRIES", "").split(",")]

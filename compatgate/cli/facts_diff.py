@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from compatgate.catalog.browse import FactSet
     from compatgate.core.compare.differences import Subject
-    from compatgate.service.gate.snapshot import Snapshot
+    from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 HELP = "compare two sets of facts: records, verdicts of the matrix, recent decisions"
 _EXAMPLES = """\
@@ -80,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
     if args.matrix:
         worse = _compare(document, *_read_files(args.matrix, old, new))
     elif _database_exists(args.database):
-        from compatgate.service.comparison.recorded import list_newest_verdicts
-        from compatgate.service.gate.snapshot_reader import Snapshots
-        from compatgate.service.gate_client import open_gate
+        from compatgate.cli.gate.opening import open_gate
+        from compatgate.service.gate.comparison.recorded import list_newest_verdicts
+        from compatgate.service.matrix.snapshots.reader import Snapshots
 
         with open_gate(args, overlays=()) as gate:
             sides = [Snapshots(gate.database, side.facts).current() for side in (old, new)]
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 def _print_text(document: dict[str, Any]) -> None:
     from compatgate.kit.cli.terminal import wants_colour, width_of
     from compatgate.kit.sections import text_lines
-    from compatgate.service.comparison.matrix_sections import report_facts
+    from compatgate.service.gate.comparison.matrix_sections import report_facts
 
     width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
     _, *lines = text_lines(report_facts(document), width, colour=colour)
@@ -126,7 +126,7 @@ def _read_files(
     from compatgate.documents.sources import read_paths
     from compatgate.documents.specs import key_of
     from compatgate.documents.validation import read_documents
-    from compatgate.service.gate.snapshot import build
+    from compatgate.service.matrix.snapshots.snapshot import build
 
     documents = read_documents(read_paths(paths), old.facts.gpus)
     versions = [(*key_of(one), one, 0) for one in documents]
@@ -141,8 +141,8 @@ def _compare(
 ) -> bool:
     """Add the verdicts of both sets of facts; return whether one gets worse."""
     from compatgate.kit import clock
-    from compatgate.service.comparison.schemas import EntryWhatIfBody
-    from compatgate.service.comparison.service import compare_facts, to_wire
+    from compatgate.service.gate.comparison.schemas import EntryWhatIfBody
+    from compatgate.service.gate.comparison.service import compare_facts, to_wire
 
     asked, read, unread = recorded or ([], 0, {})
     entries, verdicts = compare_facts(before, after, asked, clock.now())

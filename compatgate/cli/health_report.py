@@ -23,7 +23,7 @@ once."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of a report."""
-    from compatgate.service.gate_client import add_place
+    from compatgate.cli.gate.opening import add_place
 
     group = parser.add_argument_group("report to a gate")
     group.add_argument(
@@ -79,10 +79,10 @@ def _read_period(text: str) -> timedelta:
 
 
 def _report(args: argparse.Namespace, period: timedelta) -> int:
+    from compatgate.cli.gate.opening import ask, gate_of
     from compatgate.client.operations import Operations
     from compatgate.kit import clock
     from compatgate.kit.cli.terminal import strip_controls
-    from compatgate.service.gate_client import ask, gate_of
 
     until = clock.now()
     node = make_report(args, until - period, until)
@@ -134,7 +134,7 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
 
 def _split(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield reports of following periods, each with as many errors as one may have."""
-    from compatgate.service.nodes.schemas import MAX_XIDS
+    from compatgate.service.nodes.reports.schemas import MAX_XIDS
 
     xids, since = node["xids"], node["since"]
     while len(xids) > MAX_XIDS and since < xids[MAX_XIDS - 1]["at"] < node["until"]:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from compatgate.cli.audit.attest import read_signing
 from compatgate.cli.serve_readers import LOOPBACK_SCOPES
 from compatgate.cli.serve_settings import ServeSettings
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import logs
-from compatgate.service.attestations.cli import read_signing
 
 if TYPE_CHECKING:
     import argparse
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.kit.http.certificates import CertificatePair
-    from compatgate.service.admission.service import AdmissionOptions
-    from compatgate.service.far.gate import PreparedFarGate
-    from compatgate.service.gate.batch_store import CommitMode
-    from compatgate.service.gate.images import ImageSettings
-    from compatgate.service.gate.service import Gate
-    from compatgate.service.gate.wheels import WheelSettings
-    from compatgate.service.web.call import Settings
-    from compatgate.service.web.startup import Prepared
+    from compatgate.service.cluster.admission.service import AdmissionOptions
+    from compatgate.service.gate.decisions.batch_store import CommitMode
+    from compatgate.service.gate.far.gate import PreparedFarGate
+    from compatgate.service.gate.questions.images import ImageSettings
+    from compatgate.service.gate.questions.service import Gate
+    from compatgate.service.gate.questions.wheels import WheelSettings
+    from compatgate.web.call import Settings
+    from compatgate.web.startup import Prepared
 
 _UMASK = 0o077
 """Whatever the server writes is for its own user."""
@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(settings: ServeSettings) -> int:
-    from compatgate.service.web.app import create_front
-    from compatgate.service.web.server import ServerOptions, is_loopback, listen, serve, url_of
+    from compatgate.web.app import create_front
+    from compatgate.web.server import ServerOptions, is_loopback, listen, serve, url_of
 
     logs.configure(settings.args.log_format, settings.args.log_level)
     is_far = check_far(settings)
@@ -176,9 +176,9 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
 
 def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
-    from compatgate.service.notices.webhook import read_webhook
-    from compatgate.service.tokens.browser_sessions import SessionLimits
-    from compatgate.service.web.call import Settings
+    from compatgate.service.access.tokens.browser_sessions import SessionLimits
+    from compatgate.service.attention.notices.webhook import read_webhook
+    from compatgate.web.call import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
     anonymous, public_url = settings.anonymous, settings.public_url
@@ -210,11 +210,11 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
 
 def read_admission(settings: ServeSettings) -> AdmissionOptions:
     """Return the settings of the admission webhook."""
-    from compatgate.service.admission.claims import no_claims
-    from compatgate.service.admission.kinds import load_kinds
-    from compatgate.service.admission.questions import parse_exemptions
-    from compatgate.service.admission.service import AdmissionOptions
-    from compatgate.service.cluster.claims import ClusterClaims
+    from compatgate.service.cluster.admission.claims import no_claims
+    from compatgate.service.cluster.admission.kinds import load_kinds
+    from compatgate.service.cluster.admission.questions import parse_exemptions
+    from compatgate.service.cluster.admission.service import AdmissionOptions
+    from compatgate.service.cluster.objects.claims import ClusterClaims
 
     access = settings.claims
     return AdmissionOptions(
@@ -233,7 +233,7 @@ def read_images(settings: ServeSettings) -> ImageSettings:
 
     from compatgate.discovery.cache import default_image_folder
     from compatgate.discovery.registry.limits import read_options
-    from compatgate.service.gate.images import ImageSettings
+    from compatgate.service.gate.questions.images import ImageSettings
 
     options = read_options(cache=default_image_folder())
     return ImageSettings(
@@ -248,7 +248,7 @@ def read_wheels(settings: ServeSettings) -> WheelSettings:
     """Return the settings for measuring wheels of packages without a record."""
     from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.registry.limits import ImageOptions
-    from compatgate.service.gate.wheels import WheelSettings
+    from compatgate.service.gate.questions.wheels import WheelSettings
 
     indexes = settings.indexes
     hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
@@ -267,7 +267,7 @@ def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages
 
 def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Gate]:
     """Prepare the gate, and return the function that opens it in each process."""
-    from compatgate.service.web.startup import StartOptions, prepare
+    from compatgate.web.startup import StartOptions, prepare
 
     images, wheels = read_images(settings), read_wheels(settings)
     under_test = read_canary_images(settings, local=local)
@@ -323,15 +323,15 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     """Get the bundle, and tell on standard error what the gate begins with."""
     from sqlalchemy import make_url
 
+    from compatgate.cli.gate.opening import import_httpx
     from compatgate.client.settings import TOKEN, base_of
     from compatgate.kit.cli.options import read_interval
     from compatgate.kit.state import open_state_folder
-    from compatgate.service.far.gate import prepare_far_gate
-    from compatgate.service.far.keeper import BundleOptions
-    from compatgate.service.far.log import Central
-    from compatgate.service.gate.bundles import read_bundle_keys
-    from compatgate.service.gate.outages import describe_seconds
-    from compatgate.service.gate_client import import_httpx
+    from compatgate.service.gate.decisions.outages import describe_seconds
+    from compatgate.service.gate.far.bundles import read_bundle_keys
+    from compatgate.service.gate.far.gate import prepare_far_gate
+    from compatgate.service.gate.far.keeper import BundleOptions
+    from compatgate.service.gate.far.log import Central
 
     import_httpx()
     try:

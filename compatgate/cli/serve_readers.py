@@ -16,8 +16,8 @@ from compatgate.kit.http.rate import Rate, parse_rate
 from compatgate.kit.kubernetes import ClusterAccess
 
 if TYPE_CHECKING:
-    from compatgate.service.gate.batch_store import CommitMode
-    from compatgate.service.identity.settings import IdentitySettings
+    from compatgate.service.access.identity.settings import IdentitySettings
+    from compatgate.service.gate.decisions.batch_store import CommitMode
 
 LOOPBACK_SCOPES = "read,gate,plan"
 LOCAL_PROXIES = ("127.0.0.1", "::1")
@@ -56,7 +56,7 @@ def seconds(text: str) -> float:
 
 def scopes(text: str | None, field: str) -> frozenset[str] | None:
     """Read scopes of callers without a token; None: nothing is stated."""
-    from compatgate.service.tokens.service import parse_scopes
+    from compatgate.service.access.tokens.service import parse_scopes
 
     if text is None or text in ("", _NONE):
         return None if text is None else frozenset()
@@ -140,7 +140,7 @@ def access(named: str | None, field: str) -> ClusterAccess | None:
 
 def issuers(path: str | None, field: str) -> IdentitySettings:
     """Read the file of issuers that vouch for people and jobs."""
-    from compatgate.service.identity.settings import IdentitySettings
-    from compatgate.service.identity.settings_file import read_settings
+    from compatgate.service.access.identity.settings import IdentitySettings
+    from compatgate.service.access.identity.settings_file import read_settings
 
     return read_settings(path, field) if path else IdentitySettings()

@@ -6,17 +6,17 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 from compatgate.cli import serve_readers as read
+from compatgate.cli.audit.attest import add_signing, add_verifying
 from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
 from compatgate.kit.cli.parser import add_overlays, bounded_count
 from compatgate.kit.cli.settings import Heading, Repeated, Setting, Settings, Shared
-from compatgate.service.attestations.cli import add_signing, add_verifying
-from compatgate.service.gate.images import (
+from compatgate.service.cluster.webhooks.signatures import Secret, read_secrets
+from compatgate.service.gate.questions.images import (
     RegistryPlace,
     parse_indexes,
     parse_networks,
     parse_places,
 )
-from compatgate.service.webhooks.signatures import Secret, read_secrets
 
 
 class ServeSettings(Settings):

@@ -10,12 +10,12 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compatgate.cli.gate.opening import open_gate
 from compatgate.cli.serve_readers import port
 from compatgate.errors import InfrastructureError
 from compatgate.kit import logs, tracing
 from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
 from compatgate.kit.cli.parser import bounded_count
-from compatgate.service.gate_client import open_gate
 
 if TYPE_CHECKING:
     import argparse
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from compatgate.canary.engine.interface import ImageContent
     from compatgate.canary.hosts import Host
     from compatgate.canary.worker import Worker
-    from compatgate.service.gate.service import Gate
+    from compatgate.service.gate.questions.service import Gate
 
 _EXAMPLES = """\
 examples:

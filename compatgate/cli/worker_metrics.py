@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import Metric
 
 from compatgate.errors import BadInput, quote_error
-from compatgate.service.web.metric_table import WORKER
+from compatgate.web.metric_table import WORKER
 
 if TYPE_CHECKING:
     from compatgate.canary.worker import Worker

@@ -8,11 +8,27 @@ from compatgate.client.derived import listing, single, stream
 from compatgate.client.request import Moment, Request
 from compatgate.core.compare.packages import PackagesReport
 from compatgate.kit.http.schemas import Page
-from compatgate.service.admission.schemas import AdmissionReview, AdmissionReviewAnswer
-from compatgate.service.attestations.schemas import EnvelopeBody, KeySetBody
-from compatgate.service.audit.schemas import AuditBody, ChainBody
-from compatgate.service.baselines.schemas import BaselineBody, BaselineDetailBody
-from compatgate.service.comparison.schemas import (
+from compatgate.service.access.identity.schemas import (
+    CallerBody,
+    NewSessionBody,
+    SessionBody,
+    SignInBody,
+)
+from compatgate.service.access.tokens.schemas import NewTokenBody, TokenBody
+from compatgate.service.attention.notices.schemas import IncidentBody
+from compatgate.service.attention.reports.schemas import TargetReportBody
+from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
+from compatgate.service.audit.events.schemas import AuditBody, ChainBody
+from compatgate.service.cluster.admission.schemas import AdmissionReview, AdmissionReviewAnswer
+from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
+from compatgate.service.cluster.webhooks.schemas import (
+    DeployAnswer,
+    DeployQuestion,
+    DriverAnswer,
+    DriverQuestion,
+    FlaggerPayload,
+)
+from compatgate.service.gate.comparison.schemas import (
     BacktestBody,
     BacktestRequest,
     DependentsBody,
@@ -21,19 +37,19 @@ from compatgate.service.comparison.schemas import (
     WhatIfBody,
     WhatIfRequest,
 )
-from compatgate.service.facts.schemas import FactRecord, FactsBody, RuleBody
-from compatgate.service.far.schemas import DeliveryBody, DeliveryRequest
-from compatgate.service.gate.schemas import (
+from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, RuleBody
+from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
+from compatgate.service.gate.questions.schemas import (
     BundleBody,
     DecisionBody,
     GateRequest,
     PoolQuestion,
     VerdictBody,
 )
-from compatgate.service.gate.solve_schemas import SolveBody, SolveRequest
-from compatgate.service.identity.schemas import CallerBody, NewSessionBody, SessionBody, SignInBody
-from compatgate.service.manifests.schemas import ManifestCheckBody
-from compatgate.service.matrix.schemas import (
+from compatgate.service.gate.solve.schemas import SolveBody, SolveRequest
+from compatgate.service.gate.triage.schemas import TriageBody
+from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
+from compatgate.service.matrix.documents.schemas import (
     ApprovalBody,
     Changes,
     EntryBody,
@@ -49,7 +65,13 @@ from compatgate.service.matrix.schemas import (
     WaiverBody,
     WaiverChange,
 )
-from compatgate.service.nodes.schemas import (
+from compatgate.service.matrix.proposals.schemas import (
+    ProposalBody,
+    ProposalRequest,
+    ProposalSummary,
+    RevertBody,
+)
+from compatgate.service.nodes.reports.schemas import (
     DriftBody,
     HealthReport,
     HealthStored,
@@ -57,16 +79,16 @@ from compatgate.service.nodes.schemas import (
     NodeReport,
     NodesReported,
 )
-from compatgate.service.notices.schemas import IncidentBody
-from compatgate.service.proposals.schemas import (
-    ProposalBody,
-    ProposalRequest,
-    ProposalSummary,
-    RevertBody,
+from compatgate.service.nodes.upgrades.schemas import (
+    FreezeBody,
+    KnownGoodBody,
+    MayStartBody,
+    UpgradeBody,
+    UpgradeRequest,
+    UpgradeSummary,
 )
-from compatgate.service.reports.schemas import TargetReportBody
-from compatgate.service.runs.evidence_schemas import EvidenceBody
-from compatgate.service.runs.schemas import (
+from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
+from compatgate.service.runs.queue.schemas import (
     HostBody,
     MetricHistoryBody,
     RunBody,
@@ -75,23 +97,6 @@ from compatgate.service.runs.schemas import (
     SamplesBody,
     SuiteBody,
     WorkloadBody,
-)
-from compatgate.service.tokens.schemas import NewTokenBody, TokenBody
-from compatgate.service.triage.schemas import TriageBody
-from compatgate.service.upgrades.schemas import (
-    FreezeBody,
-    KnownGoodBody,
-    MayStartBody,
-    UpgradeBody,
-    UpgradeRequest,
-    UpgradeSummary,
-)
-from compatgate.service.webhooks.schemas import (
-    DeployAnswer,
-    DeployQuestion,
-    DriverAnswer,
-    DriverQuestion,
-    FlaggerPayload,
 )
 
 class Operations:
@@ -107,6 +112,16 @@ class Operations:
     @staticmethod
     def list_keys() -> Request[KeySetBody]:
         """List the public keys of attestations."""
+    @single
+    @staticmethod
+    def check_manifest(
+        object: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        claims: Sequence[Mapping[str, Any]] | None = None,
+        timeout: str | None = None,
+    ) -> Request[ManifestCheckBody]:
+        """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
     @single
     @staticmethod
     def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
@@ -166,16 +181,6 @@ class Operations:
         """Find the newest whole stacks that pass on a target, or on every one of several."""
     @single
     @staticmethod
-    def check_manifest(
-        object: Mapping[str, Any],
-        *,
-        namespace: str | None = None,
-        claims: Sequence[Mapping[str, Any]] | None = None,
-        timeout: str | None = None,
-    ) -> Request[ManifestCheckBody]:
-        """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
-    @single
-    @staticmethod
     def triage(
         text: str,
         *,
@@ -200,14 +205,14 @@ class Operations:
         """Describe this API (OpenAPI 3.1)."""
     @single
     @staticmethod
-    def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
-        """Plan an upgrade of driver or CUDA on a target."""
-    @single
-    @staticmethod
     def report(
         name: str, *, since: Moment | None = None, until: Moment | None = None
     ) -> Request[TargetReportBody]:
         """Report changes, questions, canary runs and node events of a target."""
+    @single
+    @staticmethod
+    def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:
+        """Plan an upgrade of driver or CUDA on a target."""
     @listing
     @staticmethod
     def list_targets(

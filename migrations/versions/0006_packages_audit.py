@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.documents.specs import TargetDoc, decode, encode
 from compatgate.kit.database.tables import UtcTime
-from compatgate.service.matrix import revisions
+from compatgate.service.matrix.documents import revisions
 
 revision = "0006"
 down_revision = "0005"

@@ -18,11 +18,11 @@ from compatgate.core.performance import sha256
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import BigKey, UtcTime
-from compatgate.service.audit import repository as audit
-from compatgate.service.gate.batches import NUMBERS, decode_claims
-from compatgate.service.gate.repository import encode_decision_lines
-from compatgate.service.gate.verdict_bodies import read_body
-from compatgate.service.tokens.repository import digest_token
+from compatgate.service.access.tokens.repository import digest_token
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.gate.decisions.batches import NUMBERS, decode_claims
+from compatgate.service.gate.decisions.repository import encode_decision_lines
+from compatgate.service.gate.questions.verdict_bodies import read_body
 
 revision = "0007"
 down_revision = "0006"

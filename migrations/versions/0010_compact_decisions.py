@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from alembic import op
 from zstandard import ZstdCompressor
 
-from compatgate.service.gate.batches import decode_claims, encode_claims_as_json
-from compatgate.service.gate.verdict_bodies import read_body
+from compatgate.service.gate.decisions.batches import decode_claims, encode_claims_as_json
+from compatgate.service.gate.questions.verdict_bodies import read_body
 
 revision = "0010"
 down_revision = "0009"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compatgate.service.web.metric_table import GATE, WORKER, MetricSpec
+from compatgate.web.metric_table import GATE, WORKER, MetricSpec
 
 HEAD = """# Metrics
 

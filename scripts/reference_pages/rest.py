@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from compatgate.service.routes import HOOKS, ROUTES, TAGS
-from compatgate.service.web.openapi import describe_api
+from compatgate.web.openapi import describe_api
+from compatgate.web.routes import HOOKS, ROUTES, TAGS
 
 HEAD = """# REST operations
 

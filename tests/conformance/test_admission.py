@@ -23,13 +23,13 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.questions import Exemption
-from compatgate.service.admission.service import AdmissionOptions
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.questions import Exemption
+from compatgate.service.cluster.admission.service import AdmissionOptions
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 FOLDER = Path(__file__).with_name("admission")
 PATH = "/hooks/kubernetes/validate?timeout=30s"

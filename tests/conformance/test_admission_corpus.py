@@ -19,16 +19,16 @@ from tables import read_table
 from compatgate.core.facts import Facts
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.admission.claims import read_claims
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.matching import find_pods
-from compatgate.service.admission.pods import gpu_containers
-from compatgate.service.admission.questions import make_questions
-from compatgate.service.admission.service import AdmissionOptions, placement_matrix
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.cluster.admission.claims import read_claims
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.matching import find_pods
+from compatgate.service.cluster.admission.pods import gpu_containers
+from compatgate.service.cluster.admission.questions import make_questions
+from compatgate.service.cluster.admission.service import AdmissionOptions, placement_matrix
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 FOLDER = Path(__file__).with_name("admission")
 FLEET: list[dict[str, Any]] = read_table(FOLDER / "fleet.yaml")

@@ -20,11 +20,11 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
-from compatgate.service.webhooks.questions import TYPES
+from compatgate.service.cluster.webhooks.questions import TYPES
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "argo-rollouts" / "analysis-template.yaml"
 MOST = 1024 * 1024

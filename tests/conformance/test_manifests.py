@@ -17,14 +17,14 @@ from flask.testing import FlaskClient
 from test_admission import CASES, PATH, SETTINGS, client, gate, review_of  # noqa: F401 - fixtures
 
 from compatgate.core.facts import Facts
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.review import ReviewAnswer
-from compatgate.service.admission.service import AdmissionOptions
-from compatgate.service.gate.service import Gate
-from compatgate.service.gate.snapshot import load_bundle
-from compatgate.service.manifests.documents import Manifest, may_have_pods, read_manifests
-from compatgate.service.manifests.reports import CheckedManifest, make_answers
-from compatgate.service.manifests.service import BundleGate, ManifestChecks, ObjectAnswer
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.review import ReviewAnswer
+from compatgate.service.cluster.admission.service import AdmissionOptions
+from compatgate.service.cluster.manifests.documents import Manifest, may_have_pods, read_manifests
+from compatgate.service.cluster.manifests.reports import CheckedManifest, make_answers
+from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks, ObjectAnswer
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
 NEW = [case.values[0] for case in CASES]
 KINDS = load_kinds()

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from compatgate.service.routes import HOOKS, ROUTES, TAGS
-from compatgate.service.web.openapi import describe_api
+from compatgate.web.openapi import describe_api
+from compatgate.web.routes import HOOKS, ROUTES, TAGS
 
 HERE = Path(__file__).parent / "openapi"
 TEXTS = {"description", "summary", "title", "example", "examples", "operationId"}

@@ -15,9 +15,9 @@ from compatgate.core import evaluate as evaluate_module
 from compatgate.core.matrix import ANY_TARGET, Matrix, Waiver
 from compatgate.core.request import Policy, Target, parse_pool
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.service.gate import decider
-from compatgate.service.gate.decider import Decider, decide
-from compatgate.service.gate.snapshot import Snapshot
+from compatgate.service.gate.questions import decider
+from compatgate.service.gate.questions.decider import Decider, decide
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 NOW = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
 TARGETS = ("prod", "staging")

@@ -98,9 +98,9 @@ def add_racks(copy: Path) -> None:
 
 ASKED = """
 import sys
-from compatgate.service.local_gate import LocalClient
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.web.local_gate import LocalClient
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 with LocalClient.open("db") as local:
     rack = local.client.show_rack("r1")

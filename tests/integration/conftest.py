@@ -25,8 +25,8 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import WRITER_LOCK, Database, resolve_url
 from compatgate.kit.database.tables import Base
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 _numbers = count(1)
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from serving import Server
 
-from compatgate.service.gate.repository import read_decision_lines
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.decisions.repository import read_decision_lines
+from compatgate.service.gate.questions.service import Gate
 
 ADMISSION_DEADLINE = 5.0
 _HOOK = f"/hooks/kubernetes/validate?timeout={ADMISSION_DEADLINE:.0f}s"

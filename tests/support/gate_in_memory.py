@@ -17,13 +17,13 @@ from werkzeug.test import TestResponse
 from compatgate.core.facts import Facts
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.schemas import ENTRY, TARGET, WAIVER
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.routes import HOOKS, ROUTES, TAGS
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
-from compatgate.service.web.openapi import describe_api
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
+from compatgate.web.openapi import describe_api
+from compatgate.web.routes import HOOKS, ROUTES, TAGS
 
 API = "/api/v1"
 BY = Authorship("tester", "for the test")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from compatgate.service.gate.snapshot import Snapshot
-from compatgate.service.nodes.comparison import NodeView
-from compatgate.service.nodes.drift import DriftGroup, drift_groups
-from compatgate.service.nodes.fleet import ComparedNodes
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.nodes.reports.comparison import NodeView
+from compatgate.service.nodes.reports.drift import DriftGroup, drift_groups
+from compatgate.service.nodes.reports.fleet import ComparedNodes
 
 
 def group_views(views: Iterable[NodeView], snapshot: Snapshot, **asked: Any) -> list[DriftGroup]:

@@ -334,7 +334,7 @@ def _compile_rules() -> None:
     """Compile the addresses of the service, as a child knows them: it may import all there is."""
     reading, writing = os.pipe()
     if os.fork() == 0:
-        app = import_module("compatgate.service.web.app")
+        app = import_module("compatgate.web.app")
         rules = [app.API + route.flask_rule for route in app.ROUTES]
         rules += [hook.prefix + hook.flask_rule for hook in app.HOOKS]
         rules += [app.UI_PREFIX + page.path for page in app.PAGES]

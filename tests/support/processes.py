@@ -10,7 +10,7 @@ import multiprocessing
 from multiprocessing.context import ForkServerContext
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["compatgate.service.gate.service", "compatgate.service.web.app"])
+_context.set_forkserver_preload(["compatgate.service.gate.questions.service", "compatgate.web.app"])
 
 
 def forked() -> ForkServerContext:

@@ -17,7 +17,7 @@ from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import Source
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 SKU = "A100-SXM4-80GB"
 FAMILY = "cuda-12.4+torch-2.4"
@@ -100,7 +100,7 @@ def sample_source(facts: Facts, *, run: str = "run_1", centre: float = 10.0, **h
 
 def propose_samples(gate: Gate, ground: BaselineKey, *runs: str, note: str = "") -> int:
     """Store a version that rests on samples, as an earlier release did; return its id."""
-    from compatgate.service.baselines.repository import latest_version, propose_version
+    from compatgate.service.runs.baselines.repository import latest_version, propose_version
 
     key = (ground.workload, ground.sku, ground.family, "time")
     found = [(f"{run}:gemm-0", Samples("time", "ms", (values(),))) for run in runs]

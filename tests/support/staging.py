@@ -20,10 +20,10 @@ from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.catalog.sources import ROOT
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.models import RunRow
-from compatgate.service.runs.schemas import RunRequest
-from compatgate.service.runs.service import RunDetail
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.models import RunRow
+from compatgate.service.runs.queue.schemas import RunRequest
+from compatgate.service.runs.queue.service import RunDetail
 
 GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"
 STACK = {"cuda": "12.4"}

@@ -20,12 +20,12 @@ from compatgate.canary.workload import MetricSpec
 from compatgate.documents.sources import Source
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
-from compatgate.service.audit import repository as audit
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import Report as NodesReport
-from compatgate.service.proposals.repository import add_event, find_proposal
-from compatgate.service.upgrades.schemas import FreezeRequest, UpgradeRequest
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.proposals.repository import add_event, find_proposal
+from compatgate.service.nodes.reports.schemas import Report as NodesReport
+from compatgate.service.nodes.upgrades.schemas import FreezeRequest, UpgradeRequest
 
 LINE = (
     "hostile<script>hostile()</script>\"'><img src=x onerror=hostile()><hostile hostile=1>"

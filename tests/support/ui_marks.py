@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 from flask.testing import FlaskClient
 from werkzeug.routing import Map, Rule
 
-from compatgate.service.routes import PAGES
-from compatgate.service.web.page import Page
+from compatgate.web.page import Page
+from compatgate.web.routes import PAGES
 
 _PLACES = ("href", "src", "action", "formaction", "hx-get", "hx-post", "data-follow", "data-copy")
 _ACTIVE = ("style", "srcdoc", "hx-vals", "hx-headers", "ping", "background")

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.nodes.schemas import MAX_NODES, Report
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.nodes.reports.schemas import MAX_NODES, Report
 
 NODES = 512
 DRIFTED = ("gpu-017", "gpu-203", "gpu-380")

@@ -26,10 +26,10 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs import submission
-from compatgate.service.runs.samples import collect_samples
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.evidence.samples import collect_samples
+from compatgate.service.runs.queue import submission
+from compatgate.service.runs.queue.schemas import RunRequest
 
 GPU, DRIVER = "A100-SXM4-80GB", "535.183.01"
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}

@@ -12,9 +12,9 @@ from ui_runs import days_ago, fill_runs
 from compatgate.documents.sources import read_paths
 from compatgate.kit import clock
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.upgrades.schemas import FreezeRequest, UpgradeRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.nodes.upgrades.schemas import FreezeRequest, UpgradeRequest
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),

@@ -10,9 +10,9 @@ from canary_runs import STACK, evidence, host
 from flask.testing import FlaskClient
 
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.runs.queue.schemas import RunRequest
 
 API = "/api/v1"
 BY = Authorship("tester", "for the test")

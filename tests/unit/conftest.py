@@ -1,7 +1,32 @@
-"""Fixtures that the tests of this folder share."""
+"""Fixtures that the tests of this folder share: facts, a gate in memory, and clients of it."""
 
 from __future__ import annotations
 
 from asking import ask, facts, gpus, now, pool_of, stack_of
+from gate_in_memory import (
+    client,
+    client_of,
+    description,
+    gate,
+    make_client,
+    open_gate,
+    shared_client,
+    stocked_file,
+)
 
-__all__ = ["ask", "facts", "gpus", "now", "pool_of", "stack_of"]
+__all__ = [
+    "ask",
+    "client",
+    "client_of",
+    "description",
+    "facts",
+    "gate",
+    "gpus",
+    "make_client",
+    "now",
+    "open_gate",
+    "pool_of",
+    "shared_client",
+    "stack_of",
+    "stocked_file",
+]

@@ -31,18 +31,18 @@ examples:
   compatgate canary lint ./our-workloads
 """
 ACTIONS = {
-    "run": ("compatgate.service.runs.cli:start", "run a suite for a target's stack"),
-    "list": ("compatgate.service.runs.cli:list", "list runs"),
-    "show": ("compatgate.service.runs.cli_show:show", "show a run and its steps"),
-    "logs": ("compatgate.service.runs.cli:logs", "print the logs of a run"),
-    "cancel": ("compatgate.service.runs.cli:cancel", "cancel runs"),
+    "run": ("compatgate.cli.canary.runs:start", "run a suite for a target's stack"),
+    "list": ("compatgate.cli.canary.runs:list", "list runs"),
+    "show": ("compatgate.cli.canary.show:show", "show a run and its steps"),
+    "logs": ("compatgate.cli.canary.runs:logs", "print the logs of a run"),
+    "cancel": ("compatgate.cli.canary.runs:cancel", "cancel runs"),
     "discard": (
-        "compatgate.service.runs.cli:discard",
+        "compatgate.cli.canary.runs:discard",
         "discard a judged run: it no longer counts as evidence",
     ),
-    "rerun": ("compatgate.service.runs.cli:rerun", "requeue a finished run"),
+    "rerun": ("compatgate.cli.canary.runs:rerun", "requeue a finished run"),
     "import": (
-        "compatgate.service.runs.cli_import:import",
+        "compatgate.cli.canary.imports:import",
         "import a report of another tool, with its source",
     ),
     "sample": (
@@ -50,19 +50,19 @@ ACTIONS = {
         "write the measurements of a run to sample files",
     ),
     "hosts": (
-        "compatgate.service.runs.cli_hosts:hosts",
+        "compatgate.cli.canary.hosts:hosts",
         "list the staging hosts that workers serve",
     ),
     "baselines": (
-        "compatgate.service.baselines.cli",
+        "compatgate.cli.canary.baselines",
         "list, show, approve and refuse baselines",
     ),
     "fleet": (
-        "compatgate.service.runs.cli_fleet:fleet",
+        "compatgate.cli.canary.fleet:fleet",
         "run a suite on every host of a pool, and name the slow ones",
     ),
     "drift": (
-        "compatgate.service.runs.cli_hosts:drift",
+        "compatgate.cli.canary.hosts:drift",
         "compare measurements across hosts",
     ),
     "judge": ("compatgate.cli.canary:judge", "compare measurements of a candidate"),

@@ -1,1 +1,1 @@
-"""Log every change in a hash chain, and verify it."""
+"""Keep the hash-chained log of changes, and sign verdicts."""

@@ -1,1 +1,1 @@
-"""Manage the matrix: targets, entries and waivers as documents, with their history."""
+"""Keep what is blessed where: targets, entries, waivers, with their history."""

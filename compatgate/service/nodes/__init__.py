@@ -1,4 +1,1 @@
-"""Store node reports, and compare nodes with the declarations of their targets.
-
-`reports` and `standing` read and compare without I/O; `service` stores reports and shows nodes.
-"""
+"""Keep what machines report, and roll drivers out in waves."""

@@ -1,1 +1,1 @@
-"""Back up, restore and verify databases, and find what is wrong with an installation."""
+"""Back up, verify and repair the whole of the stored state."""

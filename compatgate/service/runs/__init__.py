@@ -1,1 +1,1 @@
-"""Queue canary runs for workers, store the evidence, and show the results."""
+"""Run canaries for stacks, and keep what they showed."""

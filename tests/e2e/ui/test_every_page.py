@@ -11,7 +11,7 @@ from ui_pictures import PICTURES, take_picture
 from ui_runs import PASSED, QUEUED, SICK, SLOWER
 from werkzeug.routing import Map, Rule
 
-from compatgate.service.routes import PAGES as PAGES_OF_GATE
+from compatgate.web.routes import PAGES as PAGES_OF_GATE
 
 PAGES = [
     "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from compatgate.service.web.page import navigation_keys
+from compatgate.web.page import navigation_keys
 
 
 def test_the_first_key_skips_the_menu_and_shows_where_one_is(open_page):

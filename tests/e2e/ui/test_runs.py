@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from ui_runs import HOSTILE, PASSED, SICK, SLOWER, Runs
 from ui_site import workloads_of
 
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 
 @pytest.fixture(scope="module")

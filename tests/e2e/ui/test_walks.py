@@ -20,7 +20,7 @@ from ui_runs import DRIVER, GPU, PASSED, SLOWER, Runs
 from ui_site import workloads_of
 from ui_walk import Walk
 
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 SMI = Path(__file__).parents[2] / "fixtures/nvidia_smi/list-and-table.txt"
 DENIED = {"cuda": "12.1", "cudnn": "8.9.7", "torch": "2.2.2+cu121"}

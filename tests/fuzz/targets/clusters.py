@@ -14,17 +14,17 @@ from compatgate.catalog import load_facts
 from compatgate.discovery.integrations.drafts import read_drafts
 from compatgate.discovery.probe import probe_labels
 from compatgate.kit.kubernetes import read_mapping
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.cluster.audit import pod_of
-from compatgate.service.cluster.connection import make_reports, parse_nodes
-from compatgate.service.cluster.labels import (
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.objects.audit import pod_of
+from compatgate.service.cluster.objects.connection import make_reports, parse_nodes
+from compatgate.service.cluster.objects.labels import (
     NodeDecision,
     json_patch,
     kubectl_commands,
     plan_change,
 )
-from compatgate.service.nodes.merging import reported_nodes
-from compatgate.service.nodes.schemas import Report
+from compatgate.service.nodes.reports.merging import reported_nodes
+from compatgate.service.nodes.reports.schemas import Report
 from compatgate.strict_json import DECODE_ERRORS
 from targets.target import TESTS, Target
 

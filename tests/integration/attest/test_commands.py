@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.service.attestations.envelope import MEDIA
+from compatgate.service.audit.attestations.envelope import MEDIA
 
 from .conftest import write_key
 

@@ -22,7 +22,7 @@ from node_packages import installed
 from compatgate.cli.main import main
 from compatgate.discovery.registry.artifacts import ArtifactLayer, attach_artifact, open_location
 from compatgate.discovery.registry.limits import ImageOptions
-from compatgate.service.attestations.statement import PREDICATE_TYPE, SUMMARY_TYPE
+from compatgate.service.audit.attestations.statement import PREDICATE_TYPE, SUMMARY_TYPE
 
 from .conftest import write_key
 
@@ -231,7 +231,7 @@ def sigstore_js(cases: list[dict[str, Any]]) -> list[str]:
 def test_our_own_verify_needs_only_one_of_the_two_forms(
     stocked: Any, key: Any, good: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.service.attestations import attached
+    from compatgate.service.audit.attestations import attached
 
     attest(stocked, key, good.reference, tmp_path / "bundle.json", "--attach")
     found = ["verify", "--from-registry", "--key", key[1], *TARGET, "--image", good.reference]

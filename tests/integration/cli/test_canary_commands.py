@@ -16,8 +16,8 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit.database.database import ENVIRONMENT
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 Run = Callable[..., tuple[int, str, str]]
 IMAGE = ("--image", "registry.example/team/app:1")

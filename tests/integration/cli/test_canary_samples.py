@@ -14,8 +14,8 @@ from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.worker import Worker, open_host
 from compatgate.kit.database.database import ENVIRONMENT
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.schemas import RunRequest
 
 Cli = Callable[..., tuple[int, str, str]]
 HOST = Host("builder", executor="process", health="none")

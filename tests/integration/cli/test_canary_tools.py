@@ -11,7 +11,7 @@ import pytest
 from canary_runs import host
 
 from compatgate.canary.run import Device, Env, Metric, Report, StepResult
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 from .test_canary_commands import Run, gate, queued, run
 

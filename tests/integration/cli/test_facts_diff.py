@@ -14,7 +14,7 @@ from compatgate.catalog import sources
 from compatgate.cli.main import main
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 EXAMPLES = str(matrix_dir() / "examples")
 Run = Callable[..., tuple[int, str, str]]

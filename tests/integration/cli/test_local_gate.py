@@ -14,12 +14,12 @@ from compatgate.errors import Unauthorized
 from compatgate.kit.cli.options import LONGEST_REASON, reason_of, user_name
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.decider import Decider
-from compatgate.service.gate.service import Gate
-from compatgate.service.local_gate import LocalClient
-from compatgate.service.matrix.service import MatrixService
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.gate.questions.decider import Decider
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import MatrixService
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
+from compatgate.web.local_gate import LocalClient
 
 EXAMPLES = str(matrix_dir() / "examples")
 TOKENS = "/api/v1/tokens"

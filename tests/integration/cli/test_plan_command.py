@@ -10,7 +10,7 @@ import pytest
 
 from compatgate.cli.main import main
 from compatgate.resources import matrix_dir
-from compatgate.service.local_gate import LocalClient
+from compatgate.web.local_gate import LocalClient
 
 Run = Callable[..., tuple[int, str, str]]
 LEAF = "network.topology.nvidia.com/leaf"

@@ -11,8 +11,8 @@ from canary_runs import host
 
 from compatgate.cli.main import main
 from compatgate.resources import matrix_dir
-from compatgate.service.local_gate import LocalClient
-from compatgate.service.reports import service
+from compatgate.service.attention.reports import service
+from compatgate.web.local_gate import LocalClient
 
 Run = Callable[..., tuple[int, str, str]]
 STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}

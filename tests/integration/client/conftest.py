@@ -13,7 +13,7 @@ from attest_keys import new_key, private_pem
 from serving import Server, start, wait_for_url, with_examples
 
 from compatgate.client import AsyncClient, Client
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 Call = Callable[..., Any]
 

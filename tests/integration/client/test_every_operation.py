@@ -33,17 +33,17 @@ from compatgate.errors import (
     NotFound,
     PreconditionFailed,
 )
-from compatgate.service.admission.schemas import EXAMPLES
-from compatgate.service.far.log import make_requests
-from compatgate.service.gate.batch_store import Delivery
-from compatgate.service.gate.batches import WriterChain
-from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.schemas import GateRequest
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.schemas import WAIVER, EntryChange, TargetChange
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
-from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
+from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.gate.decisions.batch_store import Delivery
+from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.gate.questions.schemas import GateRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.schemas import WAIVER, EntryChange, TargetChange
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
+from compatgate.service.nodes.reports.schemas import DriverReport, NodeReport, SeenGpus
 
 Call = Callable[..., Any]
 _NONE = "0" * 12

@@ -13,7 +13,7 @@ from compatgate.client import AsyncClient, Client
 from compatgate.client.derived import Operation
 from compatgate.client.operations import Operations
 from compatgate.client.request import Request
-from compatgate.service.web.openapi import Schemas
+from compatgate.web.openapi import Schemas
 
 Described = tuple[str, str, dict[str, Any]]
 METHODS = {name: found for name, found in vars(Operations).items() if isinstance(found, Operation)}

@@ -18,8 +18,8 @@ from compatgate.documents.sources import read_paths
 from compatgate.kit import cluster_api
 from compatgate.kit.database.database import ENVIRONMENT, Database
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 Run = Callable[..., tuple[int, str, str]]
 Body = dict[str, Any]

@@ -15,10 +15,10 @@ from policy_reports import report_problems
 from werkzeug.serving import make_server
 
 from compatgate.kit import clock
-from compatgate.service.cluster import policy_reports
-from compatgate.service.gate.service import Gate
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.cluster.objects import policy_reports
+from compatgate.service.gate.questions.service import Gate
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 from .conftest import Run
 
@@ -270,7 +270,7 @@ def test_a_gate_that_is_away_says_nothing_about_any_pod(
 
 
 def test_a_waiver_exempts_here_as_it_does_there(run: Run, node: Add, pod: Add, gate: Gate) -> None:
-    from compatgate.service.matrix.service import Authorship
+    from compatgate.service.matrix.documents.service import Authorship
 
     spec = {"rules": ["CG822"], "targets": ["prod-a100"], "owner": "team-night",
             "reason": "it cannot wait", "match": {"everything": True},

@@ -11,12 +11,12 @@ from api_server import kubeconfig
 from flask.testing import FlaskClient
 
 from compatgate.kit.kubernetes import ClusterAccess
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.service import AdmissionOptions
-from compatgate.service.cluster.claims import ClusterClaims
-from compatgate.service.gate.service import Gate
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.service import AdmissionOptions
+from compatgate.service.cluster.objects.claims import ClusterClaims
+from compatgate.service.gate.questions.service import Gate
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 PATH = "/hooks/kubernetes/validate"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from api_objects import Fault, Objects
 
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 from .conftest import Run
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from api_objects import Fault, Objects
 
-from compatgate.service.cluster.labels import LABEL, SET_ANNOTATION, TAINT
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.cluster.objects.labels import LABEL, SET_ANNOTATION, TAINT
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 from .conftest import Run
 

@@ -17,9 +17,9 @@ from kubectl_tools import helm, kubectl, rendered
 from compatgate import RELEASE
 from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.cli.main import parser_of
-from compatgate.service.admission.kinds import load_kinds
-from compatgate.service.admission.manifests import asked_objects
-from compatgate.service.cluster.labels import TAINT
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.manifests import asked_objects
+from compatgate.service.cluster.objects.labels import TAINT
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "compatgate"

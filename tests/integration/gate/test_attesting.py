@@ -12,15 +12,15 @@ from sqlalchemy import select
 
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.service.attestations.service import Attestations, SigningOptions
-from compatgate.service.far.log import make_requests
-from compatgate.service.far.schemas import DeliveryRequest
-from compatgate.service.gate.batch_store import Delivery
-from compatgate.service.gate.batches import StoredBatch, WriterChain, decode_claims
-from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.tokens.principal import Principal
+from compatgate.kit.principal import Principal
+from compatgate.service.audit.attestations.service import Attestations, SigningOptions
+from compatgate.service.gate.decisions.batch_store import Delivery
+from compatgate.service.gate.decisions.batches import StoredBatch, WriterChain, decode_claims
+from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.schemas import DeliveryRequest
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 QUESTION = {
     "target": "prod-a100",

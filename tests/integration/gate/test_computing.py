@@ -17,10 +17,10 @@ from compatgate.errors import NotFound, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.http.replies import TooBusy
 from compatgate.kit.http.wsgi import CLIENT_GONE
-from compatgate.service.comparison.service import answer_what_if, plan_upgrade
-from compatgate.service.gate import computing
-from compatgate.service.gate.computing import Budget, ComputingProcess, OverBudget
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.comparison.service import answer_what_if, plan_upgrade
+from compatgate.service.gate.questions import computing
+from compatgate.service.gate.questions.computing import Budget, ComputingProcess, OverBudget
+from compatgate.service.gate.questions.service import Gate
 
 WHAT_IF = {"target": "prod-a100", "set": {"driver": "580.95.05"}}
 
@@ -120,7 +120,7 @@ OTHERS = """
 import sys
 from compatgate.catalog import load_facts
 from compatgate.errors import CompatgateError
-from compatgate.service.gate.computing import ComputingProcess
+from compatgate.service.gate.questions.computing import ComputingProcess
 
 def digest(facts):
     return facts.digest

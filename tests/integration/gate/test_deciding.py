@@ -13,11 +13,11 @@ import pytest
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database import tables
-from compatgate.service.gate.batches import NUMBERS
-from compatgate.service.gate.decider import decide
-from compatgate.service.gate.service import Gate
-from compatgate.service.gate.snapshot import open_bundle
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.decisions.batches import NUMBERS
+from compatgate.service.gate.questions.decider import decide
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.snapshots.snapshot import open_bundle
 
 Body = Callable[..., dict[str, Any]]
 STACK = {"cuda": "12.1", "cudnn": "9.1.0", "torch": "2.4.1", "nccl": "2.20.5", "arch": ["sm_80"]}
@@ -131,7 +131,7 @@ def test_a_change_by_another_process_is_noticed_soon(
     other = Gate.open(database_url, overlays=[])
     other.matrix.delete("Waiver", "legacy-ocr", by)
     other.close()
-    monkeypatch.setattr("compatgate.service.gate.snapshot_reader.CHECK_SECONDS", 0.0)
+    monkeypatch.setattr("compatgate.service.matrix.snapshots.reader.CHECK_SECONDS", 0.0)
     assert stocked.snapshot().revision == 2
     assert _ask(stocked).matrix_revision == 2
 
@@ -154,7 +154,7 @@ def test_a_process_that_begins_with_a_snapshot_looks_first_whether_it_still_hold
 def test_the_latest_revision_is_asked_for_at_most_four_times_a_second(
     stocked: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.service.matrix import revisions
+    from compatgate.service.matrix.documents import revisions
 
     calls = []
     real = revisions.latest_revision

@@ -18,15 +18,15 @@ from attest_keys import signer_of
 
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
-from compatgate.service.attestations.keys import read_keys
-from compatgate.service.far.gate import NoDatabase, ReadOnlyGate
-from compatgate.service.far.keeper import BundleKeeper, BundleOptions, BundleStore
-from compatgate.service.far.log import Central, FarLog
-from compatgate.service.gate.batches import FIRST_PREVIOUS
-from compatgate.service.gate.bundles import BundleRefused, sign_bundle
-from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.snapshot import BUNDLE_FORMAT, Payload, seal_bundle
-from compatgate.service.gate.spool import SpoolOptions
+from compatgate.service.audit.attestations.keys import read_keys
+from compatgate.service.gate.decisions.batches import FIRST_PREVIOUS
+from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.far.bundles import BundleRefused, sign_bundle
+from compatgate.service.gate.far.gate import NoDatabase, ReadOnlyGate
+from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions, BundleStore
+from compatgate.service.gate.far.log import Central, FarLog
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.matrix.snapshots.snapshot import BUNDLE_FORMAT, Payload, seal_bundle
 
 AT = datetime(2026, 11, 3, 9, tzinfo=UTC)
 PROBLEM = {"detail": "batch 1 differs", "type": "https://compatgate.dev/problems/chain-forked"}

@@ -12,11 +12,11 @@ from sqlalchemy import text
 
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.reports import is_same_driver
-from compatgate.service.nodes.schemas import Report
-from compatgate.service.nodes.service import NodeViews
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.nodes.reports.reports import is_same_driver
+from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.reports.service import NodeViews
 
 OTHER = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",

@@ -11,9 +11,9 @@ from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import Conflict, ManyProblems
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
-from compatgate.service.gate.snapshot import open_bundle
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.snapshots.snapshot import open_bundle
 
 Files = Callable[[str], list[Source]]
 BROKEN = """\
@@ -104,7 +104,7 @@ def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Fi
 def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     stocked: Gate, by: Authorship, source: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from compatgate.service.matrix.imports import ChangeReader
+    from compatgate.service.matrix.documents.imports import ChangeReader
 
     read_files = ChangeReader.read_files
 
@@ -154,7 +154,7 @@ def test_a_bundle_of_a_revision_says_what_the_gate_said_then(stocked: Gate, by: 
     assert stocked.export_bundle(revision=1) == first
     assert stocked.export_bundle() != first
     from compatgate.kit.clock import now
-    from compatgate.service.gate.decider import decide
+    from compatgate.service.gate.questions.decider import decide
 
     assert decide(question, open_bundle(first, "b").snapshot(), now()).id == verdict.id
 

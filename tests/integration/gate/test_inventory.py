@@ -9,11 +9,11 @@ from sqlalchemy import text
 
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.admission.node_index import NodeIndex
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.inventory import NodeInventory
-from compatgate.service.nodes.schemas import Report
+from compatgate.service.cluster.admission.node_index import NodeIndex
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.nodes.reports.inventory import NodeInventory
+from compatgate.service.nodes.reports.schemas import Report
 
 TAINT = {"key": "team", "effect": "NoSchedule", "value": "a"}
 

@@ -11,10 +11,10 @@ from grouped_nodes import group_views
 
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.comparison import NodeView
-from compatgate.service.nodes.schemas import Report
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.nodes.reports.comparison import NodeView
+from compatgate.service.nodes.reports.schemas import Report
 
 A100 = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",

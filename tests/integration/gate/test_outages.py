@@ -20,17 +20,17 @@ from compatgate.kit import clock
 from compatgate.kit.database import database as databases
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
-from compatgate.service.gate import outages
-from compatgate.service.gate import service as gates
-from compatgate.service.gate.decision_log import DecisionLog
-from compatgate.service.gate.last_known import SnapshotFile
-from compatgate.service.gate.outages import OutageOptions
-from compatgate.service.gate.schemas import VerdictBody
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
-from compatgate.service.web.startup import StartOptions, prepare
+from compatgate.service.gate.decisions import outages
+from compatgate.service.gate.decisions.decision_log import DecisionLog
+from compatgate.service.gate.decisions.last_known import SnapshotFile
+from compatgate.service.gate.decisions.outages import OutageOptions
+from compatgate.service.gate.questions import service as gates
+from compatgate.service.gate.questions.schemas import VerdictBody
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
+from compatgate.web.startup import StartOptions, prepare
 
 TARGET = {
     "apiVersion": "compatgate.dev/v1",

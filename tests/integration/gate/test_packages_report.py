@@ -11,9 +11,9 @@ import pytest
 from compatgate.core.compare.packages import PackagesTarget
 from compatgate.errors import NotFound
 from compatgate.kit import clock
-from compatgate.service.comparison.service import report_on_packages
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.comparison.service import report_on_packages
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
 BASE = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}

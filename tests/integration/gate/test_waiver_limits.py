@@ -14,10 +14,10 @@ from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
 from compatgate.errors import ManyProblems
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.models import Waiver
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.waivers.service import end_document
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.models import Waiver
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.waivers.service import end_document
 
 POOLS = [{"name": "a", "gpu": "A100-SXM4-80GB", "driver": "580.95.05"}]
 

@@ -12,11 +12,11 @@ from jwt_issuer import GITHUB, JobIssuer
 
 from compatgate.documents.sources import read_paths
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
-from compatgate.service.identity.settings import IdentitySettings
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.access.identity.settings import IdentitySettings
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 STACK = {"cuda": "12.4", "arch": ["sm_80", "compute_80"]}
 
@@ -89,9 +89,9 @@ def test_a_refusal_says_which_claim(
 def test_an_issuer_that_is_away_is_no_refusal(client: FlaskClient, job_issuer: JobIssuer) -> None:
     job_issuer.away = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compatgate.service.identity.issuers.STALE_S", 0.0)
-        patch.setattr("compatgate.service.identity.issuers.FRESH_S", 0.0)
-        patch.setattr("compatgate.service.identity.issuers.FAILURE_PAUSE_S", 0.0)
+        patch.setattr("compatgate.service.access.identity.issuers.STALE_S", 0.0)
+        patch.setattr("compatgate.service.access.identity.issuers.FRESH_S", 0.0)
+        patch.setattr("compatgate.service.access.identity.issuers.FAILURE_PAUSE_S", 0.0)
         bearer = {"Authorization": f"Bearer {job_issuer.token(GITHUB)}"}
         answer = client.post("/api/v1/gate", json={"stack": STACK}, headers=bearer)
     assert answer.status_code == 503

@@ -13,7 +13,7 @@ import pytest
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
 from compatgate.errors import BadInput, Unavailable
-from compatgate.service.gate.images import parse_networks
+from compatgate.service.gate.questions.images import parse_networks
 
 IMAGE = "registry.example/app:1"
 

@@ -20,8 +20,8 @@ from compatgate.canary.executors.kubernetes import cluster as cluster_module
 from compatgate.canary.host_clusters import Kubernetes
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 DIGEST = "registry.example/app@sha256:" + "a" * 64
 GPU = "A100-SXM4-80GB"

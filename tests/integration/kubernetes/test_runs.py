@@ -23,9 +23,9 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import MetricSpec, Suite
 from compatgate.canary.workloads.library import Library
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.schemas import RunRequest
-from compatgate.service.runs.service import RunDetail
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.schemas import RunRequest
+from compatgate.service.runs.queue.service import RunDetail
 
 from .conftest import DIGEST, DRIVER, GPU
 from .test_pairs import OTHER, Kubelet

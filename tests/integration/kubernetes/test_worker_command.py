@@ -13,8 +13,8 @@ from cluster_script import ends, prints, runs, script
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.schemas import RunRequest
 
 from .conftest import DIGEST, GPU
 

@@ -18,8 +18,8 @@ from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.host_clusters import Slurm
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 _numbers = count(1)
 GPU = "A100-SXM4-80GB"

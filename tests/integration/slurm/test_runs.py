@@ -23,9 +23,9 @@ from compatgate.canary.worker import open_host
 from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.library import Library
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.schemas import RunRequest
-from compatgate.service.runs.service import RunDetail
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.schemas import RunRequest
+from compatgate.service.runs.queue.service import RunDetail
 
 from .conftest import GPU
 

@@ -10,8 +10,8 @@ from slurm_cluster import Cluster
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.schemas import RunRequest
 
 MANIFEST = """
 name = "look"

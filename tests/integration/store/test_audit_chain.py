@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 QUESTION = {
     "target": "prod-a100",

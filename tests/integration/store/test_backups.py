@@ -22,11 +22,11 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import Base
-from compatgate.service.gate.service import Gate
-from compatgate.service.recovery.backup import DamagedBackup, tables_of, write_backup
-from compatgate.service.recovery.postgresql import scratch_database
-from compatgate.service.recovery.restore import RestoreOptions, refuse_used_file, restore
-from compatgate.service.recovery.verify import verify_backup, verify_database
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.recovery.backup.backup import DamagedBackup, tables_of, write_backup
+from compatgate.service.recovery.backup.postgresql import scratch_database
+from compatgate.service.recovery.backup.restore import RestoreOptions, refuse_used_file, restore
+from compatgate.service.recovery.backup.verify import verify_backup, verify_database
 
 Command = Callable[..., tuple[int, str, str]]
 

@@ -14,13 +14,13 @@ from compatgate.core.performance import sha256
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.service.audit import repository as audit
-from compatgate.service.audit.service import History
-from compatgate.service.gate import anchors, decision_counts
-from compatgate.service.gate import repository as decisions
-from compatgate.service.gate.batch_store import DecisionWriter, Delivery, ForkedChain
-from compatgate.service.gate.batches import DecisionBatch, WriterChain
-from compatgate.service.gate.decider import NewDecision
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit.events.service import History
+from compatgate.service.gate.decisions import anchors, decision_counts
+from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain
+from compatgate.service.gate.decisions.batches import DecisionBatch, WriterChain
+from compatgate.service.gate.questions.decider import NewDecision
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 BODY = '{"id":"vd_%d","verdict":"pass"}'

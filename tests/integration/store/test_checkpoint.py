@@ -14,9 +14,9 @@ from compatgate.kit.database import tables, wal
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.kit.database.wal import Checkpointer
-from compatgate.service.gate.batch_store import DecisionWriter, Delivery
-from compatgate.service.gate.batches import WriterChain
-from compatgate.service.gate.decider import NewDecision
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.questions.decider import NewDecision
 
 BODY = '{"id": "%s", "filler": "' + "x" * 2500 + '"}'
 BATCHES, EACH = 120, 16
@@ -74,7 +74,7 @@ def test_without_the_thread_the_writer_empties_a_log_that_grows_too_long(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Checkpointer, "wrote", lambda *_: None)
-    monkeypatch.setattr("compatgate.service.gate.batch_store.MAX_LOG_PAGES", 500)
+    monkeypatch.setattr("compatgate.service.gate.decisions.batch_store.MAX_LOG_PAGES", 500)
     writer = DecisionWriter(database)
     write(writer, WriterTurn(database), BATCHES)
     writer.close()

@@ -15,12 +15,12 @@ from sqlalchemy import text
 from compatgate.core.performance import sha256
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.retention import Retention
-from compatgate.service.audit.service import History
-from compatgate.service.gate import repository as decisions
-from compatgate.service.gate.batch_store import DecisionWriter, Delivery
-from compatgate.service.gate.batches import WriterChain, decision_values
-from compatgate.service.gate.decider import NewDecision
+from compatgate.service.audit.events.service import History
+from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.decisions.batches import WriterChain, decision_values
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.recovery.chain.retention import Retention
 
 BEGAN = datetime(2026, 8, 3, 9, tzinfo=UTC)
 OLD, NEW = 1, 2

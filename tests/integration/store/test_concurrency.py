@@ -12,8 +12,8 @@ import pytest
 from processes import forked
 
 from compatgate.errors import Conflict
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 PROCESSES = 4
 EACH = 15

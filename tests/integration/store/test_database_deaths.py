@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.batch_store import DecisionWriter
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.decisions.batch_store import DecisionWriter
+from compatgate.service.gate.questions.service import Gate
 
 pytestmark = pytest.mark.postgresql
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}

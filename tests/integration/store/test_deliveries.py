@@ -20,15 +20,20 @@ from compatgate.documents.specs import TargetDoc, decode
 from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.service import History
-from compatgate.service.far.log import make_requests
-from compatgate.service.far.receiving import ChainForked, ChainGap, DeliveryDesk, VerdictMismatch
-from compatgate.service.far.schemas import DeliveryRequest
-from compatgate.service.gate.batch_store import Delivery
-from compatgate.service.gate.batches import WriterChain
-from compatgate.service.gate.decider import NewDecision
-from compatgate.service.matrix.revisions import Edit, make_revision
-from compatgate.service.tokens.principal import AccessRefused, Principal
+from compatgate.kit.principal import AccessRefused, Principal
+from compatgate.service.audit.events.service import History
+from compatgate.service.gate.decisions.batch_store import Delivery
+from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.receiving import (
+    ChainForked,
+    ChainGap,
+    DeliveryDesk,
+    VerdictMismatch,
+)
+from compatgate.service.gate.far.schemas import DeliveryRequest
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.matrix.documents.revisions import Edit, make_revision
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 FAR = Principal("far-1", frozenset({"deliver"}))

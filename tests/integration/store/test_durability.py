@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 

@@ -15,19 +15,19 @@ from sqlalchemy import insert, text
 
 from compatgate.core.incidents import IncidentKind
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.notices import repository
-from compatgate.service.notices.conditions import KnownReleases
-from compatgate.service.notices.models import Incident
-from compatgate.service.notices.service import RELEASES
-from compatgate.service.notices.webhook import (
+from compatgate.service.attention.notices import repository
+from compatgate.service.attention.notices.conditions import KnownReleases
+from compatgate.service.attention.notices.models import Incident
+from compatgate.service.attention.notices.service import RELEASES
+from compatgate.service.attention.notices.webhook import (
     IncidentWebhook,
     WebhookSender,
     pause_after,
     read_webhook,
 )
-from compatgate.service.webhooks.signatures import HEADER, Secret, verify
+from compatgate.service.cluster.webhooks.signatures import HEADER, Secret, verify
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 OLD = {"name": "l4", "gpu": "L4", "driver": "470.82.01", "count": 3}
 NEW = {**OLD, "driver": "580.95.05"}

@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import event
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import Report
-from compatgate.service.tokens.principal import Principal
-from compatgate.service.upgrades.schemas import UpgradeRequest
+from compatgate.kit.principal import Principal
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.upgrades.schemas import UpgradeRequest
 
 Body = Callable[..., dict[str, Any]]
 

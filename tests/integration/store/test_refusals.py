@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from compatgate.kit import clock
-from compatgate.service.audit import refusals
-from compatgate.service.audit.refusals import RefusalLog
-from compatgate.service.gate.service import Gate
+from compatgate.service.audit.events import refusals
+from compatgate.service.audit.events.refusals import RefusalLog
+from compatgate.service.gate.questions.service import Gate
 
 
 def links(gate: Gate) -> list[tuple[str, int]]:

@@ -10,9 +10,9 @@ import pytest
 
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix import revisions
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents import revisions
+from compatgate.service.matrix.documents.service import Authorship
 
 Body = Callable[..., dict[str, Any]]
 

@@ -20,11 +20,11 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.opening import upgrade_schema
 from compatgate.kit.database.tables import Base
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix import repository as lists
-from compatgate.service.matrix import revisions
-from compatgate.service.tokens.repository import find_session
-from compatgate.service.tokens.service import Tokens, digest_of
+from compatgate.service.access.tokens.repository import find_session
+from compatgate.service.access.tokens.service import Tokens, digest_of
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents import repository as lists
+from compatgate.service.matrix.documents import revisions
 
 
 def test_models_and_migrations_say_the_same(database: Database) -> None:

@@ -23,11 +23,11 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.state import open_state_folder
-from compatgate.service.gate.outages import OutageOptions
-from compatgate.service.gate.service import Gate
-from compatgate.service.gate.spool import SpoolOptions
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.gate.decisions.outages import OutageOptions
+from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.questions.service import Gate
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 SIZE = 4 * 1024 * 1024
@@ -222,7 +222,7 @@ def _answer_until_killed(url: str, folder: Path, answered: Connection) -> None:
 def test_the_spool_of_a_killed_process_is_delivered_by_another(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compatgate.service.gate.delivery._OTHERS_SECONDS", 0.1)
+    monkeypatch.setattr("compatgate.service.gate.decisions.delivery._OTHERS_SECONDS", 0.1)
     spool = tmp_path / "spool"
     other = open_gate(database_url, spool)
     reading, writing = forked().Pipe(duplex=False)

@@ -12,12 +12,12 @@ import pytest
 
 from compatgate.errors import BadInput, Conflict, Forbidden, NotFound, Unauthorized
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.tokens import schemas
-from compatgate.service.tokens import service as auth
-from compatgate.service.tokens.browser_sessions import SessionLimits
-from compatgate.service.tokens.principal import matches
+from compatgate.kit.principal import matches
+from compatgate.service.access.tokens import schemas
+from compatgate.service.access.tokens import service as auth
+from compatgate.service.access.tokens.browser_sessions import SessionLimits
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 
 def test_a_token_opens_what_its_scopes_say(gate: Gate) -> None:
@@ -181,7 +181,7 @@ def test_a_rotated_token_keeps_name_scopes_and_targets_and_its_old_secret_for_th
     with pytest.raises(Unauthorized):
         gate.tokens.verify(made.secret)
     at = clock.now() + timedelta(hours=2)
-    monkeypatch.setattr("compatgate.service.tokens.repository.now", lambda: at)
+    monkeypatch.setattr("compatgate.service.access.tokens.repository.now", lambda: at)
     gate.tokens._forget()
     with pytest.raises(Unauthorized):
         gate.tokens.verify(turned.secret)
@@ -276,7 +276,7 @@ def test_a_session_ends_when_it_is_idle_and_however_it_is_used(
     def alive(cookie: str, minutes: int) -> bool:
         at = begin + timedelta(minutes=minutes)
         monkeypatch.setattr(clock, "now", lambda: at)
-        monkeypatch.setattr("compatgate.service.tokens.repository.now", lambda: at)
+        monkeypatch.setattr("compatgate.service.access.tokens.repository.now", lambda: at)
         gate.sessions._known.clear()
         return gate.sessions.principal(cookie) is not None
 

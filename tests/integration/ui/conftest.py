@@ -17,10 +17,10 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database.database import Database
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 Client = Callable[..., FlaskClient]
 

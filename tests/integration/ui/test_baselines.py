@@ -8,7 +8,7 @@ from ui_marks import post
 from ui_runs import GPU
 
 from compatgate.canary.engine.interface import BaselineKey
-from compatgate.service.runs.samples import collect_samples
+from compatgate.service.runs.evidence.samples import collect_samples
 
 
 def test_what_waits_for_approval_stands_on_top(kept_pages):

@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.core.cells import classify_verdict
 from compatgate.kit import clock
-from compatgate.service.matrix.cells import CellSection, build_table
+from compatgate.service.gate.cells.cells import CellSection, build_table
 
 
 @pytest.mark.parametrize("rows", ["entry", "torch", "stack"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from attest_keys import signer_of
 
-from compatgate.service.attestations.service import SigningOptions
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.audit.attestations.service import SigningOptions
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 FAILS = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"

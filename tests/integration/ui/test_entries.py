@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from ui_marks import post
 
-from compatgate.service.matrix import pages as matrix_pages
+from compatgate.web.pages import matrix as matrix_pages
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 ENTRY = "torch24-cu121"

@@ -7,8 +7,8 @@ import re
 import pytest
 from ui_marks import Marks, form_token, pages, place, post
 
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 NAMES = {
     "entries/name": "torch24-cu124",

@@ -17,11 +17,11 @@ from ui_marks import Marks, pages, post
 from ui_runs import QUEUED, SLOWER, Runs
 from ui_site import fill, workloads_of
 
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 _OF_A_KIND = 2
 """So many addresses of a page are looked at for each two filters that they have together."""

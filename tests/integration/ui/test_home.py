@@ -7,8 +7,8 @@ import re
 from ui_marks import post
 
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import EXAMPLE, Report
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
 
 
 def test_it_says_what_needs_attention(pages):
@@ -38,8 +38,8 @@ def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked
 
 
 def test_an_empty_gate_teaches_the_first_step(gate):
-    from compatgate.service.web.app import create_app
-    from compatgate.service.web.call import Settings
+    from compatgate.web.app import create_app
+    from compatgate.web.call import Settings
 
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     text = client.get("/ui/").text
@@ -58,7 +58,7 @@ def test_nodes_that_drifted_are_among_what_needs_attention(pages, stocked):
 
 
 def test_each_kind_has_a_ceiling_and_leads_to_all_of_it(kept_pages, kept, monkeypatch):
-    monkeypatch.setattr("compatgate.service.home.pages._EACH_KIND", 1)
+    monkeypatch.setattr("compatgate.web.pages.home._EACH_KIND", 1)
     text = kept_pages().get("/ui/").text
     assert re.search(r'href="/ui/incidents\?kind=[a-z-]+">\d+ more', text)
     assert text.count('class="incident"') == text.count('class="kind"') > 1
@@ -91,8 +91,8 @@ def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages
 
 
 def test_a_quiet_fleet_needs_nobody(gate):
-    from compatgate.service.web.app import create_app
-    from compatgate.service.web.call import Settings
+    from compatgate.web.app import create_app
+    from compatgate.web.call import Settings
 
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     assert "Nothing needs attention." in client.get("/ui/").text

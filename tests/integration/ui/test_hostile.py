@@ -14,9 +14,9 @@ from flask.testing import FlaskClient
 from ui_hostile import LINE, TEXT, fill_hostile
 from ui_marks import Marks, pages, place, post
 
-from compatgate.service.gate.service import Gate
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
+from compatgate.service.gate.questions.service import Gate
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
 
 _SAYS_NOTHING = {
     "/what-if",

@@ -15,13 +15,13 @@ from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
 from compatgate.errors import Conflict
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import NodeReport, Report
-from compatgate.service.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.tokens.principal import Principal
-from compatgate.service.upgrades.freezes import mark_known_good
-from compatgate.service.upgrades.schemas import FreezeRequest, KnownGoodBody, UpgradeRequest
+from compatgate.kit.principal import Principal
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
+from compatgate.service.nodes.reports.schemas import NodeReport, Report
+from compatgate.service.nodes.upgrades.freezes import mark_known_good
+from compatgate.service.nodes.upgrades.schemas import FreezeRequest, KnownGoodBody, UpgradeRequest
 
 BY = Authorship("mara", "for the test")
 API = "/api/v1"

@@ -83,8 +83,8 @@ def test_a_large_revision_is_shown_in_parts(pages, stocked, by, entry_body, sour
 
 
 def test_an_empty_matrix_has_no_history_and_says_how_to_begin(gate):
-    from compatgate.service.web.app import create_app
-    from compatgate.service.web.call import Settings
+    from compatgate.web.app import create_app
+    from compatgate.web.call import Settings
 
     client = create_app(gate, Settings(frozenset({"read"}))).test_client()
     for path, said in (

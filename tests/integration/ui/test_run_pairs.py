@@ -14,7 +14,7 @@ from compatgate.canary.run import BlockPosition, Device, Env, Metric, Report, St
 from compatgate.core.binding import Binding
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.matrix.documents.service import Authorship
 
 REFERENCE = "registry.example/team/app@sha256:" + "a" * 64
 MARKUP = "<script>alert(1)</script>"

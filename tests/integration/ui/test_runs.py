@@ -13,8 +13,8 @@ from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit import clock
-from compatgate.service.runs.pruning import PruneAges, prune_database
-from compatgate.service.runs.schemas import ImportRequest, RunRequest
+from compatgate.service.runs.queue.pruning import PruneAges, prune_database
+from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
 
 MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 

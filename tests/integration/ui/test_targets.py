@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.comparison import pages as comparison_pages
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.nodes.schemas import EXAMPLE, Report
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
+from compatgate.web.pages import comparison as comparison_pages
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
@@ -75,7 +75,7 @@ def test_evidence_says_what_still_counts(pages, stocked, by):
     from compatgate.core.matrix import Evidence
     from compatgate.core.versions import parse_version
     from compatgate.kit import clock
-    from compatgate.service.gate.snapshot import add_evidence
+    from compatgate.service.matrix.snapshots.snapshot import add_evidence
 
     run = Evidence(
         "run_7", "smoke", "A100-SXM4-80GB", parse_version("driver", "535.104.05"),

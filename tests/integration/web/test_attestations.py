@@ -18,8 +18,8 @@ from image_blobs import distribution, layer_of
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.attestations.keys import signer_maker
-from compatgate.service.attestations.service import Attestations, SigningOptions
+from compatgate.service.audit.attestations.keys import signer_maker
+from compatgate.service.audit.attestations.service import Attestations, SigningOptions
 
 TARGET = ("--target", "prod-a100")
 TORCH = {**distribution("torch", "2.4.1+cu124"), **distribution("nvidia-cudnn-cu12", "9.1.0.70")}

@@ -16,7 +16,7 @@ import pytest
 from canary_runs import GPU, MEASURED, evidence, host
 
 from compatgate.canary.engine.interface import Lease
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 API = "/api/v1"
 OLD, NEW = "535.183.01", "550.54.15"

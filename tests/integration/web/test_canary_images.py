@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from canary_runs import host
 
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 ASKED = {"suite": "smoke", "target": "prod-a100", "stack": {"cuda": "12.4"}}
 INSIDE, OUTSIDE = "registry.example/team/app:1", "registry.example/other/app:1"

@@ -15,11 +15,11 @@ from image_blobs import distribution, layer_of
 from page_examples import DOCS, HOST, matches, read_examples, run_example
 
 from compatgate.documents.sources import read_paths
-from compatgate.service.admission.kinds import parse_kinds
-from compatgate.service.admission.pods import GPU_ANNOTATION
-from compatgate.service.admission.schemas import EXAMPLES
-from compatgate.service.attestations.envelope import Reason
-from compatgate.service.cluster import labels
+from compatgate.service.audit.attestations.envelope import Reason
+from compatgate.service.cluster.admission.kinds import parse_kinds
+from compatgate.service.cluster.admission.pods import GPU_ANNOTATION
+from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.objects import labels
 
 REST, NODES = DOCS / "reference" / "rest.md", DOCS / "how-to" / "nodes.md"
 KUBERNETES, SIGNING = DOCS / "how-to" / "kubernetes.md", DOCS / "how-to" / "signing.md"

@@ -20,9 +20,9 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.resources import matrix_dir
-from compatgate.service.audit import repository as audit
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 Command = Callable[..., tuple[int, str, str]]
 Checks = dict[str, dict[str, str]]
@@ -355,7 +355,7 @@ def test_the_end_of_a_certificate_is_told(
     from cryptography.hazmat.primitives.asymmetric import ed25519
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    from compatgate.service.recovery.doctor_network import check_certificate
+    from compatgate.service.recovery.backup.doctor_network import check_certificate
 
     key, now = ed25519.Ed25519PrivateKey.generate(), clock.now()
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gate.example")])

@@ -24,7 +24,7 @@ import pytest
 from attest_keys import new_key, private_pem, public_pem
 from serving import Server, start, wait_for_url, with_examples
 
-from compatgate.service.routes import ROUTES
+from compatgate.web.routes import ROUTES
 
 STACK = {"cuda": "12.1", "cudnn": "9.1.0", "torch": "2.4.1", "nccl": "2.20.5"}
 SPEC = {"targets": ["*"], "components": {"cuda": "12.4.*"}, "status": "candidate"}

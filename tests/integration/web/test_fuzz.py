@@ -16,14 +16,14 @@ from compatgate.documents.sources import read_paths
 from compatgate.kit.database import tables as database_schema
 from compatgate.kit.database.database import Database
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.routes import HOOKS, ROUTES
-from compatgate.service.runs.schemas import RunRequest
-from compatgate.service.tokens.schemas import INCLUDED
-from compatgate.service.web.app import create_app
-from compatgate.service.web.call import Settings
-from compatgate.service.web.route import NoQuery, Route
+from compatgate.service.access.tokens.schemas import INCLUDED
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.runs.queue.schemas import RunRequest
+from compatgate.web.app import create_app
+from compatgate.web.call import Settings
+from compatgate.web.route import NoQuery, Route
+from compatgate.web.routes import HOOKS, ROUTES
 
 schemathesis = pytest.importorskip("schemathesis")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.service.admission.schemas import EXAMPLES
+from compatgate.service.cluster.admission.schemas import EXAMPLES
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 HEAD = b"POST /api/v1/gate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

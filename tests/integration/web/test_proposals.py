@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from serving import Server, with_examples
 
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 API = "/api/v1"
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from serving import Server
 
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 

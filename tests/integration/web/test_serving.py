@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 POOL = {"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}

@@ -11,7 +11,7 @@ import pytest
 from serving import Server
 from staging import until
 
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 NAME = "compatgate_stored_figures_age_seconds"
 

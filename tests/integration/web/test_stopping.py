@@ -15,7 +15,7 @@ import pytest
 
 from compatgate.core.facts import Facts
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 

@@ -113,8 +113,8 @@ def test_a_gate_that_cannot_send_traces_answers_all_the_same(serve: Any) -> None
 )
 def test_without_being_asked_for_nothing_is_imported(variables: dict[str, str]) -> None:
     program = (
-        "import sys; from compatgate.kit import tracing; import compatgate.service.web.server;"
-        "import compatgate.service.web.app; tracing.start('x');"
+        "import sys; from compatgate.kit import tracing; import compatgate.web.server;"
+        "import compatgate.web.app; tracing.start('x');"
         "assert not tracing.is_on() and tracing.span('a') is tracing.span('b');"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]"
     )

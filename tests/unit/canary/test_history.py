@@ -10,7 +10,7 @@ import pytest
 from compatgate.canary.history import MeasuredStep, PartChange, follow_metrics
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.service.runs.history_page import find_range, view_history
+from compatgate.web.pages.run_history import find_range, view_history
 
 WHEN = datetime(2026, 3, 1, tzinfo=UTC)
 SPECS = {"gemm": {"time": MetricSpec("ms", "lower", 0.05)}}

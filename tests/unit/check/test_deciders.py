@@ -12,22 +12,31 @@ import pytest
 from compatgate.catalog import load_facts
 from compatgate.cli.main import main
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.snapshot import BUNDLE_FORMAT, Overlay, Payload, seal_bundle
+from compatgate.service.matrix.snapshots.snapshot import (
+    BUNDLE_FORMAT,
+    Overlay,
+    Payload,
+    seal_bundle,
+)
 
 HEAVY = (
     *("sqlalchemy", "jsonschema", "alembic", "flask", "rich", "platformdirs", "httpx", "docker"),
     *(
         "compatgate.client",
-        "compatgate.service.gate_client",
-        "compatgate.service.local_gate",
+        "compatgate.cli.gate.opening",
+        "compatgate.web.local_gate",
         "compatgate.kit.database",
     ),
 )
 NOT_FOR_A_TARGET = (
     *("flask", "werkzeug", "jinja2", "httpx", "jsonschema", "alembic", "docker", "greenlet"),
-    *("sqlalchemy.dialects.postgresql", "compatgate.client", "compatgate.service.routes"),
-    *("compatgate.service.web", "compatgate.service.gate.service", "compatgate.service.notices"),
-    *("compatgate.service.upgrades", "compatgate.service.nodes", "compatgate.canary"),
+    *("sqlalchemy.dialects.postgresql", "compatgate.client", "compatgate.web.routes"),
+    *(
+        "compatgate.service.web",
+        "compatgate.service.gate.questions.service",
+        "compatgate.service.notices",
+    ),
+    *("compatgate.service.nodes", "compatgate.canary"),
 )
 OVERLAY = """\
 schema: facts/driver_branches/v1

@@ -17,8 +17,8 @@ from compatgate.cli.serve_settings import ServeSettings
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.http.rate import Rate
-from compatgate.service.tokens.browser_sessions import SessionLimits
-from compatgate.service.web.server import is_loopback, listen, url_of
+from compatgate.service.access.tokens.browser_sessions import SessionLimits
+from compatgate.web.server import is_loopback, listen, url_of
 
 
 def parse(*words: str) -> argparse.Namespace:

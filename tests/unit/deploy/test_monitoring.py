@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tables import read_table
 
-from compatgate.service.web.metric_table import GATE, WORKER
+from compatgate.web.metric_table import GATE, WORKER
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "deploy" / "monitoring"

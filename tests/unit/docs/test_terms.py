@@ -63,4 +63,4 @@ def test_docstrings_comments_and_the_changelog_are_not_what_users_read(tmp_path:
 def test_the_programs_and_the_templates_of_its_pages_are_read() -> None:
     names = {str(file.relative_to(ROOT)) for file in terms.programs()}
     assert {"compatgate/errors.py", "canary/gemm/program.py"} <= names
-    assert "compatgate/service/runs/templates/run.html" in names
+    assert "compatgate/web/templates/runs/run.html" in names

@@ -8,8 +8,8 @@ import pytest
 from engines import Engine
 from staging import DRIVER, GPU, Staging, host_table
 
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
 
 
 @pytest.fixture

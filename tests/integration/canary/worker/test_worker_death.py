@@ -8,7 +8,7 @@ import pytest
 from engines import PYTHON, Engine
 from staging import GOOD, HANGS, Staging, until
 
-QUEUE = "compatgate.service.runs.queue:DatabaseQueue"
+QUEUE = "compatgate.service.runs.queue.queue:DatabaseQueue"
 DOCKER = "compatgate.canary.executors.docker:DockerExecutor"
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

@@ -10,9 +10,9 @@ from staging import ENV, STACK, Staging, until
 
 from compatgate.core.binding import digest_json
 
-COMPARE = "compatgate.service.runs.queue:DatabaseQueue.compare"
+COMPARE = "compatgate.service.runs.queue.queue:DatabaseQueue.compare"
 START = "compatgate.canary.executors.docker:DockerExecutor.start"
-RECORD = "compatgate.service.runs.queue:DatabaseQueue.record"
+RECORD = "compatgate.service.runs.queue.queue:DatabaseQueue.record"
 CHECKS = ENV + 'say.check("right", True)\n'
 LASTS = CHECKS + "time.sleep(0.5)\n"
 BORDERLINE = ENV + 'import os\nsay.check("right", os.urandom(1)[0] < 102, "out of tolerance")\n'

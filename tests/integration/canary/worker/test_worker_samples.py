@@ -6,7 +6,7 @@ import pytest
 from engines import Engine
 from staging import GOOD, Staging
 
-from compatgate.service.runs.samples import collect_samples
+from compatgate.service.runs.evidence.samples import collect_samples
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 METRIC = """\

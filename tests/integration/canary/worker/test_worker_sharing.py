@@ -10,7 +10,7 @@ import pytest
 from engines import Engine
 from staging import GOOD, HANGS, Staging, host_table, until
 
-from compatgate.service.runs.models import RunRow
+from compatgate.service.runs.queue.models import RunRow
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

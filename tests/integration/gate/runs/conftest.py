@@ -11,10 +11,10 @@ from canary_runs import DRIVER, GPU, STACK, evidence, host, suites
 
 from compatgate.canary.engine.interface import Lease
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.queue import DatabaseQueue
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.runs.queue.queue import DatabaseQueue
+from compatgate.service.runs.queue.schemas import RunRequest
 
 
 def take(queue: DatabaseQueue, *hosts: str, worker: str = "w1") -> Lease:

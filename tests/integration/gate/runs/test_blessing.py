@@ -10,10 +10,10 @@ import pytest
 from canary_runs import DRIVER, GPU
 
 from compatgate.documents.sources import Source
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.blessing import EvidenceNeeded
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.matrix.sync import SyncOptions
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.blessing import EvidenceNeeded
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.documents.sync import SyncOptions
 
 Body = Callable[..., dict[str, Any]]
 WHY = "in production since March"

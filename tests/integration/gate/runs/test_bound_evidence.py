@@ -13,10 +13,10 @@ from compatgate.core.binding import Binding, define_suite
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database import tables
-from compatgate.service.gate.decider import decide
-from compatgate.service.gate.service import Gate
-from compatgate.service.gate.snapshot import open_bundle
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.decider import decide
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.snapshots.snapshot import open_bundle
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
 SMOKE = define_suite({w.name: w.digest for w in suites().of_suite("smoke")})

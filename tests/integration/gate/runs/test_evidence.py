@@ -9,11 +9,11 @@ import pytest
 from canary_runs import DRIVER, GPU, MEASURED, STACK
 
 from compatgate.kit import clock
-from compatgate.service.gate.decider import decide
-from compatgate.service.gate.service import Gate
-from compatgate.service.gate.snapshot import open_bundle
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.gate.questions.decider import decide
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.snapshots.snapshot import open_bundle
+from compatgate.service.runs.queue.queue import DatabaseQueue
 
 QUESTION = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
 ENTRY = {"driver": ">=535.104.05", "cuda": "12.4.*", "torch": "~=2.4.0"}

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from compatgate.canary.workloads import Library
 from compatgate.core.needs import parse_needs
 from compatgate.errors import BadInput
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.runs.queue.schemas import RunRequest
 
 Submit = Callable[..., str]
 

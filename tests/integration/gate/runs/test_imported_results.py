@@ -12,9 +12,9 @@ from canary_runs import DRIVER, GPU
 
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit.clock import parse_moment
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.schemas import ImportRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.runs.queue.schemas import ImportRequest
 
 STACK = {"cuda": "12.4", "nccl": "2.21.5"}
 QUESTION = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}

@@ -8,7 +8,7 @@ from sample_runs import FAMILY, GEMM, SKU, propose_samples, values
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
 from compatgate.errors import Conflict
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 GROUND = BaselineKey("gemm@0123456789ab", SKU, FAMILY)
 

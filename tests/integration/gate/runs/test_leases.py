@@ -10,8 +10,8 @@ from canary_runs import evidence, host
 
 from compatgate.canary.engine.interface import LeaseLost
 from compatgate.canary.run import StepResult
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.queue import DatabaseQueue
 
 from .conftest import take
 

@@ -17,11 +17,11 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.cli.main import main
 from compatgate.kit import clock
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs import logs
-from compatgate.service.runs.models import RunStep
-from compatgate.service.runs.pruning import PruneAges, PrunedRuns, PruneReport, prune_database
-from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue import logs
+from compatgate.service.runs.queue.models import RunStep
+from compatgate.service.runs.queue.pruning import PruneAges, PrunedRuns, PruneReport, prune_database
+from compatgate.service.runs.queue.queue import DatabaseQueue
 
 REPORT: dict[str, Any] = {"metrics": [{"name": "time", "unit": "ms", "values": [1.0] * 500}]}
 DAY = timedelta(days=1)
@@ -167,7 +167,7 @@ def test_a_dry_run_says_what_would_go_and_removes_nothing(
 def test_many_runs_are_removed_in_parts_each_with_its_link(
     gate: Gate, ended: Callable[..., str], time: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compatgate.service.runs.pruning._RUNS_PER_TRANSACTION", 2)
+    monkeypatch.setattr("compatgate.service.runs.queue.pruning._RUNS_PER_TRANSACTION", 2)
     old = [ended() for _ in range(5)]
     time.forward(days=100)
     found = prune(gate, PruneAges(logs=90 * DAY))

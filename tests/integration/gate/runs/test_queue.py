@@ -12,8 +12,8 @@ from compatgate.canary.hosts import MaintenanceWindow
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.clock import readable
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.queue import DatabaseQueue
 
 from .conftest import take
 

@@ -10,10 +10,10 @@ import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.queue import DatabaseQueue
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.runs.queue.queue import DatabaseQueue
+from compatgate.service.runs.queue.schemas import RunRequest
 
 OLD, OTHER, NEW = (f"registry.example/team/app:{tag}" for tag in ("1", "1-other", "2"))
 PINNED = "registry.example/team/app@sha256:" + "a" * 64

@@ -10,10 +10,10 @@ import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
 from compatgate.canary.hosts import MaintenanceWindow
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.service import Authorship
-from compatgate.service.runs.models import RunRow
-from compatgate.service.runs.queue import DatabaseQueue
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.runs.queue.models import RunRow
+from compatgate.service.runs.queue.queue import DatabaseQueue
 
 Run = Callable[..., str]
 DAY = 86400

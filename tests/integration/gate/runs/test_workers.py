@@ -10,9 +10,9 @@ from processes import forked
 
 from compatgate.canary.engine.interface import Lease
 from compatgate.canary.hosts import Host
-from compatgate.service.gate.service import Gate
-from compatgate.service.runs.queue import DatabaseQueue
-from compatgate.service.runs.schemas import RunRequest
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.runs.queue.queue import DatabaseQueue
+from compatgate.service.runs.queue.schemas import RunRequest
 
 RUNS = 200
 WORKERS = 4

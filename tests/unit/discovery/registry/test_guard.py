@@ -12,7 +12,7 @@ from compatgate.discovery.registry.addresses import AddressGuard
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
 from compatgate.errors import Unavailable
-from compatgate.service.gate.images import parse_networks
+from compatgate.service.gate.questions.images import parse_networks
 
 REGISTRIES = frozenset({"registry.example", "127.0.0.1:5000"})
 

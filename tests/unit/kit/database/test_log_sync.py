@@ -20,12 +20,12 @@ from compatgate.kit.database import wal
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.kit.database.wal import LogSync
-from compatgate.service.audit.service import History
-from compatgate.service.gate.batch_store import DecisionWriter, Delivery
-from compatgate.service.gate.batches import WriterChain
-from compatgate.service.gate.decider import NewDecision
-from compatgate.service.gate.decision_log import DecisionLog
-from compatgate.service.gate.spool import SpoolOptions
+from compatgate.service.audit.events.service import History
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.decisions.decision_log import DecisionLog
+from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.questions.decider import NewDecision
 
 BODY = "{}"
 

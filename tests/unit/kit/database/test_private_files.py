@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.kit.database import sqlite
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 

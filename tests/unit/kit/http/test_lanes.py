@@ -13,9 +13,9 @@ from flask import Flask, Response, request
 
 from compatgate.kit.http import lanes, wsgi
 from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ, receive_body
-from compatgate.service.gate.service import Gate
-from compatgate.service.web.app import create_front
-from compatgate.service.web.call import Settings
+from compatgate.service.gate.questions.service import Gate
+from compatgate.web.app import create_front
+from compatgate.web.call import Settings
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
 Ask = Callable[[httpx.AsyncClient], Awaitable[Any]]
@@ -106,7 +106,7 @@ def test_an_answer_is_not_waited_for_without_end(
     talk: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
-    monkeypatch.setattr("compatgate.service.web.question_app.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("compatgate.web.question_app.PATIENCE_SECONDS", 0.2)
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from compatgate.errors import BadInput
 from compatgate.kit.http.rate import Rate, RateLimiter, parse_rate, peer_key
-from compatgate.service.gate.service import Gate
+from compatgate.service.gate.questions.service import Gate
 
 Clock = Callable[[float], None]
 API = "/api/v1"

@@ -11,9 +11,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.kit.ui.assets import Badge, draw_badge
-from compatgate.service.gate.service import Gate
-from compatgate.service.matrix.schemas import ENTRY
-from compatgate.service.matrix.service import Authorship
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.schemas import ENTRY
+from compatgate.service.matrix.documents.service import Authorship
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "title", "rect", "g", "text"}

@@ -1,0 +1,1 @@
+"""Manage tokens and sign in from the command line."""

@@ -1,0 +1,1 @@
+"""List incidents and print reports from the command line."""

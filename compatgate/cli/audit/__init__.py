@@ -1,0 +1,1 @@
+"""Read the log, sign and verify verdicts, back up from the command line."""

@@ -1,0 +1,294 @@
+"""Run ``compatgate attest``: sign a verdict and attach it to its image.
+
+``compatgate serve`` shares the options for keys.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput, quote_error
+from compatgate.kit.cli.parser import add_server, server_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from securesystemslib.signer import SSlibKey
+
+    from compatgate.client import Client
+    from compatgate.service.audit.attestations.envelope import VerifiedStatement
+    from compatgate.service.audit.attestations.service import SigningOptions
+    from compatgate.service.gate.questions.images import ImageSettings
+
+_IMAGE_S = 300.0
+_EPILOG = """\
+exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input
+
+examples:
+  a verdict that the gate gave before
+    compatgate attest --server https://gate.example --verdict vd_... > verdict.json
+  decide about an image, sign, and push the result next to it
+    compatgate attest --server https://gate.example --target prod-a100 \\
+                      --image registry.example/team/app@sha256:... --attach
+  the same as a Sigstore bundle in a file, for tools that do not know this one
+    compatgate attest --server https://gate.example --verdict vd_... \\
+                      -o verdict.json --sigstore-bundle verdict.sigstore.json
+  without a server: decide from the database, sign with your own key
+    compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
+                      --stack cuda=12.4,torch=2.4.1+cu124
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.epilog = _EPILOG
+    what = parser.add_argument_group("signed content").add_argument
+    what("--verdict", metavar="ID", help="id of a verdict")
+    what(
+        "--target",
+        metavar="NAME",
+        help="target of the blessed matrix, to decide now instead of --verdict",
+    )
+    what("--image", metavar="REF", help="image whose stack the gate reads")
+    what(
+        "--stack",
+        metavar="NAME=VERSION,...",
+        action="append",
+        default=[],
+        help="stated stack; the signature then covers the stack; may be repeated",
+    )
+    what(
+        "--form",
+        choices=("verdict", "vsa"),
+        default="verdict",
+        help="predicate: compatgate's or SLSA's",
+    )
+    who = parser.add_argument_group("decider and signer")
+    add_server(who, timeout_s=60)
+    who.add_argument("--database", metavar="URL", help="use this database; needs --signing-key")
+    add_signing(who)
+    where = parser.add_argument_group("output").add_argument
+    where(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="-",
+        help="file for the envelope (default: standard output)",
+    )
+    where(
+        "--sigstore-bundle",
+        metavar="FILE",
+        help="file for a Sigstore bundle of the envelope, as cosign and sigstore-js read it",
+    )
+    where(
+        "--attach",
+        metavar="IMAGE",
+        nargs="?",
+        const="",
+        help="attach envelope and bundle to this image as OCI referrers, where cosign"
+        " verify-attestation looks (default: the verdict's image)",
+    )
+    where(
+        "--platform",
+        default="linux/amd64",
+        metavar="OS/CPU",
+        help="platform in a multi-platform image (default: linux/amd64)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Sign a verdict; return the exit status of the verdict."""
+    from compatgate.core.rule import exit_code
+    from compatgate.kit.cli.output import write_output
+    from compatgate.service.audit.attestations.attached import attach_verdict
+    from compatgate.service.audit.attestations.sigstore import make_bundle
+
+    question = _question(args)
+    envelope, found, key = _sign(args, question)
+    write_output(args.output, envelope + b"\n")
+    if args.sigstore_bundle:
+        write_output(args.sigstore_bundle, make_bundle(envelope, key) + b"\n")
+    predicate = found.predicate
+    if args.attach is not None:
+        image = args.attach or (predicate.image.reference if predicate.image else "")
+        for made in attach_verdict(image, envelope, found, key, args.platform):
+            print(f"attached as {made}", file=sys.stderr)
+    return exit_code(predicate.verdict, allowed=predicate.allowed)
+
+
+def _question(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the question to ask first; None: the command names a verdict."""
+    from compatgate.check.question import read_stack
+
+    if args.sigstore_bundle == "-" == args.output:
+        what = "standard output is for the envelope"
+        raise BadInput(what, field="--sigstore-bundle", hint="-o FILE sets another path")
+    asks = bool(args.target or args.image or args.stack)
+    if bool(args.verdict) == asks:
+        hint = "--verdict ID, or --target NAME with --image or --stack"
+        raise BadInput("name a verdict or ask a question, not both", hint=hint)
+    if args.verdict:
+        return None
+    if not args.target or not (args.image or args.stack):
+        raise BadInput("name a target and an image or stack", field="--target")
+    stack = {"stack": read_stack(args.stack)} if args.stack else {}
+    return {"target": args.target, **stack, **({"image": args.image} if args.image else {})}
+
+
+@contextmanager
+def _signer(args: argparse.Namespace) -> Iterator[Client]:
+    """Connect to the gate that decides and signs."""
+    if url := server_of(args):
+        from compatgate.cli.gate.opening import make_client
+
+        if args.signing_key:
+            raise BadInput("a server signs with its own key", field="--signing-key")
+        with make_client(url, args.token, args.timeout) as client:
+            yield client
+        return
+    from compatgate.web.local_gate import LocalClient
+
+    signing, images = read_signing(args), _images(args)
+    with LocalClient.open(args.database, images=images, signing=signing) as local:
+        yield local.client
+
+
+def _sign(
+    args: argparse.Namespace, question: dict[str, Any] | None
+) -> tuple[bytes, VerifiedStatement, SSlibKey]:
+    """Let the gate sign a verdict, and verify the answer with the gate's keys.
+
+    Returns:
+        The envelope, its content, and the key that signed it.
+    """
+    import msgspec
+
+    from compatgate.service.audit.attestations.keys import read_keys
+
+    named = _id(args.verdict) if question is None else ""
+    with _signer(args) as gate:
+        verdict_id = named or gate.ask(question).id
+        signed = gate.show_attestation(_id(verdict_id), form=args.form)
+        keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
+    envelope = msgspec.json.encode(signed)
+    found = _verified(envelope, keys)
+    return envelope, found, next(key for key in keys if key.keyid == found.key_id)
+
+
+def _images(args: argparse.Namespace) -> ImageSettings | None:
+    """Return the options for reading the named image, and no other."""
+    if not args.image:
+        return None
+    from compatgate.discovery.cache import default_image_folder
+    from compatgate.discovery.registry.image_spec import parse_reference
+    from compatgate.discovery.registry.limits import read_options
+    from compatgate.service.gate.questions.images import ImageSettings, RegistryPlace
+
+    place = RegistryPlace(parse_reference(args.image).registry)
+    options = read_options(cache=default_image_folder())
+    return ImageSettings((place,), _IMAGE_S, options=options)
+
+
+def _verified(envelope: bytes, keys: Any) -> VerifiedStatement:
+    from compatgate.kit.clock import now
+    from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
+
+    return verify(envelope, keys, ExpectedStatement(), now())
+
+
+def _id(text: str) -> str:
+    import re
+
+    if not re.fullmatch(r"vd_[0-9a-f]{32}", text):
+        hint = "vd_ and 32 hexadecimal digits, as check shows it"
+        raise BadInput(f"{text!r} is not a verdict id", field="--verdict", hint=hint)
+    return text
+
+
+KEY = "COMPATGATE_SIGNING_KEY"
+PUBLIC = "COMPATGATE_SIGNING_PUBLIC_KEY"
+_LARGEST = 256 * 1024
+
+
+def add_signing(group: argparse._ArgumentGroup) -> None:
+    """Describe the options."""
+    group.add_argument(
+        "--signing-key",
+        metavar="URI",
+        help="sign verdicts with this key: a PEM file that only its owner can read, env:VARIABLE,"
+        f" or an external key like hsm:2?label=gate or awskms:alias/gate (${KEY})",
+    )
+    group.add_argument(
+        "--signing-public-key",
+        metavar="FILE",
+        help=f"public key (PEM) of an external signing key (${PUBLIC})",
+    )
+    group.add_argument(
+        "--attestation-validity",
+        metavar="DURATION",
+        default="7d",
+        help="validity of a signed verdict after its last decision, for example 12h (default: 7d)",
+    )
+
+
+def add_verifying(group: argparse._ArgumentGroup) -> None:
+    """Describe the option for former and future keys."""
+    group.add_argument(
+        "--verifying-key",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="additional public key to publish (a former or a future one); may be repeated",
+    )
+
+
+def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
+    """Read the keys now, so that errors show at the start.
+
+    Args:
+        verifier: URI of this gate; empty: none is known.
+    """
+    from compatgate.documents.quantities import parse_duration
+    from compatgate.service.audit.attestations.keys import read_keys, signer_maker
+    from compatgate.service.audit.attestations.service import SigningOptions
+    from compatgate.service.audit.attestations.statement import ANY_GATE
+
+    valid_for = parse_duration(args.attestation_validity, field="--attestation-validity")
+    uri = args.signing_key or os.environ.get(KEY) or None
+    public = args.signing_public_key or os.environ.get(PUBLIC) or None
+    others = [
+        key
+        for path in getattr(args, "verifying_key", ())
+        for key in read_keys(read_key_file(path, "--verifying-key"), "--verifying-key")
+    ]
+    make, keys = None, others
+    if uri:
+        held = read_key_file(public, "--signing-public-key") if public else None
+        make, own = signer_maker(uri, held)
+        keys = [own, *others]
+    elif args.signing_public_key:
+        hint = "--verifying-key publishes one that does not sign"
+        raise BadInput("needs --signing-key", field="--signing-public-key", hint=hint)
+    published = tuple({key.keyid: key for key in keys}.values())
+    return SigningOptions(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
+
+
+def read_key_file(path: str, option: str) -> bytes:
+    """Return a small file."""
+    if "-----BEGIN" in path:  # is not shown, for it may be a private one
+        raise BadInput(
+            "contains a key instead of a file name", field=option, hint="name the file with the key"
+        )
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = quote_error(error)
+        raise BadInput(f"cannot read {path!r}: {reason}", field=option, value=path) from None
+    if len(data) > _LARGEST:
+        raise BadInput(f"{path!r} is too large for a key file", field=option, value=path)
+    return data

@@ -1,0 +1,263 @@
+"""Run ``compatgate verify``: check a signed verdict, offline."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json
+
+if TYPE_CHECKING:
+    import argparse
+    from datetime import datetime
+
+    from compatgate.service.audit.attestations.envelope import VerificationFailed, VerifiedStatement
+    from compatgate.service.audit.attestations.statement import DigestSet
+
+_FETCH_S = 10.0
+_EPILOG = """\
+exit status:
+  0  valid, about what was asked, and allowed
+  1  denied; or refused: not signed by a trusted key, changed, expired, about something else
+  2  bad input or usage      3   the verdict is not a decision, or a registry or URL does not answer
+
+examples:
+  compatgate verify verdict.json --key gate.pub --target prod-a100 \\
+                    --image registry.example/team/app@sha256:...
+  compatgate verify verdict.json --jwks keys.json --stack cuda=12.4,torch=2.4.1+cu124
+  compatgate verify --from-registry --image registry.example/team/app:1.2 --target prod-a100 \\
+                    --jwks https://gate.example/.well-known/jwks.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "envelope",
+        nargs="?",
+        help='file with a DSSE envelope or a Sigstore bundle ("-": standard input)',
+    )
+    keys = parser.add_argument_group("trusted keys, at least one").add_argument
+    keys(
+        "--key",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="public key (PEM); may be repeated",
+    )
+    keys(
+        "--jwks",
+        action="append",
+        default=[],
+        metavar="FILE|URL",
+        help="JSON Web Key Set; may be repeated",
+    )
+    about = parser.add_argument_group("expected subject").add_argument
+    about("--image", metavar="REF", help="image reference with digest")
+    about("--digest", metavar="sha256:...", help="image digest")
+    about("--stack", metavar="NAME=VERSION,...", help="stack of the verdict")
+    about("--target", metavar="NAME", help="target of the verdict")
+    parser.add_argument(
+        "--from-registry",
+        action="store_true",
+        help="fetch the attestations of --image; the newest valid one decides",
+    )
+    parser.add_argument(
+        "--platform",
+        default="linux/amd64",
+        metavar="OS/CPU",
+        help="platform in a multi-platform image (default: linux/amd64)",
+    )
+    parser.add_argument("--now", metavar="TIME", help="verify as of this time (default: now)")
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Verify an attestation; ``--help`` lists the exit statuses."""
+    from compatgate.core.rule import exit_code
+    from compatgate.kit import clock
+    from compatgate.kit.cli.options import read_moment
+    from compatgate.service.audit.attestations.envelope import VerificationFailed
+
+    _check(args)
+    now = read_moment(args.now, "--now") or clock.now()
+    try:
+        found = _find(args, _keys(args), now)
+    except VerificationFailed as error:
+        return _refused(args, error)
+    if args.format == "json":
+        print_json(_body(found))
+    else:
+        _show(found)
+    if args.format == "text" and not (
+        args.from_registry or args.image or args.digest or args.stack
+    ):
+        text = "note: no image, digest or stack was named: compare the subject yourself"
+        print(text, file=sys.stderr)
+    return exit_code(found.predicate.verdict, allowed=found.predicate.allowed)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if not args.key and not args.jwks:
+        raise BadInput("name a trusted key", field="--key", hint="or --jwks")
+    subjects = [f"--{name}" for name in ("image", "digest", "stack") if getattr(args, name)]
+    if len(subjects) > 1:
+        raise BadInput(f"use only one of {' and '.join(subjects)}")
+    if args.from_registry and (args.envelope or not args.image or not args.target):
+        hint = "--from-registry --image REF --target NAME"
+        raise BadInput(
+            "needs --image: it fetches the attestations of an image",
+            field="--from-registry",
+            hint=hint,
+        )
+    if not args.from_registry and not args.envelope:
+        raise BadInput("name the envelope file", hint="or use --from-registry")
+
+
+def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedStatement:
+    from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
+
+    if args.from_registry:
+        from compatgate.service.audit.attestations.attached import verify_attached
+
+        return verify_attached(args.image, keys, args.target, args.platform, now)
+    from compatgate.kit.cli.output import read_bytes
+    from compatgate.service.audit.attestations.envelope import MAX_ENVELOPE_BYTES
+
+    expected = ExpectedStatement(_subjects(args), args.target)
+    return verify(read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES), keys, expected, now)
+
+
+def _keys(args: argparse.Namespace) -> list[Any]:
+    from compatgate.cli.audit.attest import read_key_file
+    from compatgate.service.audit.attestations.keys import read_keys
+
+    found = [key for path in args.key for key in read_keys(read_key_file(path, "--key"), "--key")]
+    for place in args.jwks:
+        remote = place.startswith(("https://", "http://"))
+        data = _fetch(place) if remote else read_key_file(place, "--jwks")
+        found += read_keys(data, "--jwks")
+    return list({key.keyid: key for key in found}.values())
+
+
+def _fetch(url: str) -> bytes:
+    """Return a key set of a server, only over a connection that nobody can tamper with."""
+    from http.client import HTTPException
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    from compatgate.errors import Unavailable
+
+    class Followed(HTTPRedirectHandler):
+        """Check the target of a redirection like a URL that the user names."""
+
+        def redirect_request(
+            self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+        ) -> Any:
+            _check_url(newurl)
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    _check_url(url)
+    try:
+        with build_opener(Followed).open(url, timeout=_FETCH_S) as response:
+            data: bytes = response.read(1 << 20)
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise Unavailable(f"{url} does not answer: {reason}", field="--jwks") from None
+    return data
+
+
+def _check_url(url: str) -> None:
+    from urllib.parse import urlsplit
+
+    from compatgate.discovery.registry.image_spec import is_loopback
+
+    parts = urlsplit(url)
+    if parts.username or parts.password:  # is not shown
+        raise BadInput("the URL contains a user or password; public keys need none", field="--jwks")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
+        raise BadInput(
+            "is not an https URL; keys are fetched only over https", field="--jwks", value=url
+        )
+
+
+def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
+    from compatgate.discovery.registry.image_spec import is_digest
+    from compatgate.service.audit.attestations.statement import (
+        digest_set,
+        image_digest,
+        stated_digest,
+    )
+
+    if args.stack:
+        from compatgate.check.question import read_stack
+
+        return (stated_digest(read_stack([args.stack])),)
+    if args.image:
+        found = image_digest(args.image)
+        if found is None:
+            hint = "name it by its digest, app@sha256:...; or --from-registry looks it up"
+            raise BadInput(
+                "has no digest; a tag can move to another image",
+                field="--image",
+                value=args.image,
+                hint=hint,
+            )
+        return (found,)
+    if args.digest:
+        if not is_digest(args.digest):
+            raise BadInput("is not a digest", field="--digest", value=args.digest)
+        return (digest_set(args.digest),)
+    return None
+
+
+def _refused(args: argparse.Namespace, error: VerificationFailed) -> int:
+    if args.format == "json":
+        body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
+        print_json(body)
+    else:
+        from compatgate.kit.cli.terminal import strip_controls
+
+        hint = f" ({error.hint})" if error.hint else ""
+        text = strip_controls(f"refused ({error.reason}): {error.problem}{hint}")
+        print(text, file=sys.stderr)
+    return error.exit_code
+
+
+def _body(found: VerifiedStatement) -> dict[str, Any]:
+    from compatgate.service.audit.attestations.statement import to_plain
+
+    return {
+        "valid": True,
+        "reason": None,
+        "verdict": found.predicate.verdict,
+        "allowed": found.predicate.allowed,
+        "key_id": found.key_id,
+        "subjects": [to_plain(subject) for subject in found.subjects],
+        "predicate_type": found.predicate_type,
+        "predicate": to_plain(found.predicate),
+    }
+
+
+def _show(found: VerifiedStatement) -> None:
+    from compatgate.core.evaluate import format_moment
+    from compatgate.kit.cli.terminal import strip_controls
+
+    said = found.predicate
+    allowed = "allowed" if said.allowed else "denied"
+    about = [f"{s.name} {n}:{v}" for s in found.subjects for n, v in s.digest.items()]
+    rows = [
+        ("verdict", f"{said.verdict}, {allowed} ({said.mode})"),
+        ("about", ", ".join(about)),
+        ("on", said.target or "a described pool"),
+        ("rests on", f"matrix revision {said.matrix_revision}, {said.id}"),
+        ("decided", f"{format_moment(said.confirmed_at)}, valid until "
+                    f"{format_moment(said.valid_until)}"),
+        ("signed by", found.key_id),
+    ]  # fmt: skip
+    for name, text in rows:
+        print(f"{name:<10} {strip_controls(text)}")
+    for finding in said.findings:
+        print(strip_controls(f"  {finding.rule} {finding.outcome}: {finding.message}"))

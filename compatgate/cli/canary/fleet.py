@@ -1,0 +1,192 @@
+"""Run ``compatgate canary fleet``: run a suite on every host of a pool, and name the slow ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.gate.opening import Operations, add_place, ask, ask_all, gate_of
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json, print_table
+from compatgate.kit.cli.parser import positive_count
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.canary.fleet import Deviation, HostValues, RankedHost
+    from compatgate.client import Client
+
+_EPILOG = """\
+Hosts are ranked by their worst deviation from the median of all hosts. A host is slow if a metric
+is worse than that by more than its tolerance and by more than the spread of the hosts (MAD)
+explains: at most 1 % of fleets of equal hosts get a slow one. Four hosts are needed.
+A slurm or kubernetes host stands for several nodes: name them in its each_node to rank nodes.
+exit status: 0 none is slow and all runs passed, 1 a host is slow or its run failed, 2 bad input,
+3 too few hosts, or a run ended without a result
+"""
+
+
+def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("--suite", metavar="S", help="suite to run on each host")
+    add("--target", metavar="T", help="target; runs on hosts with the GPUs of its pools")
+    add("--pool", metavar="P", help="only this pool of the target")
+    add("--host", action="append", default=[], metavar="H", help="only this host; may be repeated")
+    add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
+    add("--image", metavar="REF", help="image under test")
+    add("--priority", type=int, default=0, metavar="N", help="priority of the runs (default: 0)")
+    add("--runs", nargs="+", metavar="ID", help="rank these runs, and wait for those in progress")
+    add("--detach", action="store_true", help="queue the runs, print their ids and exit with 0")
+    add(
+        "--top",
+        type=positive_count,
+        default=20,
+        metavar="N",
+        help="number of hosts to print (default: 20)",
+    )
+    add_place(parser)
+    add_format(parser)
+
+
+def run_fleet(args: argparse.Namespace) -> int:
+    """Run the suite on each host, wait, and rank the hosts."""
+    from compatgate.cli.canary.runs import wait_for_runs
+
+    if not args.runs and not (args.suite and args.target):
+        hint = "name both, or --runs with the ids of earlier ones"
+        raise BadInput("a fleet run needs a suite and a target", field="--suite", hint=hint)
+    with gate_of(args) as gate:
+        ids = list(args.runs or _submit(gate, args))
+        if args.detach:
+            print("\n".join(ids))
+            return 0
+        print(f"to resume: compatgate canary fleet --runs {' '.join(ids)}", file=sys.stderr)
+        runs = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
+        specs = {
+            one["name"]: one["metrics"] for one in ask_all(gate, None, Operations.list_workloads)
+        }
+    from compatgate.canary.fleet import LEAST_HOSTS, rank_hosts
+
+    ranked = rank_hosts(_values(runs, specs))
+    if args.format == "json":
+        _print_json(runs, ranked)
+    else:
+        _print(runs, ranked, args.top)
+    states = {run["state"] for run in runs}
+    if any(one.slow for one in ranked) or "failed" in states:
+        return 1
+    return 0 if states == {"passed"} and len(ranked) >= LEAST_HOSTS else 3
+
+
+def _submit(gate: Client, args: argparse.Namespace) -> Iterator[str]:
+    """Queue a run for each host, and yield its id."""
+    from compatgate.core.stack import parse_stack_text
+
+    body = {"target": args.target, "priority": args.priority, "image": args.image}
+    if args.image is not None:
+        body["against"] = "none"  # hosts are compared, not images
+    if args.stack is not None:
+        body["stack"] = parse_stack_text(args.stack)
+    for host, pool in _hosts(gate, args):
+        made = ask(gate, Operations.submit_runs, args.suite, **body, pool=pool, host=host)["runs"]
+        yield from (run["id"] for run in made)
+
+
+def _hosts(gate: Client, args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return each host that a pool of the target is made of, with the pool."""
+    from compatgate.catalog import load_facts
+    from compatgate.core.gpus import resolve_gpu
+    from compatgate.documents.sources import suggest_name
+
+    pools = ask_all(gate, None, Operations.list_target_pools, args.target)
+    if args.pool is not None and args.pool not in (pool["name"] for pool in pools):
+        hint = suggest_name(args.pool, [pool["name"] for pool in pools])
+        what = f"the target {args.target!r} has no pool {args.pool!r}"
+        raise NotFound(what, field="--pool", value=args.pool, hint=hint)
+    gpus = load_facts([]).gpus
+    skus: dict[str, str] = {}
+    for pool in pools:
+        if args.pool in (None, pool["name"]):
+            skus.setdefault(resolve_gpu(pool["gpu"], gpus).sku, pool["name"])
+    known = {host["name"]: host["gpu"] for host in ask_all(gate, None, Operations.list_hosts)}
+    for name in args.host:
+        if name not in known:
+            hint = suggest_name(name, known)
+            what = f"no worker has registered the host {name!r}"
+            raise NotFound(what, field="--host", value=name, hint=hint)
+    wanted = [name for name in known if (not args.host or name in args.host)]
+    fitting = [(name, skus[known[name]]) for name in wanted if known[name] in skus]
+    if not fitting:
+        hint = "a worker registers its hosts: compatgate worker --hosts FILE"
+        what = f"no host has a GPU of {args.target}: {', '.join(sorted(skus))}"
+        raise BadInput(what, field="--target", value=args.target, hint=hint)
+    return fitting
+
+
+def _values(
+    runs: Sequence[dict[str, Any]], specs: dict[str, dict[str, Any]]
+) -> Iterator[HostValues]:
+    """Yield the values of each metric that a workload declares, of steps that ended."""
+    from compatgate.canary.fleet import HostValues
+
+    for run in runs:
+        for step in run.get("steps", ()):
+            declared = specs.get(step["workload"], {})
+            for metric in (step["report"] or {}).get("metrics", ()):
+                spec = declared.get(metric["name"])
+                if spec is None or step["outcome"] not in ("passed", "failed", "inconclusive"):
+                    continue
+                yield HostValues(
+                    host=run["on_host"] or run["host"] or run["id"],
+                    metric=f"{step['name']}/{metric['name']}",
+                    unit=metric["unit"],
+                    better=spec["better"],
+                    tolerance=spec["tolerance"],
+                    values=tuple(metric["values"]),
+                )
+
+
+def _print_json(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost]) -> None:
+    import msgspec
+
+    print_json(
+        {
+            "runs": [{name: run[name] for name in ("id", "state", "on_host")} for run in runs],
+            "slow": [one.host for one in ranked if one.slow],
+            "hosts": msgspec.to_builtins(list(ranked)),
+        }
+    )
+
+
+def _print(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost], top: int) -> None:
+    from compatgate.canary.fleet import LEAST_HOSTS
+    from compatgate.cli.canary.runs import run_line
+
+    for run in runs:
+        if run["state"] != "passed":
+            print(run_line(run))
+    if len(ranked) < LEAST_HOSTS:
+        print(f"hosts with common metrics: {len(ranked)}; {LEAST_HOSTS} are needed")
+        return
+    head = ("host", "", "worst metric", "value", "fleet", "worse by", "interval", "slow from")
+    print_table(head, [_row(one) for one in ranked[:top]], empty="")
+    slow = [one.host for one in ranked if one.slow]
+    print(f"slow: {', '.join(slow)}" if slow else f"none of {len(ranked)} hosts is slow")
+
+
+def _row(one: RankedHost) -> tuple[object, ...]:
+    worst: Deviation = one.deviations[0]
+    return (
+        one.host,
+        "SLOW" if one.slow else "",
+        worst.metric,
+        f"{worst.value:.4g} {worst.unit}",
+        f"{worst.fleet:.4g} {worst.unit}",
+        f"{100 * worst.share:+.1f} %",
+        f"{100 * worst.low:+.1f} to {100 * worst.high:+.1f} %",
+        f"{100 * worst.limit:+.1f} %",
+    )

@@ -1,0 +1,1 @@
+"""Check manifests and manage a Kubernetes cluster from the command line."""

@@ -1,0 +1,203 @@
+"""Run ``compatgate k8s check``: decide about rendered manifests as admission would."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from compatgate.check.cli import add_decider_options, add_output_options, complete_decider, settle
+from compatgate.core.rule import exit_code, worst_exit
+from compatgate.documents.sources import DocumentProblem
+from compatgate.errors import BadInput, CompatgateError, ManyProblems, Unavailable
+from compatgate.service.cluster.manifests.documents import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from compatgate.cli.cluster.manifest_sources import ObjectSource
+    from compatgate.service.cluster.admission.service import UnmatchedPolicy
+    from compatgate.service.cluster.manifests.documents import Manifest, Manifests
+    from compatgate.service.cluster.manifests.reports import CheckedManifest
+
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_FOR_THE_OBJECT = (400, 413, 422)
+"""Statuses of a refusal that is about one object; any other is about the caller or the gate."""
+_EXAMPLES = """\
+Decide about each GPU container as the admission webhook would if the objects were created now.
+Nothing is logged. Objects without GPU pods pass. An object whose GPU pods match no target was not
+checked: exit status 3, unless --unmatched says otherwise.
+
+exit status:
+  0  admission would allow every object      1  it would deny one
+  2  a manifest cannot be read, or usage     3  an object could not be decided, or was not checked
+
+examples:
+  helm template ./chart --namespace ml-train | compatgate k8s check - --namespace ml-train
+  kubectl kustomize overlays/prod | compatgate k8s check - --server https://gate.example
+  compatgate k8s check rendered/ --bundle compatgate.bundle --format github
+  compatgate k8s check deploy.yaml --format sarif=compatgate.sarif --format markdown=comment.md
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files",
+        metavar="FILE|DIR",
+        nargs="+",
+        help='rendered manifests, YAML or JSON; a folder: its files; "-": standard input',
+    )
+    what = parser.add_argument_group("objects")
+    what.add_argument(
+        "--namespace",
+        metavar="NAME",
+        default=DEFAULT_NAMESPACE,
+        help="namespace of objects that state none, as kubectl apply --namespace"
+        f" (default: {DEFAULT_NAMESPACE})",
+    )
+    what.add_argument(
+        "--unmatched",
+        choices=("allow", "warn", "deny"),
+        help="result for a GPU workload without a target (default: exit status 3); a server that"
+        " denies it keeps denying it",
+    )
+    own = parser.add_argument_group("admission (a server has its own)")
+    own.add_argument(
+        "--exempt",
+        action="append",
+        default=[],
+        metavar="NAMESPACE=WAIVER",
+        help="as in compatgate serve",
+    )
+    own.add_argument(
+        "--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve"
+    )
+    own.add_argument(
+        "--registry",
+        action="append",
+        default=[],
+        metavar="HOST[/PREFIX]",
+        help="registry to read images from; may be repeated; without one, the stack of an image is"
+        " unknown unless the annotation compatgate.dev/stack states it",
+    )
+    add_decider_options(parser.add_argument_group("decider (default: the database)"))
+    add_output_options(parser.add_argument_group("output"))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check every object.
+
+    Returns:
+        0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of all objects.
+    """
+    complete_decider(args)
+    if not _NAMESPACE.fullmatch(args.namespace):
+        hint = "lower-case letters, digits and '-', at most 63"
+        raise BadInput("is not a namespace", field="--namespace", value=args.namespace, hint=hint)
+    return settle(args, _check_all)
+
+
+def _check_all(args: argparse.Namespace) -> int:
+    from compatgate.check import reports as forms
+    from compatgate.cli.cluster.manifest_sources import open_source
+    from compatgate.service.cluster.admission.kinds import load_kinds
+    from compatgate.service.cluster.manifests.documents import read_manifests
+    from compatgate.service.cluster.manifests.reports import make_answers
+
+    reports = forms.read_reports(args.format, args.output)
+    forms.refuse_inputs(reports, (*args.files, *args.kinds, args.bundle))
+    forms.remove_old(reports)
+    kinds = load_kinds(args.kinds)
+    manifests = read_manifests(args.files, args.namespace, kinds)
+    mistakes: list[CompatgateError] = []
+    with ExitStack() as stack:
+        source = open_source(args, kinds, stack) if manifests.found else None
+        checked = _check(manifests, source, args.unmatched, mistakes) if source else []
+    answers = [answer for one in checked for answer in make_answers(one)]
+    forms.write_reports(reports, answers)
+    if "github" in args.format:
+        from compatgate.check.formats.ci import publish
+
+        publish(answers)
+    print(_summary(manifests.objects, checked), file=sys.stderr)
+    if mistakes:
+        noun = "1 object was" if len(mistakes) == 1 else f"{len(mistakes)} objects were"
+        raise ManyProblems(f"{noun} not checked", mistakes)
+    return worst_exit(
+        *(exit_code(a.verdict["verdict"], allowed=a.verdict["allowed"]) for a in answers)
+    )
+
+
+def _check(
+    manifests: Manifests,
+    source: ObjectSource,
+    unmatched: UnmatchedPolicy | None,
+    mistakes: list[CompatgateError],
+) -> list[CheckedManifest]:
+    """Ask about each object; after the first that nobody answers, ask no more.
+
+    Args:
+        unmatched: result for containers without a target; None: they were not checked.
+    """
+    from compatgate.service.cluster.manifests.reports import CheckedManifest, apply_unmatched
+    from compatgate.service.cluster.manifests.service import ObjectAnswer
+
+    checked: list[CheckedManifest] = []
+    why = ""
+    for manifest in manifests.found:
+        answer = ObjectAnswer(False)
+        if not why:
+            try:
+                answer = source.check(
+                    manifest.document, manifest.namespace, manifests.claims_for(manifest)
+                )
+            except Unavailable as error:
+                why = error.detail
+            except CompatgateError as error:
+                if error.status not in _FOR_THE_OBJECT:
+                    raise
+                mistakes.append(_mistake(manifest, error))
+                continue
+        checked.append(CheckedManifest(manifest, apply_unmatched(answer, unmatched), why))
+    return checked
+
+
+def _mistake(manifest: Manifest, error: CompatgateError) -> DocumentProblem:
+    return DocumentProblem(
+        error.problem,
+        path=(error.field,) if error.field else (),
+        file="<stdin>" if manifest.file == "-" else manifest.file,
+        line=manifest.line(),
+        document=manifest.name,
+        hint=error.hint,
+    )
+
+
+def _summary(objects: int, checked: Iterable[CheckedManifest]) -> str:
+    """Return the counts on one line: ``12 objects, 3 with GPU pods: 1 denied, 2 allowed``."""
+    counts: Counter[str] = Counter()
+    for one in checked:
+        if one.undecided or _is_unknown(one):
+            counts["not decided"] += 1
+        elif one.uses_gpus and one.answer.allowed:
+            unchecked = any(result.outcome == "undecided" for result in one.answer.results)
+            counts["not checked" if unchecked else "allowed"] += 1
+        elif one.uses_gpus:
+            counts["denied"] += 1
+    noun = "object" if objects == 1 else "objects"
+    names = ("denied", "not decided", "not checked", "allowed")
+    shown = ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
+    return f"{objects} {noun}, {counts.total()} with GPU pods{f': {shown}' if shown else ''}"
+
+
+def _is_unknown(one: CheckedManifest) -> bool:
+    """Tell whether an object is denied only because something is not known."""
+    denied = [result for result in one.answer.results if result.outcome == "denied"]
+    return bool(denied) and all(
+        result.verdict is not None and result.verdict["verdict"] == "unknown" for result in denied
+    )

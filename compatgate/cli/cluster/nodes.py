@@ -1,0 +1,189 @@
+"""Run ``compatgate k8s nodes`` and ``reconcile``: report nodes; label and taint them by driver."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.cluster.k8s import add_cluster, add_name, check_name, connect_cluster
+from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+    from compatgate.kit.cluster_api import ClusterApi
+    from compatgate.service.cluster.objects.connection import ClusterNode
+    from compatgate.service.cluster.objects.labels import Plan
+
+LARGEST = 512 * 1024 * 1024
+CAP = "10%"
+
+
+def add_nodes_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = (
+        "examples:\n"
+        "  kubectl get nodes -o json | compatgate k8s nodes --file -\n"
+        "  compatgate k8s nodes --report --cluster prod-eu --server https://gate.example\n"
+        "  compatgate k8s nodes --suggest"
+    )
+    add_cluster(parser)
+    parser.add_argument(
+        "--file", metavar="FILE", help="output of kubectl get nodes -o json; - for stdin"
+    )
+    add_name(parser)
+    parser.add_argument("--report", action="store_true", help="send the nodes to the gate")
+    parser.add_argument(
+        "--suggest",
+        action="store_true",
+        help="print kubectl commands that label and taint the nodes",
+    )
+    add_cap(parser)
+    add_place(parser)
+    add_format(parser)
+
+
+def add_cap(parser: argparse.ArgumentParser) -> None:
+    """Add the option that limits the number of tainted nodes."""
+    parser.add_argument(
+        "--max-tainted",
+        metavar="N|N%",
+        default=CAP,
+        help="taint at most this share of a target's GPU nodes, else none (default: %(default)s)",
+    )
+
+
+def run_nodes(args: argparse.Namespace) -> int:
+    """Read nodes, and print, report or plan as the options say."""
+    from compatgate.kit.cli.output import print_json
+    from compatgate.service.cluster.objects.labels import parse_taint_limit
+
+    check_name(args)
+    cap = parse_taint_limit(args.max_tainted, "--max-tainted")
+    if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
+        raise BadInput("needs --suggest", field="--max-tainted")
+    nodes = [node for node in _read_nodes(args) if node.has_gpus]
+    with gate_of(args) as gate:
+        shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
+    if args.suggest:
+        from compatgate.service.cluster.objects.labels import print_plans
+
+        return print_plans(plan_nodes(nodes, shown), cap, args.format)
+    if args.format == "json":
+        print_json(shown)
+    else:
+        from compatgate.cli.nodes.reports import print_nodes
+
+        print_nodes(shown, "no node of this cluster has NVIDIA GPU labels")
+    return 0
+
+
+def decide_nodes(
+    gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
+) -> list[dict[str, Any]]:
+    """Return the nodes as the gate shows them; report them first, except in a dry run."""
+    from compatgate.service.cluster.objects.connection import make_reports
+
+    report, found = Operations.report_nodes, []
+    for part in make_reports(nodes, cluster):
+        answer = ask(gate, report, part["nodes"], cluster=part["cluster"], dry_run=dry_run)
+        found += answer["nodes"]
+    return found
+
+
+def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Plan]:
+    """Plan the changes of each node from the gate's answer."""
+    from compatgate.service.cluster.objects.labels import NodeDecision, plan_change
+
+    by_name = {node["name"]: node for node in shown}
+    return [
+        plan_change(
+            node,
+            NodeDecision(
+                by_name[node.name]["driver_state"],
+                by_name[node.name]["driver_why"],
+                by_name[node.name]["driver"],
+                tuple(by_name[node.name]["targets"]),
+            ),
+        )
+        for node in nodes
+        if node.name in by_name
+    ]
+
+
+def _read_nodes(args: argparse.Namespace) -> list[ClusterNode]:
+    from compatgate.service.cluster.objects.connection import list_nodes, parse_nodes
+
+    if args.file is None:
+        with connect_cluster(args) as api:
+            return list_nodes(api)
+    from compatgate.kit.cli.output import read_bytes
+
+    origin = "standard input" if args.file == "-" else args.file
+    return parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
+
+
+def add_reconcile_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the action."""
+    parser.epilog = (
+        "Sets the label compatgate.dev/driver=blessed|not-blessed|unknown, and on nodes whose\n"
+        "driver no blessed or deprecated entry of their target admits the taint\n"
+        "compatgate.dev/driver-not-blessed=DRIVER:NoSchedule. Labels and taints of others stay.\n"
+        "Without --apply nothing is changed.\n\n"
+        "examples:\n"
+        "  compatgate k8s reconcile --cluster prod-eu\n"
+        "  compatgate k8s reconcile --cluster prod-eu --apply --max-tainted 5%"
+    )
+    add_cluster(parser)
+    add_name(parser)
+    parser.add_argument("--apply", action="store_true", help="change the nodes")
+    add_cap(parser)
+    add_place(parser)
+    add_format(parser)
+
+
+def run_reconcile(args: argparse.Namespace) -> int:
+    """Apply the planned changes; return 1 if the taint limit is exceeded."""
+    from compatgate.service.cluster.objects.connection import list_nodes
+    from compatgate.service.cluster.objects.labels import (
+        exceeded_limits,
+        parse_taint_limit,
+        print_plans,
+    )
+
+    check_name(args)
+    cap = parse_taint_limit(args.max_tainted, "--max-tainted")
+    with connect_cluster(args) as api, gate_of(args) as gate:
+        nodes = [node for node in list_nodes(api) if node.has_gpus]
+        found = plan_nodes(nodes, decide_nodes(gate, nodes, args.cluster, dry_run=True))
+        if not args.apply or exceeded_limits(found, cap):
+            return print_plans(found, cap, args.format)
+        return _apply(api, found, args.format)
+
+
+def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
+    from compatgate.kit.cli.output import print_json
+    from compatgate.kit.cli.terminal import strip_controls
+    from compatgate.service.cluster.objects.labels import apply_plans, print_summary
+
+    outcomes = []
+    for outcome in apply_plans(api, found):
+        outcomes.append(outcome)
+        name, state = outcome.plan.node.name, outcome.plan.decided.state
+        if form == "text":
+            said = f": {outcome.why}" if outcome.why else ""
+            print(strip_controls(f"{name}: {outcome.done} ({state}){said}"))
+    if form == "json":
+        print_json([
+            {"node": o.plan.node.name, "driver_state": o.plan.decided.state, "done": o.done,
+             "why": o.why}
+            for o in outcomes
+        ])  # fmt: skip
+    print_summary(found, ())
+    failed = sum(outcome.done == "failed" for outcome in outcomes)
+    if failed:
+        print(f"error: {failed} nodes could not be changed", file=sys.stderr)
+    return 3 if failed else 0

@@ -1,0 +1,1 @@
+"""Ask a gate from the command line: plans, comparisons, bundles."""

@@ -1,0 +1,244 @@
+"""Run ``compatgate bundle``: export, sign, pull and verify the gate's state as one file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.gate.opening import Operations, open_gate
+from compatgate.documents.quantities import parse_duration
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.kit.cli.options import add_database, add_format
+from compatgate.kit.cli.output import print_json
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.service.gate.far.bundles import BundleVersion, PulledBundle
+    from compatgate.service.matrix.snapshots.snapshot import Bundle
+
+_LARGEST_KEY = 256 * 1024
+_PULL_S = 60.0
+
+_EXAMPLES = """\
+examples:
+  compatgate bundle export -o matrix.bundle
+  compatgate bundle export --sign gate.pem -o matrix.bundle
+  compatgate bundle show matrix.bundle --key gate.pub
+  compatgate bundle pull https://gate.example --to matrix.bundle --key gate.pub --every 60s
+  compatgate check --bundle matrix.bundle --target prod-a100 --stack cuda=12.4
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    export = actions.add_parser(
+        "export", help="export matrix, evidence and overlay facts to a file"
+    )
+    export.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
+    )
+    export.add_argument(
+        "--revision", type=int, metavar="N", help="revision of the matrix (default: the latest)"
+    )
+    export.add_argument(
+        "--sign",
+        metavar="URI",
+        help="sign with this key, as in serve --signing-key",
+    )
+    export.add_argument(
+        "--signing-public-key",
+        metavar="FILE",
+        help="public key (PEM) of an external signing key",
+    )
+    export.add_argument(
+        "--valid",
+        metavar="DURATION",
+        help="sign an end of its validity, for example 7d (default: none)",
+    )
+    add_database(export)
+    _add_pull(
+        actions.add_parser(
+            "pull", help="download the bundle of a gate if the bundle is new and trusted"
+        )
+    )
+    show = actions.add_parser("show", help="verify a bundle and list its content")
+    show.add_argument("file", metavar="FILE", help="bundle file")
+    show.add_argument(
+        "--key",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="public key; verify that it signed the bundle; may be repeated",
+    )
+    add_format(show)
+
+
+_PULL_EPILOG = """\
+Replaces the whole file after the signature is verified. Refuses an unsigned, damaged or older
+bundle, and then keeps the file. exit status: 0 new or unchanged, 2 refused, 3 no answer
+"""
+
+
+def _add_pull(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _PULL_EPILOG
+    add = parser.add_argument
+    add("server", metavar="URL", help="URL of the gate")
+    add("--to", metavar="FILE", required=True, help="bundle file to replace")
+    add(
+        "--key",
+        metavar="FILE",
+        action="append",
+        required=True,
+        help="public key that is trusted (PEM or JSON Web Key Set); may be repeated",
+    )
+    add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
+    add(
+        "--every",
+        metavar="DURATION",
+        help="repeat at this interval, for example 60s; print errors and continue",
+    )
+    add(
+        "--allow-older",
+        action="store_true",
+        help="accept an older bundle; for use after the gate was restored from a backup",
+    )
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run an action."""
+    return {"export": _export, "show": _show, "pull": _pull}[args.action](args)
+
+
+def _export(args: argparse.Namespace) -> int:
+    from compatgate.kit.cli.output import write_output
+
+    make = _signer(args)
+    if args.valid and make is None:
+        raise BadInput("needs --sign", field="--valid", value=args.valid)
+    valid_for = parse_duration(args.valid, field="--valid") if args.valid else None
+    with open_gate(args) as gate:
+        content = gate.export_bundle(args.revision, issued=make is not None, valid_for=valid_for)
+    if make is not None:
+        from compatgate.service.gate.far.bundles import sign_bundle
+
+        content = sign_bundle(content, make())
+    write_output(args.output, content)
+    return 0
+
+
+def _signer(args: argparse.Namespace) -> Any:
+    """Return a function that makes the signer; None: the bundle stays unsigned."""
+    from compatgate.kit.cli.output import read_bytes
+
+    public = args.signing_public_key
+    if not args.sign:
+        if public:
+            raise BadInput("needs --sign", field="--signing-public-key")
+        return None
+    from compatgate.service.audit.attestations.keys import signer_maker
+
+    held = read_bytes(public, "--signing-public-key", _LARGEST_KEY) if public else None
+    return signer_maker(args.sign, held)[0]
+
+
+def _pull(args: argparse.Namespace) -> int:
+    from compatgate.kit.cli.options import read_interval, repeat
+    from compatgate.service.gate.far.bundles import read_bundle_keys
+
+    keys = read_bundle_keys(args.key)
+    if args.every is None:
+        return _pull_once(args, keys)
+    return repeat(lambda: _pull_once(args, keys), read_interval(args.every))
+
+
+def _pull_once(args: argparse.Namespace, keys: Any) -> int:
+    from compatgate.cli.gate.opening import make_client
+    from compatgate.service.gate.far.bundles import (
+        apply_bundle,
+        confirm_bundle,
+        present_bundle,
+        read_trusted,
+    )
+
+    path = Path(args.to)
+    present = present_bundle(path, keys)
+    request = Operations.show_bundle.request().as_bytes()
+    with make_client(args.server, args.token, _PULL_S) as gate:
+        answer = gate.exchange(request, if_none_match=present.etag if present else None)
+    if answer.not_modified and present is not None:
+        confirm_bundle(path)
+        _print_pulled(args, present.version, "unchanged", changed=False)
+        return 0
+    new = read_trusted(answer.value, f"the bundle of {args.server}", keys)
+    pulled = apply_bundle(path, present, new, allow_older=args.allow_older)
+    _print_pulled(args, pulled.after, _change(pulled), changed=pulled.changed)
+    return 0
+
+
+def _change(pulled: PulledBundle) -> str:
+    if not pulled.changed:
+        return "unchanged"
+    return f"was revision {pulled.before.revision}" if pulled.before else "new"
+
+
+def _print_pulled(
+    args: argparse.Namespace, version: BundleVersion, said: str, *, changed: bool
+) -> None:
+    if args.format == "json":
+        print_json({"revision": version.revision, "evidence": version.evidence, "changed": changed})
+    else:
+        print(f"{args.to}: revision {version.revision} ({said})")
+
+
+def _trusted(args: argparse.Namespace) -> tuple[Bundle, str]:
+    """Return the bundle, and the id of the key that signed it; empty: no key was asked for."""
+    from compatgate.service.matrix.snapshots.snapshot import LARGEST_BUNDLE, load_bundle
+
+    if not args.key:
+        return load_bundle(args.file), ""
+    from compatgate.kit.cli.output import read_bytes
+    from compatgate.service.gate.far.bundles import read_bundle_keys, read_trusted
+
+    content = read_bytes(args.file, "FILE", LARGEST_BUNDLE)
+    found = read_trusted(content, args.file, read_bundle_keys(args.key))
+    return found.bundle, found.key_id
+
+
+def _show(args: argparse.Namespace) -> int:
+    bundle, key_id = _trusted(args)
+    payload = bundle.payload
+    kinds = Counter(type(item.document).__struct_config__.tag for item in payload.documents)
+    report: dict[str, Any] = {
+        "sha256": bundle.sha256,
+        "format": payload.format,
+        "revision": payload.revision,
+        "made_at": payload.made_at,
+        "issued_at": clock.iso(payload.issued_at) if payload.issued_at else None,
+        "valid_until": clock.iso(payload.valid_until) if payload.valid_until else None,
+        "targets": kinds["Target"],
+        "entries": kinds["Entry"],
+        "waivers": kinds["Waiver"],
+        "evidence": len(payload.evidence),
+        "facts": payload.facts,
+        "facts_match": bundle.facts_match,
+        "overlays": [overlay.name for overlay in payload.overlays],
+        "signed": bool(bundle.signatures),
+        "signed_by": list(bundle.signatures),
+        "verified": key_id or None,
+    }
+    if args.format == "json":
+        print_json(report)
+        return 0
+    for key, value in report.items():
+        print(f"{key:<12} {', '.join(value) if isinstance(value, list) else value}")
+    if not bundle.facts_match:
+        print(
+            "the facts of this program differ from those of the exporting gate: answers may differ"
+        )
+    return 0

@@ -1,0 +1,1 @@
+"""Change and compare the matrix from the command line."""

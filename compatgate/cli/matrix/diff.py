@@ -1,0 +1,195 @@
+"""Run ``compatgate matrix diff``: what files, or a later revision, would change."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.cli.gate.comparison import add_period, ask_backtest
+from compatgate.cli.gate.opening import Body, Operations, ask
+from compatgate.cli.matrix.documents import print_changes
+from compatgate.cli.matrix.files import find_revision, latest_revision
+from compatgate.documents.ownership import select_concerned, set_owner
+from compatgate.documents.sources import read_paths
+from compatgate.documents.specs import TYPES, compare_documents, key_of
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.sections import markdown_text
+from compatgate.service.gate.comparison import render
+from compatgate.service.gate.comparison.matrix_sections import report_backtest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+    from compatgate.documents.sources import Source
+
+
+_MAX_CHANGES = 50
+_MAX_FIELDS = 12
+_LONGEST_VALUE = 200
+_SIGNS = {"create": "create", "change": "change", "delete": "**delete**"}
+
+
+def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | None) -> str:
+    """Return changes and their backtest as Markdown.
+
+    The first line is hidden, and finds the comment of an earlier run.
+    """
+    title = f"compatgate matrix{f': {name}' if name else ''}"
+    lines = [f"<!-- {title} -->", f"## {markdown_text(_headline(changes))}", ""]
+    for change in changes[:_MAX_CHANGES]:
+        lines += _describe_change(change)
+    if len(changes) > _MAX_CHANGES:
+        lines.append(f"- and {len(changes) - _MAX_CHANGES} more documents")
+    if backtest is not None:
+        lines += ["", render.render_markdown(report_backtest(backtest))]
+    return "\n".join(lines)
+
+
+def _headline(changes: Sequence[Body]) -> str:
+    if not changes:
+        return "The matrix would not change"
+    return f"The matrix would change: {count_changes(changes)}"
+
+
+def count_changes(changes: Iterable[Body]) -> str:
+    """Return the number of changes in words: ``1 created, 2 deleted``."""
+    actions = [change["action"] for change in changes]
+    words = {"create": "created", "change": "changed", "delete": "deleted"}
+    return ", ".join(
+        f"{count} {word}" for action, word in words.items() if (count := actions.count(action))
+    )
+
+
+def _describe_change(change: Body) -> Iterator[str]:
+    yield f"- {_SIGNS[change['action']]} {change['kind']} {markdown_text(change['name'])}"
+    fields = change["fields"]
+    for field in fields[:_MAX_FIELDS]:
+        before, after = _code(field["before"]), _code(field["after"])
+        yield f"    - {_quote(field['path'])}: {before} → {after}"
+    if len(fields) > _MAX_FIELDS:
+        yield f"    - and {len(fields) - _MAX_FIELDS} more fields"
+
+
+def _code(value: Any) -> str:
+    if value is None:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _quote(text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}...")
+
+
+def _quote(text: str) -> str:
+    """Return text as inline code, on one line, whatever backticks it has."""
+    flat = " ".join(text.split())
+    fence = "`" * (max(map(len, re.findall("`+", flat)), default=0) + 1)
+    space = " " if flat.startswith("`") or flat.endswith("`") or not flat else ""
+    return f"{fence}{space}{flat}{space}{fence}"
+
+
+_EXAMPLES = """\
+examples:
+  compatgate matrix diff ./matrix
+  compatgate matrix diff --from 41 --to 42
+  compatgate matrix diff ./matrix --sync fleet --prune --format markdown > comment.md
+
+Without --sync, files are compared with the whole matrix: a document that they lack counts as
+deleted. With --sync, as with matrix sync: only documents of the files count, and with --prune those
+that the sync owns. Markdown has the backtest of the change, for a comment on a pull request.
+"""
+
+
+def diff_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments of ``matrix diff``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE|DIR|-",
+        help='YAML or JSON files, folders of them, or "-" for standard input; or --from',
+    )
+    parser.add_argument(
+        "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
+    )
+    parser.add_argument(
+        "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
+    )
+    parser.add_argument("--sync", metavar="NAME", help="compare as a sync with this name would")
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="include deletions: documents of the sync that are not in the files",
+    )
+    parser.add_argument(
+        "--exit-code", action="store_true", help="exit with 1 if there are differences"
+    )
+    parser.add_argument("--no-backtest", action="store_true", help="omit the backtest in Markdown")
+    add_period(parser)
+    add_format(parser, markdown=True)
+
+
+def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
+    """Print the changes."""
+    if bool(args.files) == bool(args.older) or (args.files and args.newer):
+        hint = "matrix diff FILE..., or matrix diff --from N [--to N]"
+        raise BadInput("give either files or revisions to compare", hint=hint)
+    if args.prune and not args.sync:
+        raise BadInput("needs --sync", field="--prune", hint="--sync NAME --prune")
+    sources = read_paths(args.files)
+    if sources:
+        changes = _diff_files(args, sources, gate)
+    else:
+        older = find_revision(gate, args.older, "--from")
+        newer = find_revision(gate, args.newer, "--to") if args.newer else latest_revision(gate)
+        changes = _diff_revisions(older, newer, gate)
+    if args.format == "json":
+        print_json(changes)
+    elif args.format == "markdown":
+        _print_markdown(args, sources, changes, gate)
+    else:
+        print_changes(changes)
+        if not changes:
+            print("no differences")
+    return 1 if changes and args.exit_code else 0
+
+
+def _diff_revisions(older: int, newer: int, gate: Client) -> list[Body]:
+    found: list[Body] = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
+    return found
+
+
+def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Client) -> list[Body]:
+    """Compare the gate's matrix with files, in this process: reading is enough for that."""
+    from compatgate.catalog import load_facts
+    from compatgate.documents.validation import read_documents
+
+    known = gate.export_matrix()
+    names = [body["metadata"]["name"] for body in known if body["kind"] == "Target"]
+    wanted = read_documents(sources, load_facts().gpus, names)
+    stored = [msgspec.convert(body, TYPES[body["kind"]]) for body in known]
+    if args.sync:
+        by_key = {key_of(document): document for document in stored}
+        stored = select_concerned(by_key, wanted, args.sync, prune=args.prune)
+        wanted = [set_owner(document, args.sync) for document in wanted]
+    changes: list[Body] = msgspec.to_builtins(compare_documents(stored, wanted))
+    return changes
+
+
+def _print_markdown(
+    args: argparse.Namespace, sources: Sequence[Source], changes: Sequence[Body], gate: Client
+) -> None:
+    backtest = None
+    if sources and changes and not args.no_backtest:
+        deleted = [
+            {"kind": change["kind"], "name": change["name"]}
+            for change in changes
+            if change["action"] == "delete"
+        ]
+        bounds = {"days": args.days, "questions": args.questions}
+        backtest = ask_backtest(gate, sources, deleted, **bounds)
+    print(render_markdown(changes, args.sync, backtest))

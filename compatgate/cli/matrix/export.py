@@ -1,0 +1,164 @@
+"""Run ``compatgate matrix export``: write the matrix to one file, or to a folder of files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.cli.matrix.files import find_revision
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.ownership import owner_of, set_owner
+from compatgate.documents.sources import SUFFIXES, Source, read_paths
+from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
+from compatgate.documents.text import to_json, to_yaml
+from compatgate.errors import BadInput, NotFound, quote_error
+from compatgate.kit.cli.output import write_output
+from compatgate.kit.files import replacing
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+
+_EXAMPLES = """\
+examples:
+  compatgate matrix export -o matrix.yaml
+  compatgate matrix export --known-good prod-a100 -o before.yaml
+  compatgate matrix export --split ./matrix --sync fleet
+
+Equal matrices give the same bytes. --split edits documents in their files, and keeps comments,
+order and form. It adds new documents as KIND/NAME.yaml, and removes documents that are not stored.
+"""
+_FOLDERS = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
+_MODE = 0o644
+Key = tuple[str, str]
+
+
+def export_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments of ``matrix export``."""
+    parser.epilog = _EXAMPLES
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
+    )
+    where.add_argument(
+        "--split", metavar="DIR", help="output folder; each new document gets its own file"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
+    which.add_argument(
+        "--known-good",
+        nargs="?",
+        const=ANY_TARGET,
+        metavar="TARGET",
+        help="known-good state of this target, to which a rollback returns: drivers, entries and"
+        " waivers (default: every target with such a state)",
+    )
+    parser.add_argument(
+        "--sync",
+        metavar="NAME",
+        help="export only documents of this sync, without its label",
+    )
+    parser.add_argument(
+        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
+    )
+
+
+def export_matrix(args: argparse.Namespace, gate: Client) -> int:
+    """Write the matrix."""
+    if args.split and args.format == "json":
+        raise BadInput("writes YAML", field="--split", hint="omit --format")
+    if args.known_good:
+        bodies = _read_known_good(gate, args.known_good)
+    else:
+        revision = find_revision(gate, args.at, "--at") if args.at else None
+        bodies = gate.export_matrix(revision=revision)
+    if args.sync or args.split:
+        found = [msgspec.convert(body, TYPES[body["kind"]]) for body in bodies]
+        if args.sync:
+            found = [set_owner(one, None) for one in found if owner_of(one) == args.sync]
+        if args.split:
+            return _write_folder(Path(args.split), found)
+        bodies = [to_sorted_body(document) for document in found]
+    text = to_yaml(bodies) if args.format == "yaml" else to_json(bodies)
+    write_output(args.output, text.encode())
+    return 0
+
+
+def _read_known_good(gate: Client, target: str) -> list[dict[str, Any]]:
+    """Return the documents of one target's known-good state, or of all."""
+    names = [target]
+    if target == ANY_TARGET:
+        names = [one.target for one in gate.list_known_good()]
+        if not names:
+            hint = "the first wave of an upgrade marks the state before it"
+            raise NotFound("no target has a known-good state", field="--known-good", hint=hint)
+    found: dict[Key, dict[str, Any]] = {}
+    for name in names:
+        for body in gate.export_known_good(name):
+            key = (body["kind"], body["metadata"]["name"])
+            if found.setdefault(key, body) != body:
+                what = f"{' '.join(key)} differs between the known-good states of targets"
+                raise BadInput(what, field="--known-good", hint=f"name one: --known-good {name}")
+    return list(found.values())
+
+
+def _write_folder(folder: Path, found: Iterable[Document]) -> int:
+    from compatgate.catalog import load_facts
+    from compatgate.documents.edits import edit_file
+
+    wanted: dict[Key, Document] = {key_of(document): document for document in found}
+    known = folder.is_dir() and any(path.suffix in SUFFIXES for path in folder.rglob("*"))
+    sources = read_paths([folder]) if known else []
+    gpus = load_facts().gpus
+    edits = [(source, edit_file(source, wanted, gpus)) for source in sources]
+    written = {key for _, edit in edits for key in edit.documents}
+    new = {_place(folder, key): one for key, one in wanted.items() if key not in written}
+    _refuse_existing(new)
+    count = 0
+    try:
+        for source, edit in edits:
+            count += _write(Path(source.file), source, edit.text)
+            for name in edit.rewritten:
+                print(f"note: {source.file}: {name} was rewritten without its comments",
+                      file=sys.stderr)  # fmt: skip
+        for path, document in sorted(new.items()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            count += _write(path, None, to_yaml([to_sorted_body(document)]))
+    except OSError as error:
+        problem = f"cannot write: {quote_error(error)}"
+        raise BadInput(problem, field="--split", value=error.filename) from None
+    print(f"{len(wanted)} documents, {count} files written")
+    return 0
+
+
+def _place(folder: Path, key: Key) -> Path:
+    kind, name = key
+    return folder / _FOLDERS[kind] / f"{name}.yaml"
+
+
+def _refuse_existing(new: dict[Path, Document]) -> None:
+    """Refuse two new documents in one file: some file systems do not tell cases apart."""
+    places: dict[str, Path] = {}
+    for path in new:
+        other = places.setdefault(str(path).casefold(), path)
+        if other != path:
+            problem = f"{path.name} and {other.name} differ only in case"
+            raise BadInput(problem, field="--split", value=str(path), hint="use -o FILE")
+
+
+def _write(path: Path, source: Source | None, text: str) -> bool:
+    """Write a file whose text differs; remove one without documents. Return whether it did."""
+    if source is not None and source.text == text:
+        return False
+    if source is not None and not text:
+        path.unlink()
+        return True
+    mode = path.stat().st_mode & 0o777 if path.exists() else _MODE
+    with replacing(path, mode) as file:
+        file.write(text.encode())
+    return True

@@ -1,0 +1,160 @@
+"""Run ``compatgate matrix sync``: make the stored matrix equal to files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from compatgate.cli.gate.opening import Body, Operations, ask
+from compatgate.cli.matrix.diff import count_changes
+from compatgate.cli.matrix.documents import print_changes
+from compatgate.cli.matrix.files import JoinedFiles, join_files, note_expired
+from compatgate.documents.sources import read_paths
+from compatgate.errors import BadInput, ManyProblems
+from compatgate.kit.cli.options import (
+    LONGEST_REASON,
+    add_authorship,
+    add_force,
+    add_format,
+    note_warnings,
+)
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.sections import shorten
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+
+_EXAMPLES = """\
+examples:
+  compatgate matrix sync ./matrix --dry-run
+  compatgate matrix sync ./matrix --name fleet --check --prune
+  compatgate matrix sync ./matrix --name fleet --prune --revision-note "$(git rev-parse HEAD)"
+
+With --name, every document that the sync stores carries the name as the label compatgate.dev/sync.
+It deletes only documents with this label. It adopts documents without one, and refuses documents of
+other syncs. Files that are wrong anywhere change nothing.
+
+exit status: 0 done, or no difference; 1 --check found a difference; 2 bad input
+"""
+_COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION", "GIT_COMMIT")
+_REPOSITORIES = ("GITHUB_REPOSITORY", "CI_PROJECT_PATH", "BUILD_REPOSITORY_NAME", "GIT_URL")
+_MAX_NAMED = 10
+
+
+def sync_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments of ``matrix sync``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE|DIR|-",
+        help='YAML or JSON files, folders of them, or "-" for standard input',
+    )
+    parser.add_argument(
+        "--name",
+        help="name of the sync, which owns the documents that it stores",
+    )
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="delete documents of this sync that are not in the files; needs --name",
+    )
+    parser.add_argument(
+        "--take-over", action="store_true", help="take over documents that belong to other syncs"
+    )
+    once = parser.add_mutually_exclusive_group()
+    once.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 on a difference"
+    )
+    once.add_argument("--dry-run", action="store_true", help="show what would change")
+    parser.add_argument(
+        "--revision-note",
+        metavar="TEXT",
+        help="commit or link, kept with the reason (default: the commit of the CI job, if any)",
+    )
+    add_force(parser)
+    add_authorship(parser)
+    add_format(parser)
+
+
+def sync_files(args: argparse.Namespace, gate: Client) -> int:
+    """Show the plan of a sync, and make it unless told otherwise.
+
+    Returns:
+        0: done, or no difference; 1: ``--check`` found one.
+    """
+    if args.prune and not args.name:
+        hint = "a sync deletes only documents that carry its name, like --name fleet"
+        raise BadInput("needs --name", field="--prune", hint=hint)
+    whole = join_files(read_paths(args.files))
+    plan = _ask(args, gate, whole, dry_run=True)
+    only_plan = args.check or args.dry_run
+    made = plan if only_plan or not plan["changes"] else _ask(args, gate, whole, dry_run=False)
+    if args.format == "json":
+        print_json({**made, "dry_run": only_plan})
+    else:
+        _print_plan(made)
+    return 1 if args.check and plan["changes"] else 0
+
+
+def _ask(args: argparse.Namespace, gate: Client, whole: JoinedFiles, *, dry_run: bool) -> Body:
+    try:
+        return ask(
+            gate,
+            Operations.sync_matrix,
+            whole.text,
+            reason=describe_sync(args.name, args.reason, args.revision_note),
+            name=args.name,
+            prune=args.prune,
+            take_over=args.take_over,
+            dry_run=dry_run,
+            force=args.force or None,
+            file=whole.file,
+        )
+    except ManyProblems as error:
+        raise whole.locate_errors(error) from None
+
+
+def describe_sync(
+    name: str | None,
+    reason: str | None,
+    note: str | None,
+    environ: Mapping[str, str] = os.environ,
+) -> str:
+    """Return the reason of a sync's revision: who wants it, and the commit.
+
+    Without a note it is the commit of the CI job, if ``environ`` names one.
+    """
+    commit = next((environ[key] for key in _COMMITS if environ.get(key)), "")
+    repository = next((environ[key] for key in _REPOSITORIES if environ.get(key)), "")
+    known = f"{repository}@{commit}" if repository and commit else commit
+    noted = note or known
+    what = reason or " ".join(filter(None, ("matrix sync", name)))
+    text = f"{what} ({noted})" if noted else what
+    readable = strip_controls(text).replace("\n", " ")
+    return readable if len(readable) <= LONGEST_REASON else f"{readable[: LONGEST_REASON - 3]}..."
+
+
+def _print_plan(found: Body) -> None:
+    changes, unchanged = found["changes"], found["unchanged"]
+    print_changes(changes)
+    note_warnings(found.get("warnings", ()))
+    note_expired(changes)
+    if found["adopted"]:
+        print(f"adopted: {_name_documents(found['adopted'])}")
+    if found["left"]:
+        print(f"not in the files, kept without --prune: {_name_documents(found['left'])}")
+    if found["revision"] is not None:
+        print(f"revision {found['revision']}: {count_changes(changes)}, {unchanged} unchanged")
+    elif changes:
+        print(f"plan: {count_changes(changes)}, {unchanged} unchanged")
+    else:
+        print(f"no difference: {unchanged} unchanged")
+
+
+def _name_documents(named: list[Body]) -> str:
+    return shorten([f"{one['kind']} {one['name']}" for one in named], _MAX_NAMED)

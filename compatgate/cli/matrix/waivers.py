@@ -1,0 +1,100 @@
+"""Waive what denied a stack: ``matrix waive``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.gate.opening import Body, Operations, ask
+from compatgate.errors import BadInput
+from compatgate.kit.cli.options import add_authorship, add_format, user_name
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.parser import positive_count
+
+if TYPE_CHECKING:
+    import argparse
+
+    from compatgate.client import Client
+
+DAYS = 7
+_EXAMPLES = """\
+examples:
+  compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --dry-run
+  compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --days 3
+
+The waiver covers exactly the verdict's rules, target and image; without an image, the versions of
+its stack. --dry-run shows which other recorded questions it would allow.
+"""
+
+
+def waive_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments of ``matrix waive``."""
+    parser.epilog = _EXAMPLES
+    parser.add_argument("verdict", metavar="VERDICT", help="id of the denied verdict")
+    parser.add_argument("--name", help="name of the waiver (default: target and first rule)")
+    parser.add_argument("--owner", help="owner of the waiver (default: your user name)")
+    parser.add_argument(
+        "--days",
+        type=positive_count,
+        default=DAYS,
+        metavar="N",
+        help=f"days until the last day of the waiver (default: {DAYS})",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show what the waiver would allow")
+    add_authorship(parser)
+    add_format(parser)
+
+
+def waive(args: argparse.Namespace, gate: Client) -> int:
+    """Run ``matrix waive``."""
+    from compatgate.cli.matrix.files import describe_preview, describe_result
+
+    if not args.reason and not args.dry_run:
+        hint = "state the reason, which verdicts show"
+        raise BadInput("is missing", field="--reason", hint=hint)
+    verdict = ask(gate, Operations.show_verdict, args.verdict)
+    document = _draft(args, verdict)
+    reason = args.reason or "dry run"
+    result = ask(gate, Operations.import_matrix, [document], reason=reason, dry_run=args.dry_run)
+    if args.format == "json":
+        print_json({**result, "dry_run": args.dry_run})
+        return 0
+    for line in (*describe_preview(result), describe_result(result)):
+        print(line)
+    return 0
+
+
+def _draft(args: argparse.Namespace, verdict: Body) -> Body:
+    """Return the document of a waiver for one verdict."""
+    from compatgate.kit.clock import today
+    from compatgate.service.matrix.waivers.service import (
+        draft_waiver_form,
+        parse_components,
+        split_words,
+    )
+
+    if verdict["verdict"] not in ("fail", "unknown"):
+        what = f"the verdict is {verdict['verdict']}: no finding to waive"
+        raise BadInput(what, field="verdict", value=args.verdict)
+    begun = draft_waiver_form(verdict)
+    rules = split_words(begun["rules"])
+    match: dict[str, Any] = {"image": begun["image"]} if begun.get("image") else {}
+    if not match and begun.get("components"):
+        match = {"components": parse_components(begun["components"])}
+    if not (begun["targets"] and rules and match):
+        hint = "write the waiver as a file, then run: compatgate matrix import FILE --dry-run"
+        what = "names no target, or neither image nor versions"
+        raise BadInput(what, field="verdict", value=args.verdict, hint=hint)
+    return {
+        "apiVersion": "compatgate.dev/v1",
+        "kind": "Waiver",
+        "metadata": {"name": args.name or f"{begun['targets']}-{rules[0].lower()}"},
+        "spec": {
+            "rules": rules,
+            "targets": [begun["targets"]],
+            "match": match,
+            "owner": args.owner or args.author or user_name(),
+            "reason": args.reason or "dry run",
+            "expires": (today() + timedelta(days=args.days)).isoformat(),
+        },
+    }

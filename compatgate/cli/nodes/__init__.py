@@ -1,0 +1,1 @@
+"""Show nodes and drive upgrades from the command line."""

@@ -1,0 +1,330 @@
+"""Run ``compatgate nodes``: list nodes and their reported state; show drift; report a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compatgate.cli.gate.opening import (
+    Operations,
+    add_place,
+    ask,
+    ask_row,
+    gate_of,
+    run_row,
+)
+from compatgate.errors import BadInput, quote_error
+from compatgate.kit.cli.commands import (
+    Body,
+    Cell,
+    Option,
+    Row,
+    add_rows,
+    declared_rows,
+    find_row,
+    print_rows,
+    time_of,
+)
+from compatgate.kit.cli.options import add_format, read_interval, repeat
+from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.terminal import strip_controls
+
+if TYPE_CHECKING:
+    import argparse
+
+_EXAMPLES = """\
+examples:
+  compatgate k8s nodes --report --cluster prod-eu
+  compatgate nodes report --cluster prod-eu
+  compatgate nodes import fleet.json
+  compatgate nodes list --target prod-a100 --driver-state not-blessed
+  compatgate nodes drift"""
+_NONE = "no nodes yet; report them with: compatgate k8s nodes --report"
+_NO_DRIFT = "no reported node differs from its target (nodes list shows all)"
+
+
+def format_gpus(node: Body) -> str:
+    """Format GPUs as ``8 x A100-SXM4-80GB``."""
+    return strip_controls(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
+
+
+def _remarks(node: Body) -> str:
+    remarks = ["stale"] if node["stale"] else []
+    remarks += [one["message"] for one in node["drift"]]
+    return strip_controls("; ".join([*remarks, *node["disagreements"], *node["notes"]]))
+
+
+_WHERE = (
+    Option("cluster", "", "cluster", "NAME"),
+    Option("target", "", "target", "NAME"),
+    Option("gpu", "", "GPU, in any spelling"),
+    Option("stale", "", "only nodes without a report for a day", form="yes-no"),
+)
+_ONE = (
+    Option("name", "", "name of the node", "NAME"),
+    Option("cluster", "", "cluster, if several have a node with this name", "NAME"),
+)
+_COLUMNS: dict[str, Cell] = {
+    "cluster": "cluster",
+    "node": "name",
+    "driver": "driver",
+    "gpus": format_gpus,
+    "targets": "targets",
+    "driver is": "driver_state",
+    "seen": time_of("seen_at"),
+    "remarks": _remarks,
+}
+_DRIFT_HELP = "property that differs: driver, gpu, platform, or a part like fabric-manager"
+DRIFT = Row(
+    "drift",
+    "list_drift",
+    "list nodes that differ from their targets",
+    options=(*_WHERE, Option("what", "", _DRIFT_HELP, "PROPERTY")),
+)
+ROWS = (
+    Row(
+        "list",
+        "list_nodes",
+        "list nodes",
+        options=(
+            *_WHERE,
+            Option("search", "", "part of the name, case-insensitive", "TEXT"),
+            Option("driver", "", "driver version"),
+            Option("driver_state", "", "driver state: whether an entry allows the driver"),
+            Option("disagrees", "", "only nodes whose sources disagree"),
+        ),
+        columns=_COLUMNS,
+        empty=_NONE,
+    ),
+    DRIFT,
+    Row(
+        "show",
+        "show_node",
+        "show a node with the reports of each source",
+        options=_ONE,
+        text=lambda node: format_node(node),
+    ),
+    Row(
+        "remove",
+        "remove_node",
+        "remove a node that no longer exists",
+        options=(Option("reason", "", "reason, kept in the audit log"), *_ONE),
+        text=lambda node: f"removed {node['cluster']}/{node['name']}",
+    ),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command and its actions."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add_rows(actions, (*ROWS, *declared_rows("nodes")))
+    for each in _add_reports(actions):
+        add_place(each)
+        add_format(each)
+
+
+def _add_reports(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
+    report = actions.add_parser("report", help="report driver, GPUs, parts and settings of a node")
+    report.add_argument(
+        "--probe", metavar="FILE", help="output of compatgate probe (default: probe this machine)"
+    )
+    report.add_argument(
+        "--root",
+        metavar="DIR",
+        default="/",
+        help="root folder of the node, if this runs in a container (default: /)",
+    )
+    report.add_argument("--name", help="name of the node (default: host name)")
+    report.add_argument(
+        "--cluster",
+        metavar="NAME",
+        default="default",
+        help="cluster of the node (default: default)",
+    )
+    report.add_argument(
+        "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
+    )
+    imported = actions.add_parser("import", help="report nodes from a file")
+    imported.add_argument(
+        "file", metavar="FILE", help='JSON file, as the body of POST /nodes ("-": standard input)'
+    )
+    imported.add_argument(
+        "--dry-run", action="store_true", help="print the result without storing it"
+    )
+    return report, imported
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the chosen action."""
+    if args.action == "drift":
+        nodes = ask_row(args, DRIFT)
+        if args.format == "json":
+            print_json(nodes)
+        else:
+            print_drift(nodes, args.argument_what)
+        return 0
+    if action := {"report": _report, "import": _import}.get(args.action):
+        return action(args)
+    return run_row(args, find_row((*ROWS, *declared_rows("nodes")), args.action))
+
+
+def _report(args: argparse.Namespace) -> int:
+    def report_once() -> int:
+        body = own_report(args.probe, args.name, root=args.root)
+        with gate_of(args) as gate:
+            (node,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
+        if args.format == "json":
+            print_json(node)
+        else:
+            print(format_node(node))
+        return 0
+
+    return repeat(report_once, read_interval(args.every)) if args.every else report_once()
+
+
+def _import(args: argparse.Namespace) -> int:
+    """Report the nodes of a file, in as many reports as their number needs."""
+    from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
+
+    document = _read_report(args.file)
+    nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
+    reported: list[Body] = []
+    with gate_of(args) as gate:
+        for start in range(0, len(nodes), MAX_NODES):
+            part = nodes[start : start + MAX_NODES]
+            answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
+            reported += answer["nodes"]
+    if args.format == "json":
+        print_json(reported)
+    else:
+        print_nodes(reported, _NONE)
+    return 0
+
+
+def _read_report(path: str) -> Body:
+    """Read a report of nodes; the gate checks its nodes."""
+    import msgspec
+
+    from compatgate.kit.cli.output import read_text
+    from compatgate.strict_json import DECODE_ERRORS
+
+    hint = 'like {"cluster": "prod-eu", "nodes": [{"name": "gpu-17", "probe": {...}}]}'
+    try:
+        document = msgspec.json.decode(read_text(path, "FILE"))
+    except DECODE_ERRORS as error:
+        raise BadInput(f"is not JSON: {quote_error(error)}", field=path, hint=hint) from None
+    nodes = document.get("nodes") if isinstance(document, dict) else None
+    if not isinstance(nodes, list) or not nodes:
+        raise BadInput("lists no nodes", field=path, hint=hint)
+    if unknown := sorted(set(document) - {"cluster", "nodes"}):
+        raise BadInput("unknown key", field=f"{path}: {unknown[0]}", hint=hint)
+    return dict(document)
+
+
+def own_report(probe: str | None, name: str | None, *, root: str = "/") -> Body:
+    """Make a node report from the driver's own report.
+
+    ``probe`` is a file of ``compatgate probe``, ``-`` for standard input; without one this machine
+    is probed, whose files lie under ``root`` where this process runs in a container.
+    """
+    if probe is None:
+        import socket
+
+        from compatgate.catalog import load_facts
+        from compatgate.discovery.probe import probe_machine
+
+        document: Mapping[str, Any] = probe_machine(load_facts(), root=root).to_json()
+        name = name or socket.gethostname().lower()
+    else:
+        from compatgate.discovery.probe import read_probe
+        from compatgate.kit.cli.output import read_text
+
+        document = read_probe(read_text(probe, "--probe"), origin=probe)
+    if not name:
+        hint = "--name is required: a probe does not name its node"
+        raise BadInput("name the node that the probe describes", field="--name", hint=hint)
+    return {"name": name, "probe": driver_report(document)}
+
+
+def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the driver, GPUs, platform and parts of the node of a probe document."""
+    host = document.get("host")
+    gpus = host.get("gpus") if isinstance(host, dict) else None
+    if not isinstance(host, dict) or not isinstance(gpus, list):
+        raise BadInput("does not describe a host", field="--probe", hint="create it with probe -o")
+    found: dict[str, Any] = {"gpus": []}
+    if host.get("driver"):
+        found["driver"] = host["driver"]
+    for gpu in gpus:
+        if not isinstance(gpu, dict) or "nodes" in gpu:
+            hint = "report nodes by their labels: compatgate k8s nodes --report"
+            raise BadInput("describes several nodes", field="--probe", hint=hint)
+        found["gpus"].append({"gpu": gpu.get("product"), "count": gpu.get("devices", 1)})
+    return found | {name: host[name] for name in ("platform", "node") if host.get(name)}
+
+
+_DRIFT_COLUMNS = ("cluster", "node", "target", "what", "has", "declared", "since", "seen")
+
+
+def print_nodes(nodes: Sequence[Body], empty: str) -> None:
+    """Print a line for each node."""
+    print_rows(nodes, _COLUMNS, empty)
+
+
+def print_drift(nodes: Sequence[Body], what: str | None = None) -> None:
+    """Print a line for each difference, or for those of one property."""
+    rows = [
+        (
+            node["cluster"],
+            node["name"],
+            one["target"],
+            one["what"],
+            strip_controls(one["have"] or "not known"),
+            ", ".join(one["declared"]),
+            format_json_time(node["since"]),
+            f"{format_json_time(node['seen_at'])}{' (stale)' if node['stale'] else ''}",
+        )
+        for node in nodes
+        for one in node["differences"]
+        if what in (None, one["what"])
+    ]
+    print_table(_DRIFT_COLUMNS, rows, empty=_NO_DRIFT)
+
+
+def format_node(node: Body) -> str:
+    """Return every detail of a node as lines."""
+    stale = ", stale" if node["stale"] else ""
+    facts = {
+        "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
+        "GPUs": format_gpus(node) or "none known",
+        **({"platform": node["platform"]} if node["platform"] else {}),
+        **({"node": _format_parts(node["node"])} if node["node"] else {}),
+        "targets": ", ".join(node["targets"]) or "none",
+        "since": format_json_time(node["since"]),
+        "seen": f"{format_json_time(node['seen_at'])}{stale}, by {node['reported_by']}",
+    }
+    lines = [f"{node['cluster']}/{node['name']}"]
+    lines += [f"  {name:<8} {strip_controls(str(value))}" for name, value in facts.items()]
+    for title, texts in (
+        ("drift", [one["message"] for one in node["drift"]]),
+        ("sources disagree", node["disagreements"]),
+        ("notes", node["notes"]),
+        ("witnesses", [*map(_source_text, node["witnesses"])]),
+    ):
+        lines += [title, *(f"  - {strip_controls(text)}" for text in texts)] if texts else []
+    return "\n".join(lines)
+
+
+def _format_parts(parts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parts.items())
+
+
+def _source_text(witness: dict[str, Any]) -> str:
+    said = [f"driver {witness['driver']}"] if witness.get("driver") else []
+    said += [format_gpus(witness)] if witness.get("gpus") else []
+    said += [f"platform {witness['platform']}"] if witness.get("platform") else []
+    said += [_format_parts(witness["node"])] if witness.get("node") else []
+    said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
+    what = ", ".join(said) or "nothing"
+    return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"

@@ -1,0 +1,194 @@
+"""Describe the caller of a request: who it is, and what it may do with which targets.
+
+Whoever authenticates a request makes a `Principal`; everything else only asks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from sqlalchemy import ColumnElement, false, or_
+
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.errors import BadInput, Forbidden
+from compatgate.service.access.tokens.schemas import INCLUDED
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+PrincipalKind = Literal["anonymous", "token", "person", "job", "hook", "local"]
+TargetPatterns = tuple[str, ...]
+"""Names of targets; ``*`` matches any characters."""
+MAX_PATTERNS = 64
+_PATTERN = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._*-]{0,126}[A-Za-z0-9*])?")
+
+
+class AccessRefused(Forbidden):
+    """The caller is known and may not do this; the audit log notes the attempt."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        principal: Principal,
+        field: str | None = None,
+        value: object = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(problem, field=field, value=value, hint=hint)
+        self.principal = principal
+
+
+class Principal(Struct, frozen=True):
+    """The caller of a request.
+
+    Attributes:
+        name: of the token or the person, as logs and revisions show it.
+        scopes: that it has; ``admin`` has every one.
+        token_id: of the token, of the person's session, or of the job; None: none of these.
+        targets: the only targets that it may ask about and change; None: every target; empty: none.
+        kind: how it was authenticated; ``local``: whoever can open the database.
+        subject: of a person, or the rule of a job, with the issuer: it stays when a name changes.
+    """
+
+    name: str
+    scopes: frozenset[str]
+    token_id: str | None = None
+    targets: TargetPatterns | None = None
+    kind: PrincipalKind = "token"
+    subject: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Return the key of limits, of refused attempts, and of who is a second person."""
+        return f"{self.kind}:{self.subject or self.name}"
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Return whether the request named nobody."""
+        return self.kind == "anonymous"
+
+    def may(self, scope: str) -> bool:
+        """Return whether the caller has a scope, or one that includes it."""
+        if scope in self.scopes or "admin" in self.scopes:
+            return True
+        return any(scope in INCLUDED.get(own, ()) for own in self.scopes)
+
+    def require(self, scope: str) -> None:
+        """Require a scope."""
+        if not self.may(scope):
+            hint = f"{self.name} has: {', '.join(sorted(self.scopes)) or 'none'}"
+            problem = f"the scope {scope} is required"
+            raise AccessRefused(problem, principal=self, field="scope", value=scope, hint=hint)
+
+    def reaches(self, target: str) -> bool:
+        """Return whether the caller may ask about and change a target.
+
+        ``*``, for all targets, needs a caller without a limit.
+        """
+        if self.targets is None:
+            return True
+        return target != ANY_TARGET and matches(self.targets, target)
+
+    def require_targets(self, targets: Iterable[str]) -> None:
+        """Require that the caller reaches every one of these targets."""
+        for target in targets:
+            if not self.reaches(target):
+                raise self.outside("all targets" if target == ANY_TARGET else target, target)
+
+    def require_any(self, targets: Iterable[str], what: str) -> None:
+        """Require that the caller reaches one of the targets of a document, to read it.
+
+        A document that is for all targets may be read by everybody; ``what`` names it.
+        """
+        found = list(targets)
+        readable = self.targets is None or ANY_TARGET in found or any(map(self.reaches, found))
+        if not readable:
+            raise self.outside(what, found[0] if found else None)
+
+    def require_no_limit(self, what: str) -> None:
+        """Require a caller that is not limited to targets; ``what`` concerns all of them."""
+        if self.targets is not None:
+            raise self.outside(what, None)
+
+    def require_question(self, question: object, *, named: bool = False) -> None:
+        """Require that the caller reaches the target of a question, as ``POST /gate`` takes it.
+
+        Malformed questions pass: their reader refuses them. With ``named`` the question must name
+        its target; else one about a pool passes, too.
+        """
+        if self.targets is None:
+            return
+        target = question.get("target") if isinstance(question, dict) else None
+        if isinstance(target, str):
+            self.require_targets([target])
+        elif named:
+            raise self.outside("a question without a target", None)
+
+    def outside(self, what: str, target: str | None) -> AccessRefused:
+        """Return the error for what is outside the limit."""
+        limit = ", ".join(self.targets or ()) or "no target"
+        return AccessRefused(
+            f"{self.name} is limited to {limit}: {what} is outside",
+            principal=self,
+            field="target",
+            value=target,
+            hint="use a token for this target: compatgate token create --target",
+        )
+
+
+def anonymous_principal(scopes: Collection[str]) -> Principal:
+    """Return the principal of a caller without a token."""
+    return Principal("anonymous", frozenset(scopes), kind="anonymous")
+
+
+def check_patterns(patterns: Iterable[str]) -> TargetPatterns:
+    """Check patterns of targets, and return them sorted; at least one is needed."""
+    found = tuple(sorted(set(patterns)))
+    hint = "names of targets; * matches any characters, for example prod-*"
+    for pattern in found:
+        if not _PATTERN.fullmatch(pattern):
+            what = "is not a pattern of targets"
+            raise BadInput(what, field="targets", value=pattern, hint=hint)
+    if not found:
+        raise BadInput("no target is given", field="targets", hint=hint)
+    if len(found) > MAX_PATTERNS:
+        hint = f"at most {MAX_PATTERNS}"
+        raise BadInput(f"{len(found)} patterns are too many", field="targets", hint=hint)
+    return found
+
+
+def matches(patterns: TargetPatterns, target: str) -> bool:
+    """Return whether one of the patterns matches the whole name, in its case."""
+    return any(_matches(pattern, target) for pattern in patterns)
+
+
+def _matches(pattern: str, target: str) -> bool:
+    """Match in linear time: each part at the first place where it fits."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return target == first
+    *middle, last = rest
+    if len(target) < len(first) + len(last) or not target.startswith(first):
+        return False
+    place, end = len(first), len(target) - len(last)
+    for part in middle:
+        place = target.find(part, place, end)
+        if place < 0:
+            return False
+        place += len(part)
+    return target.endswith(last)
+
+
+def in_limit(session: Session, column: Any, patterns: TargetPatterns) -> ColumnElement[bool]:
+    """Return the condition that a column has the name of a target within a limit.
+
+    Both databases compare in the name's case. Without patterns no row passes.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return or_(false(), *(column.op("GLOB")(pattern) for pattern in patterns))
+    like = (pattern.replace("_", r"\_").replace("*", "%") for pattern in patterns)
+    return or_(false(), *(column.like(pattern, escape="\\") for pattern in like))

@@ -1,0 +1,1 @@
+"""Say who asks and what they may do: tokens, people, jobs."""

@@ -1,0 +1,136 @@
+"""Serve sign-in for the command line, the sessions of people, and who the caller is."""
+
+from __future__ import annotations
+
+from compatgate.errors import NotFound
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.access.identity.schemas import (
+    CallerBody,
+    NewSessionBody,
+    SessionBody,
+    SessionRequest,
+    SignInBody,
+)
+from compatgate.web import browser
+from compatgate.web.call import Call
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+
+@route(
+    "GET",
+    "/sign-in",
+    scope=None,
+    tag="sessions",
+    targets="free",
+    returns=Returns(SignInBody, "The issuer and its endpoints"),
+    errors=(404,),
+)
+def describe_sign_in(call: Call[NoQuery]) -> Reply:
+    """Describe how people sign in on the command line.
+
+    404: this gate has tokens only. 503: the issuer does not answer.
+    """
+    people = call.service.identity.require_people()
+    settings = people.settings
+    if settings.command_line is None:
+        what = "people cannot sign in on the command line here"
+        raise NotFound(what, hint="the operator's file for --oidc names no command_line client")
+    body = SignInBody(
+        settings.label,
+        settings.issuer,
+        settings.command_line,
+        people.issuer.endpoint("device_authorization_endpoint"),
+        people.issuer.endpoint("token_endpoint"),
+        settings.scopes,
+        settings.userinfo,
+    )
+    return Reply(body)
+
+
+@route(
+    "POST",
+    "/sessions",
+    scope=None,
+    tag="sessions",
+    targets="free",
+    body=Body(SessionRequest),
+    returns=Returns(NewSessionBody, "The session with its secret, shown only once", status=201),
+    errors=(403, 404),
+)
+def open_session(call: Call[NoQuery]) -> Reply:
+    """Exchange a fresh ID token of the command line's client for a session.
+
+    An ID token opens one session, within ten minutes of its issue.
+    """
+    wanted = to_struct(call.document(), SessionRequest)
+    people = call.service.identity.require_people()
+    with browser.counted_failures(call.service):
+        made = people.exchange(wanted.id_token, wanted.access_token)
+    return Reply(NewSessionBody(made.secret, made.session), status=201, secret=True)
+
+
+@route(
+    "GET",
+    "/sessions",
+    scope="admin",
+    tag="sessions",
+    query=ListQuery,
+    returns=Returns(SessionBody, "A page of sessions", paged=True, etag=True),
+)
+def list_sessions(call: Call[ListQuery]) -> Reply:
+    """List the sessions of people that have not ended, without secrets."""
+    found = call.service.identity.sessions.list(**call.query.filters())
+    return page_reply(found, lambda body: body)
+
+
+@route(
+    "DELETE",
+    "/sessions/{id}",
+    scope="admin",
+    tag="sessions",
+    returns=Returns(SessionBody, "The ended session"),
+    errors=(404,),
+)
+def end_session(call: Call[NoQuery]) -> Reply:
+    """End the session of a person."""
+    return Reply(call.service.identity.sessions.end(call.args["id"], by=call.principal.name))
+
+
+@route(
+    "DELETE",
+    "/session",
+    scope=None,
+    tag="sessions",
+    targets="free",
+    returns=Returns(SessionBody, "The ended session"),
+    errors=(404,),
+)
+def end_own_session(call: Call[NoQuery]) -> Reply:
+    """End the session of this request."""
+    caller = call.principal
+    if caller.kind != "person" or caller.token_id is None:
+        hint = "this request uses a token, not a session; revoke the token instead"
+        raise NotFound("the request is sent without a session of a person", hint=hint)
+    return Reply(call.service.identity.sessions.end(caller.token_id, by=caller.name))
+
+
+@route(
+    "GET",
+    "/caller",
+    scope=None,
+    tag="sessions",
+    targets="free",
+    returns=Returns(CallerBody, "The caller"),
+)
+def show_caller(call: Call[NoQuery]) -> Reply:
+    """Show who the caller is: name, kind and scopes."""
+    caller = call.principal
+    body = {
+        "name": caller.name,
+        "kind": caller.kind,
+        "scopes": sorted(caller.scopes),
+        "targets": caller.targets,
+        "id": caller.token_id,
+    }
+    return Reply(body, secret=True)

@@ -1,0 +1,174 @@
+"""Open, check and end the sessions of people.
+
+A session belongs to a subject of the issuer. It ends when it was idle, at its absolute end, when
+the person signs out, when an administrator ends it, and when the operator's file no longer names
+its issuer. Its rights come from the groups at sign-in and the file as it is now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+from msgspec import Struct
+
+from compatgate.errors import Forbidden, Unauthorized, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page
+from compatgate.kit.principal import Principal
+from compatgate.service.access.identity import repository
+from compatgate.service.access.identity.rules import Person, access_of, label
+from compatgate.service.access.identity.schemas import SessionBody, SessionKind
+from compatgate.service.access.identity.settings import PeopleSettings
+from compatgate.service.access.tokens.service import digest_of
+
+SECRET_PREFIX = "cgs_"  # noqa: S105 - the beginning of secrets
+SESSION_PREFIX = "is_"
+_CACHE_SECONDS = 1.0
+_CACHE_SIZE = 4096
+_TOUCH_EVERY = timedelta(minutes=1)
+
+
+class NewSession(Struct, frozen=True):
+    """A new session with its secret, which is known only now."""
+
+    secret: str
+    session: SessionBody
+    principal: Principal
+    seconds: int
+
+
+class IdentitySessions:
+    """The sessions of people.
+
+    Args:
+        people: None: nobody signs in, and no session counts.
+    """
+
+    def __init__(self, database: Database, people: PeopleSettings | None) -> None:
+        self._database = database
+        self._people = people
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, SessionBody]] = {}
+
+    def open(self, person: Person, kind: SessionKind, id_token: str) -> NewSession:
+        """Open a session for a verified person; an ID token opens one session."""
+        assert self._people is not None  # noqa: S101 - who verified the person had settings
+        access = access_of(person.groups, self._people)
+        if not access.scopes:
+            hint = f"ask the operator to add a group of {person.label}"
+            raise Forbidden("no group of this account may use this gate", hint=hint)
+        secret = SECRET_PREFIX + secrets.token_urlsafe(32)
+        at, lifetime = clock.now(), self._people.sessions.longest_s
+        row = SessionBody(
+            id=SESSION_PREFIX + secrets.token_hex(8),
+            kind=kind,
+            issuer=person.issuer,
+            subject=person.subject,
+            name=person.name,
+            email=person.email,
+            groups=list(person.groups),
+            created_at=at,
+            last_used_at=at,
+            expires_at=at + timedelta(seconds=lifetime),
+            ended_at=None,
+        )
+        rights = {"scopes": sorted(access.scopes), "targets": access.targets}
+        proof = hashlib.sha256(id_token.encode()).hexdigest()
+        with self._database.writing() as session:
+            repository.open_session(
+                session,
+                row,
+                digest=digest_of(secret),
+                proof=proof,
+                actor=person.label,
+                rights=rights,
+            )
+        return NewSession(secret, row, self._principal(row), int(lifetime))
+
+    def verify(self, secret: str, kind: SessionKind) -> Principal:
+        """Return the person of a session."""
+        row = self._cached(secret) or self._look_up(secret)
+        if row is None or row.kind != kind:
+            raise Unauthorized("the session is unknown", hint="sign in again")
+        return self._principal(row)
+
+    def at_hand(self, secret: str) -> Principal | None:
+        """Return the person of a command line's session that was used in the last second."""
+        row = self._cached(secret)
+        return self._principal(row) if row and row.kind == "command-line" else None
+
+    def was_valid(self, secret: str) -> bool:
+        """Return whether this process has found a session of this secret before."""
+        return digest_of(secret) in self._known
+
+    def find(self, session_id: str) -> SessionBody:
+        """Return a session."""
+        with self._database.reading() as session:
+            return repository.find_session(session, session_id)
+
+    def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[SessionBody]:
+        """Return the sessions that have not ended, a page at a time."""
+        with self._database.reading() as session:
+            return repository.list_sessions(session, cursor=cursor, limit=limit)
+
+    def end(self, session_id: str, *, by: str) -> SessionBody:
+        """End a session; other processes refuse it within a second."""
+        with self._database.writing() as session:
+            row = repository.end_session(session, session_id, by=by)
+        with self._lock:
+            self._known.clear()
+        return row
+
+    def sign_out(self, secret: str) -> bool:
+        """End a session by its secret; return whether it was one."""
+        with self._database.reading() as session:
+            row = repository.find_by_digest(session, digest_of(secret))
+        if row is None:
+            return False
+        self.end(row.id, by=label(row.email or row.name, row.subject))
+        return True
+
+    def _cached(self, secret: str) -> SessionBody | None:
+        cached = self._known.get(digest_of(secret))
+        return cached[1] if cached and cached[0] > time.monotonic() else None
+
+    def _look_up(self, secret: str) -> SessionBody | None:
+        digest = digest_of(secret)
+        with self._database.reading() as session:
+            row = repository.find_by_digest(session, digest)
+        if row is None:
+            return None
+        at, idle = clock.now(), timedelta(seconds=self._check(row).sessions.idle_s)
+        if at - row.last_used_at > min(_TOUCH_EVERY, idle / 4):
+            with suppress(Unavailable), self._database.writing() as session:
+                repository.touch_session(session, row.id, at)
+        with self._lock:
+            if len(self._known) >= _CACHE_SIZE:
+                self._known.clear()
+            self._known[digest] = (time.monotonic() + _CACHE_SECONDS, row)
+        return row
+
+    def _check(self, row: SessionBody) -> PeopleSettings:
+        """Return the settings that a session counts under."""
+        people = self._people
+        if people is None or people.issuer != row.issuer:
+            raise Unauthorized("this gate no longer trusts the issuer of the session")
+        if row.ended_at is not None:
+            raise Unauthorized("the session has ended", hint="sign in again")
+        if clock.is_past(row.expires_at):
+            raise Unauthorized("the session has expired", hint="sign in again")
+        if clock.is_past(row.last_used_at + timedelta(seconds=people.sessions.idle_s)):
+            raise Unauthorized("the session was idle for too long", hint="sign in again")
+        return people
+
+    def _principal(self, row: SessionBody) -> Principal:
+        access = access_of(row.groups, self._check(row))
+        name = label(row.email or row.name, row.subject)
+        subject = f"{row.issuer} {row.subject}"
+        return Principal(name, access.scopes, row.id, access.targets, "person", subject)

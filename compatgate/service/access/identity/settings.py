@@ -1,0 +1,220 @@
+"""Describe the file of ``serve --oidc``: who vouches for people and jobs, and what they may do.
+
+The file names one issuer for people, whose groups have scopes, and any number of issuers for jobs,
+whose claims have scopes by rules. Scopes are read from the file at each request: a group that the
+file no longer names opens nothing after a restart, also for people who are signed in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct, field
+
+from compatgate.documents.quantities import parse_duration
+from compatgate.errors import BadInput
+from compatgate.service.access.tokens.schemas import ScopeName
+
+_Text = Annotated[str, Meta(min_length=1, max_length=512)]
+_Scopes = Annotated[list[ScopeName], Meta(min_length=1)]
+_Patterns = Annotated[list[_Text], Meta(min_length=1)]
+OWNERS: dict[str, tuple[str, ...]] = {
+    "token.actions.githubusercontent.com": (
+        "repository",
+        "repository_id",
+        "repository_owner",
+        "repository_owner_id",
+        "enterprise",
+        "enterprise_id",
+        "sub",
+    ),
+    "gitlab.com": ("project_path", "project_id", "namespace_path", "namespace_id", "sub"),
+}
+"""Claims that name the owner of a job, by the host of an issuer that serves everybody.
+
+Sources: https://docs.github.com/en/actions/reference/security/oidc (GitHub) and
+https://docs.gitlab.com/ci/secrets/id_token_authentication/ (GitLab).
+"""
+
+
+class Grant(Struct, frozen=True, forbid_unknown_fields=True):
+    """The rights that a group or a rule grants.
+
+    Attributes:
+        scopes: as tokens have them.
+        targets: patterns of the targets that the scopes are for; None: every target.
+    """
+
+    scopes: _Scopes
+    targets: _Patterns | None = None
+
+
+class ClaimNames(Struct, frozen=True, forbid_unknown_fields=True):
+    """The claims of an ID token that tell who somebody is; a dot leads into an object."""
+
+    name: _Text = "preferred_username"
+    email: _Text = "email"
+    groups: _Text = "groups"
+
+
+class SessionLimits(Struct, frozen=True, forbid_unknown_fields=True):
+    """The ends of sessions.
+
+    Attributes:
+        idle: without a request for so long.
+        longest: after signing in, however much it is used.
+    """
+
+    idle: str = "1h"
+    longest: str = "12h"
+
+    @property
+    def idle_s(self) -> float:
+        """Return the seconds without a request after which a session ends."""
+        return parse_duration(self.idle).total_seconds()
+
+    @property
+    def longest_s(self) -> float:
+        """Return the seconds after which a session ends."""
+        return parse_duration(self.longest).total_seconds()
+
+
+class PeopleSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The issuer at which people sign in.
+
+    Attributes:
+        issuer: its URL, exactly as its discovery document and its tokens spell it.
+        client_id: of the pages.
+        name: on the sign-in page; empty: the host of the issuer.
+        client_secret_file: file with the secret of ``client_id``; without one, the client is
+            public. ``client_secret_env``: a variable instead.
+        command_line: id of the public client of ``compatgate login``; None: no such sign-in.
+        scopes: of the authorization request.
+        userinfo: read claims that the ID token lacks from the issuer's userinfo endpoint.
+        groups: scopes by group, exactly as the claim spells it.
+        default: scopes of everybody who signs in.
+    """
+
+    issuer: _Text
+    client_id: _Text
+    name: str = ""
+    client_secret_file: _Text | None = None
+    client_secret_env: _Text | None = None
+    command_line: _Text | None = None
+    scopes: list[_Text] = field(default_factory=lambda: ["openid", "profile", "email"])
+    userinfo: bool = False
+    claims: ClaimNames = ClaimNames()
+    groups: dict[_Text, _Scopes | Grant] = {}
+    default: list[ScopeName] = []
+    sessions: SessionLimits = SessionLimits()
+
+    @property
+    def label(self) -> str:
+        """Return the name for the sign-in page."""
+        return self.name or urlsplit(self.issuer).hostname or self.issuer
+
+    def grant(self, group: str) -> Grant:
+        """Return what a named group allows."""
+        given = self.groups[group]
+        return given if isinstance(given, Grant) else Grant(given)
+
+
+class JobRule(Struct, frozen=True, forbid_unknown_fields=True):
+    """The rights of jobs with certain claims.
+
+    Attributes:
+        name: in the logs, with the job's subject.
+        claims: globs by claim, all of which must match; of a list, one must. ``*`` stops at ``/``,
+            ``**`` does not.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")]
+    claims: Annotated[dict[str, _Text | bool | int | _Patterns], Meta(min_length=1)]
+    scopes: _Scopes
+    targets: _Patterns | None = None
+
+
+class JobIssuer(Struct, frozen=True, forbid_unknown_fields=True):
+    """An issuer of job tokens.
+
+    Attributes:
+        issuer: its URL, exactly as its tokens spell it.
+        audience: the ``aud`` that tokens must have: the URL of this gate.
+        rules: the first that matches decides.
+    """
+
+    issuer: _Text
+    audience: _Text
+    rules: Annotated[list[JobRule], Meta(min_length=1)]
+
+
+class IdentitySettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file.
+
+    Attributes:
+        people: None: people sign in with tokens alone.
+        jobs: issuers that are trusted for jobs.
+    """
+
+    people: PeopleSettings | None = None
+    jobs: list[JobIssuer] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no issuer is trusted."""
+        return self.people is None and not self.jobs
+
+
+def url_problem(url: str) -> str:
+    """Return why a URL is not one of an issuer; empty: it is one.
+
+    HTTPS is required, except on this machine.
+    """
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        _ = parts.port
+    except ValueError:
+        return "is not a URL"
+    if parts.scheme not in ("https", "http") or not host or not url.isprintable() or " " in url:
+        return "is not a URL"
+    if parts.username is not None or parts.query or parts.fragment:
+        return "has a user, a query or a fragment"
+    if parts.scheme == "https" or host == "localhost":
+        return ""
+    try:
+        return "" if ipaddress.ip_address(host).is_loopback else "must be https"
+    except ValueError:
+        return "must be https"
+
+
+def patterns(given: str | bool | int | Iterable[str]) -> list[str]:
+    """Return the globs of a claim of a rule."""
+    if isinstance(given, bool):
+        return [str(given).lower()]
+    return [str(given)] if isinstance(given, str | int) else list(given)
+
+
+def client_secret(people: PeopleSettings) -> str:
+    """Read the secret of the pages' client; empty: the client is public."""
+    if people.client_secret_env:
+        place, name = "client_secret_env", people.client_secret_env
+        secret = os.environ.get(name, "")
+    elif people.client_secret_file:
+        place, name = "client_secret_file", people.client_secret_file
+        try:
+            secret = Path(name).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not text"
+            raise BadInput(f"cannot be read: {reason}", field=place, value=name) from None
+    else:
+        return ""
+    if not secret:
+        hint = "the issuer shows the secret only once"
+        raise BadInput("holds no secret", field=place, value=name, hint=hint)
+    return secret

@@ -1,0 +1,1 @@
+"""Show what needs a person: incidents and reports."""

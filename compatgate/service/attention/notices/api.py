@@ -1,0 +1,105 @@
+"""Serve incidents."""
+
+from __future__ import annotations
+
+from compatgate.documents.quantities import parse_duration
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.attention.notices.schemas import (
+    IncidentBody,
+    ReopenRequest,
+    ResolveRequest,
+    SnoozeRequest,
+)
+from compatgate.service.attention.notices.service import IncidentFilters
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web.call import Call
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+
+@route(
+    "GET",
+    "/incidents",
+    scope="read",
+    tag="notices",
+    query=IncidentFilters,
+    returns=Returns(IncidentBody, "A page of incidents", paged=True, etag=True),
+)
+def list_incidents(call: Call[IncidentFilters]) -> Reply:
+    """List incidents, newest first, grouped by cause."""
+    return page_reply(call.gate.incidents.list(**call.query.filters()))
+
+
+@route(
+    "GET",
+    "/incidents/{id:big}",
+    scope="read",
+    tag="notices",
+    returns=Returns(IncidentBody, "The incident", etag=True),
+    errors=(404,),
+)
+def show_incident(call: Call[NoQuery]) -> Reply:
+    """Show an incident with every affected object."""
+    return Reply(call.gate.incidents.show(call.args["id"]))
+
+
+def _author(call: Call[NoQuery], comment: str) -> Authorship:
+    return Authorship(call.principal.name, comment, call.principal)
+
+
+@route(
+    "POST",
+    "/incidents/{id:big}/snooze",
+    scope="operate",
+    tag="notices",
+    body=Body(SnoozeRequest, examples={"day": {"duration": "24h", "comment": "new on Monday"}}),
+    returns=Returns(IncidentBody, "The incident"),
+    errors=(404, 409),
+)
+def snooze_incident(call: Call[NoQuery]) -> Reply:
+    """Hide an open incident for a while; metrics and webhook leave it out until then."""
+    body = to_struct(call.document(), SnoozeRequest)
+    if (body.duration is None) == (body.until is None):
+        raise BadInput("state one of duration and until", field="duration", hint='like "24h"')
+    until = body.until or clock.now()
+    if body.duration is not None:
+        until = clock.now() + parse_duration(body.duration, field="duration")
+    if until.tzinfo is None:
+        raise BadInput("has no zone", field="until", hint="for example 2026-11-24T08:00:00Z")
+    by = _author(call, body.comment)
+    return Reply(call.gate.incidents.snooze(call.args["id"], until, by))
+
+
+@route(
+    "POST",
+    "/incidents/{id:big}/resolve",
+    scope="operate",
+    tag="notices",
+    body=Body(ResolveRequest, examples={"done": {"comment": "drained the nodes"}}),
+    returns=Returns(IncidentBody, "The incident"),
+    errors=(404, 409),
+)
+def resolve_incident(call: Call[NoQuery]) -> Reply:
+    """Resolve an open incident.
+
+    It reopens if it gets worse, affects another object, or happens again.
+    """
+    body = to_struct(call.document(), ResolveRequest)
+    return Reply(call.gate.incidents.resolve(call.args["id"], _author(call, body.comment)))
+
+
+@route(
+    "POST",
+    "/incidents/{id:big}/reopen",
+    scope="operate",
+    tag="notices",
+    body=Body(ReopenRequest, examples={"plain": {}}),
+    returns=Returns(IncidentBody, "The incident"),
+    errors=(404, 409),
+)
+def reopen_incident(call: Call[NoQuery]) -> Reply:
+    """Reopen a snoozed or resolved incident."""
+    body = to_struct(call.document(), ReopenRequest)
+    return Reply(call.gate.incidents.reopen(call.args["id"], _author(call, body.comment)))

@@ -1,0 +1,156 @@
+"""Store what surveys find, and the marks that say which process surveys or posts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import and_, delete, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from compatgate.core.incidents import KINDS, LEVELS, Condition, IncidentChange, KnownIncident
+from compatgate.errors import NotFound
+from compatgate.service.attention.notices.models import Incident, NoticeMark
+from compatgate.service.attention.notices.schemas import IncidentBody, IncidentMember
+
+LEADING = 3
+"""Members that lists show of an incident."""
+KEPT = timedelta(days=90)
+"""Ended incidents are kept for so long."""
+_SEEN = timedelta(minutes=5)
+"""An incident that goes on unchanged is written again after so long."""
+_CHUNK = 500
+UNTOUCHED: dict[str, Any] = {
+    **dict.fromkeys(("snoozed_until", "snoozed_by", "resolved_at", "resolved_by", "comment")),
+    "settled": {},
+}
+"""Values of an incident that no person has acted on."""
+
+
+def lock_mark(session: Session, name: str) -> str:
+    """Lock a mark until the working transaction ends, and return its value; make a missing one."""
+    query = select(NoticeMark.value).where(NoticeMark.name == name).with_for_update()
+    value: str | None = session.execute(query).scalar()
+    if value is not None:
+        return value
+    with suppress(IntegrityError), session.begin_nested():  # another process made it meanwhile
+        session.execute(insert(NoticeMark), [{"name": name, "value": "{}"}])
+    return str(session.execute(query).scalar_one())
+
+
+def write_mark(session: Session, name: str, **values: Any) -> None:
+    """Change a locked mark: its ``value``, ``at`` or ``lease_until``."""
+    session.execute(update(NoticeMark).where(NoticeMark.name == name).values(**values))
+
+
+def read_mark(session: Session, name: str) -> tuple[str, datetime | None, datetime | None]:
+    """Return the value of a mark, when it was written, and the end of its lease."""
+    columns = (NoticeMark.value, NoticeMark.at, NoticeMark.lease_until)
+    row = session.execute(select(*columns).where(NoticeMark.name == name)).first()
+    return (row.value, row.at, row.lease_until) if row else ("{}", None, None)
+
+
+def take_lease(session: Session, name: str, now: datetime, until: datetime) -> bool:
+    """Take the lease of a mark if nobody has it, and return whether this process has it now."""
+    lock_mark(session, name)
+    free = or_(NoticeMark.lease_until.is_(None), NoticeMark.lease_until <= now)
+    taken = update(NoticeMark).where(NoticeMark.name == name, free).values(lease_until=until)
+    return bool(session.execute(taken).rowcount)  # type: ignore[attr-defined]
+
+
+def load_known(session: Session, keys: Collection[str]) -> dict[str, KnownIncident]:
+    """Return the incidents that have not ended, and those of some keys."""
+    ordered = sorted(keys)
+    chunks = (ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK))
+    wanted = [Incident.state != "ended", *(Incident.key.in_(chunk) for chunk in chunks)]
+    columns = [getattr(Incident, name) for name in KnownIncident.__struct_fields__]
+    query = select(*columns).where(Incident.kind.in_(KINDS))
+    rows = [row for one in wanted for row in session.execute(query.where(one))]
+    return {row.key: msgspec.convert(row, KnownIncident, from_attributes=True) for row in rows}
+
+
+def apply_changes(
+    session: Session,
+    changes: Iterable[IncidentChange],
+    known: Mapping[str, KnownIncident],
+    now: datetime,
+) -> list[int]:
+    """Store what a survey changed, and return the ids of incidents that opened, in order.
+
+    The working session holds the lock of the survey, and the changes were made from ``known``.
+    """
+    opened = []
+    for change in changes:
+        mine = Incident.key == change.key
+        if change.condition is None:
+            ended = {"state": "ended", "ended_at": now, "snoozed_until": None}
+            session.execute(update(Incident).where(mine).values(**ended))
+            continue
+        values = _describe(change.condition)
+        if change.action == "refresh":
+            # An incident that goes on is written if something changed, or it was long ago.
+            same = [getattr(Incident, name) == value for name, value in values.items()]
+            same += [Incident.state == change.state, Incident.last_seen >= now - _SEEN]
+            values |= {"state": change.state, "last_seen": now, "ended_at": None}
+            session.execute(update(Incident).where(mine, ~and_(*same)).values(**values))
+            continue
+        values |= {"state": "open", "last_seen": now, "ended_at": None, "first_seen": now}
+        values |= {"episode": change.episode, **UNTOUCHED}
+        if change.key in known:
+            statement: Any = update(Incident).where(mine).values(**values)
+        else:
+            values["first_seen"] = min(now, change.condition.since or now)
+            values |= {"key": change.key, "kind": change.condition.kind}
+            statement = insert(Incident).values(**values)
+        opened.append(session.execute(statement.returning(Incident.id)).scalar_one())
+    return opened
+
+
+def _describe(condition: Condition) -> dict[str, Any]:
+    owners = sorted({one.owner for one in condition.members if one.owner})
+    return {
+        "level": condition.level,
+        "severity": LEVELS.index(condition.level),
+        "message": condition.message,
+        "count": condition.count,
+        "every_member": condition.members,
+        "members": condition.members[:LEADING],
+        "member_count": len(condition.members),
+        "owner_lines": "\n".join(("", *owners, "")) if owners else "",
+    }
+
+
+def prune_incidents(session: Session, now: datetime) -> None:
+    """Delete incidents that ended long ago, and those of kinds that no survey finds any more."""
+    old = and_(Incident.state == "ended", Incident.ended_at < now - KEPT)
+    session.execute(delete(Incident).where(or_(old, Incident.kind.not_in(KINDS))))
+
+
+def find_incident(session: Session, number: int) -> IncidentBody:
+    """Return an incident with all its members."""
+    row = session.get(Incident, number)
+    if row is None or row.kind not in KINDS:
+        hint = "compatgate notices incidents lists them"
+        raise NotFound(f"incident {number} does not exist", field="id", value=number, hint=hint)
+    members = msgspec.convert(row.every_member, list[IncidentMember])
+    return msgspec.structs.replace(describe(row), members=members)
+
+
+def describe(row: Incident) -> IncidentBody:
+    """Return an incident with the first of its members."""
+    return msgspec.convert(row, IncidentBody, from_attributes=True)
+
+
+def is_active(now: datetime) -> Any:
+    """Return the condition for incidents that need attention: open, not snoozed."""
+    awake = or_(Incident.snoozed_until.is_(None), Incident.snoozed_until <= now)
+    return and_(Incident.state == "open", Incident.kind.in_(KINDS), awake)
+
+
+def is_snoozed(now: datetime) -> Any:
+    """Return the condition for incidents that are open and snoozed."""
+    return and_(Incident.state == "open", Incident.snoozed_until > now)

@@ -1,0 +1,309 @@
+"""Keep incidents current, list them, and let people snooze, resolve and reopen them.
+
+Home, the commands, the metrics and the webhook all read the same incidents. In a server a thread
+surveys (`compatgate.service.attention.notices.worker`); elsewhere whoever reads surveys first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from compatgate.core.incidents import KINDS, IncidentKind, IncidentState, Subject, reconcile
+from compatgate.errors import BadInput, CompatgateError, Conflict
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page, page
+from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import Filter, ListQuery
+from compatgate.service.attention.notices import repository as incidents
+from compatgate.service.attention.notices.conditions import KnownReleases
+from compatgate.service.attention.notices.models import Incident
+from compatgate.service.attention.notices.schemas import IncidentBody, IncidentMember
+from compatgate.service.attention.notices.survey import Surveyor
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.matrix.snapshots.reader import Snapshots
+
+if TYPE_CHECKING:
+    from compatgate.service.nodes.reports.service import Nodes
+    from compatgate.service.nodes.upgrades.service import Upgrades
+    from compatgate.service.runs.baselines.service import BaselineService
+    from compatgate.service.runs.queue.service import Runs
+
+SURVEY = "survey"
+RELEASES = "releases"
+PACE = timedelta(seconds=15)
+"""Between two surveys of all replicas together."""
+LONGEST_SNOOZE = timedelta(days=90)
+_CHANGED = timedelta(seconds=13)
+"""A changed matrix is surveyed although the lease of the last survey still has so long."""
+_INLINE_SECONDS = 0.05
+_THOROUGH_SECONDS = 5.0
+_HINTS = {"ended": "its condition no longer holds", "open": "it is open already"}
+_PATHS: dict[Subject, str] = {
+    "target": "targets",
+    "entry": "entries",
+    "waiver": "waivers",
+    "run": "runs",
+    "baseline": "baselines",
+    "verdict": "verdicts",
+    "upgrade": "upgrades",
+}
+_log = logging.getLogger("compatgate.notices")
+
+
+class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of incidents."""
+
+    kind: IncidentKind | None = None
+    state: IncidentState | None = None
+    snoozed: (
+        Annotated[bool, Meta(description="for open incidents: whether they are snoozed")] | None
+    ) = None
+    owner: Annotated[Filter, Meta(description="owner of an affected object")] | None = None
+
+
+class Attention(Struct, frozen=True):
+    """Conditions that need attention, for the first page.
+
+    Attributes:
+        leading: a few of each kind, in the order of kinds.
+        counts: number by kind and level.
+        surveyed_at: None: there was no survey yet.
+    """
+
+    leading: Sequence[IncidentBody]
+    counts: dict[IncidentKind, dict[str, int]]
+    snoozed: int
+    surveyed_at: datetime | None
+
+
+class IncidentService:
+    """The incidents of one database.
+
+    Attributes:
+        is_watched: a thread of this process surveys.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        snapshots: Snapshots,
+        runs: Runs,
+        baselines: BaselineService,
+        nodes: Nodes,
+        upgrades: Upgrades,
+    ) -> None:
+        self._database = database
+        self._snapshots = snapshots
+        self._surveyor = Surveyor(runs, baselines, nodes, upgrades)
+        self._surveyed: tuple[int, int, int] | None = None
+        self.is_watched = False
+
+    def survey(self, *, thorough: bool = True) -> list[int]:
+        """Open, continue and end incidents now; return the ids of those that opened.
+
+        A thorough survey looks for new releases, too, and takes the time that it needs.
+        """
+        now, snapshot = clock.now(), self._snapshots.current()
+        with self._database.reading() as session:
+            value = incidents.read_mark(session, RELEASES)[0]
+            known = msgspec.json.decode(value, type=KnownReleases)
+            survey = self._surveyor.survey(
+                session,
+                snapshot,
+                now,
+                seconds=_THOROUGH_SECONDS if thorough else _INLINE_SECONDS,
+                releases=known if thorough else None,
+            )
+        with self._database.working() as session:
+            incidents.lock_mark(session, SURVEY)
+            before = incidents.load_known(session, [one.key for one in survey.conditions])
+            changes = reconcile(before, survey.conditions, survey.covered, now)
+            opened = incidents.apply_changes(session, changes, before, now)
+            incidents.write_mark(session, SURVEY, at=now)
+            if survey.releases is not None and survey.releases != known:
+                incidents.lock_mark(session, RELEASES)
+                value = msgspec.json.encode(survey.releases).decode()
+                incidents.write_mark(session, RELEASES, value=value, at=now)
+        self._surveyed = snapshot.state
+        return opened
+
+    def survey_if_due(self) -> bool:
+        """Survey if no process did so lately, or the matrix has changed; return whether it did."""
+        now, state = clock.now(), self._snapshots.current().state
+        is_new = self._surveyed is not None and state != self._surveyed
+        early = _CHANGED if is_new else timedelta(0)
+        with self._database.reading() as session:
+            until = incidents.read_mark(session, SURVEY)[2]
+        if until is not None and until > now + early:
+            return False
+        with self._database.working() as session:
+            if not incidents.take_lease(session, SURVEY, now + early, now + PACE):
+                self._surveyed = state
+                return False
+        self.survey()
+        return True
+
+    def prune(self) -> None:
+        """Delete incidents that ended long ago."""
+        with self._database.working() as session:
+            incidents.prune_incidents(session, clock.now())
+
+    def refresh(self) -> None:
+        """Survey unless a thread of this process does; keep what is known if that fails."""
+        if self.is_watched:
+            with self._database.reading() as session:
+                if incidents.read_mark(session, SURVEY)[1] is not None:
+                    return
+        try:
+            self.survey(thorough=False)
+        except CompatgateError as error:
+            _log.warning("incidents are not current: %s", error)
+
+    def count(self) -> dict[IncidentKind, dict[str, int]]:
+        """Return the number of incidents that need attention, by kind and level."""
+        with self._database.reading() as session:
+            return _count_active(session)
+
+    def attention(self, each: int) -> Attention:
+        """Return what needs attention: at most so many incidents of a kind, and all counts.
+
+        Of a kind the worst come first, then those that concern most, then the latest.
+        """
+        self.refresh()
+        order = (Incident.severity, Incident.count.desc(), Incident.first_seen.desc())
+        rank = func.row_number().over(
+            partition_by=Incident.kind, order_by=(*order, Incident.id.desc())
+        )
+        now = clock.now()
+        active = incidents.is_active(now)
+        ranked = select(Incident.id, rank.label("rank")).where(active).subquery()
+        query = select(Incident).join(ranked, ranked.c.id == Incident.id)
+        query = query.where(ranked.c.rank <= each).order_by(ranked.c.rank)
+        snoozed = select(func.count()).where(incidents.is_snoozed(now))
+        with self._database.reading() as session:
+            rows = map(incidents.describe, session.scalars(query))
+            return Attention(
+                sorted(rows, key=lambda row: KINDS.index(row.kind)),
+                _count_active(session),
+                session.execute(snoozed).scalar_one(),
+                incidents.read_mark(session, SURVEY)[1],
+            )
+
+    def list(self, **filters: Any) -> Page[IncidentBody]:
+        """Return incidents, the newest first, each with the first of its members."""
+        asked, now = IncidentFilters(**filters), clock.now()
+        if not self.is_watched and asked.cursor is None:
+            self.refresh()
+        kinds = (asked.kind,) if asked.kind else KINDS
+        query = select(Incident, Incident.id).where(Incident.kind.in_(kinds))
+        if asked.state is not None:
+            query = query.where(Incident.state == asked.state)
+        if asked.snoozed is not None:
+            wanted = incidents.is_snoozed if asked.snoozed else incidents.is_active
+            query = query.where(wanted(now))
+        if asked.owner is not None:
+            line = f"\n{asked.owner}\n"
+            query = query.where(Incident.owner_lines.contains(line, autoescape=True))
+        with self._database.reading() as session:
+            return page(
+                session,
+                query,
+                Incident.id,
+                lambda row: incidents.describe(row.Incident),
+                cursor=asked.cursor,
+                limit=asked.limit,
+                descending=True,
+            )
+
+    def show(self, number: int) -> IncidentBody:
+        """Return an incident with all its members."""
+        with self._database.reading() as session:
+            return incidents.find_incident(session, number)
+
+    def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentBody:
+        """Hide an open incident until a time; metrics and webhook leave it out before that."""
+        now = clock.now()
+        if not now < until <= now + LONGEST_SNOOZE:
+            hint = f"a time in the next {LONGEST_SNOOZE.days} days"
+            raise BadInput("out of range", field="until", value=clock.iso(until), hint=hint)
+        values = {"snoozed_until": until, "snoozed_by": by.author, "comment": by.reason or None}
+        return self._act(number, "snooze", by, values)
+
+    def resolve(self, number: int, by: Authorship) -> IncidentBody:
+        """Resolve an open incident; it reopens if it happens again."""
+        by.check()
+        values = {
+            "state": "resolved",
+            "resolved_at": clock.now(),
+            "resolved_by": by.author,
+            "comment": by.reason,
+            "snoozed_until": None,
+        }
+        return self._act(number, "resolve", by, values)
+
+    def reopen(self, number: int, by: Authorship) -> IncidentBody:
+        """Show a snoozed or resolved incident again."""
+        return self._act(number, "reopen", by, {"state": "open", **incidents.UNTOUCHED})
+
+    def _act(
+        self, number: int, action: str, by: Authorship, values: dict[str, Any]
+    ) -> IncidentBody:
+        """Change an incident as a person asks, and audit that."""
+        with self._database.writing() as session:
+            row = incidents.find_incident(session, number)
+            if action == "resolve":
+                values["settled"] = {member.name: member.count for member in row.members}
+            if action != "reopen":
+                _require(row, f"{action}d", "open")
+            elif not row.snoozed:
+                _require(row, "reopened", "resolved")
+            mine = Incident.id == number
+            key = session.execute(select(Incident.key).where(mine)).scalar_one()
+            session.execute(update(Incident).where(mine).values(**values))
+            detail = {"id": number, "key": key, "message": row.message, "reason": by.reason}
+            if until := values.get("snoozed_until"):
+                detail["until"] = clock.iso(until)
+            audit.append(
+                session,
+                at=clock.now(),
+                actor=by.author,
+                action=f"incident.{action}",
+                subject=str(number),
+                detail=detail,
+            )
+            return incidents.find_incident(session, number)
+
+
+def _count_active(session: Session) -> dict[IncidentKind, dict[str, int]]:
+    query = select(Incident.kind, Incident.level, func.count())
+    query = query.where(incidents.is_active(clock.now())).group_by(Incident.kind, Incident.level)
+    counts: dict[IncidentKind, dict[str, int]] = {}
+    for kind, level, number in session.execute(query):
+        counts.setdefault(kind, {})[level] = number
+    return counts
+
+
+def _require(row: IncidentBody, done: str, state: str) -> None:
+    if row.state != state:
+        what = f"incident {row.id} is {row.state} and cannot be {done}"
+        hint = _HINTS.get(row.state, "reopen it first")
+        raise Conflict(what, field="id", value=row.id, hint=hint)
+
+
+def member_link(member: IncidentMember) -> str:
+    """Return the address of the page about a member."""
+    if member.about == "drift":
+        return link("drift", target=member.name)
+    if member.about == "release":
+        return link("facts")
+    return link(_PATHS[member.about], member.name)

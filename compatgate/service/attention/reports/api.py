@@ -1,0 +1,41 @@
+"""Serve reports about a target and a period."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.requests import Since, Until
+from compatgate.service.attention.reports.schemas import TargetReportBody
+from compatgate.service.attention.reports.service import make_report
+from compatgate.web.call import Call
+from compatgate.web.route import Returns, route
+
+
+class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """The period of a report; by default the last 7 days."""
+
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/targets/{name}/report",
+    scope="read",
+    tag="targets",
+    targets="checked",
+    query=ReportOptions,
+    slow=True,
+    returns=Returns(TargetReportBody, "The recorded answers, and the answers of today"),
+    errors=(404,),
+)
+def report(call: Call[ReportOptions]) -> Reply:
+    """Report changes, questions, canary runs and node events of a target.
+
+    Each recorded answer is compared with the answer to the same question today. At most 10,000
+    decisions are read and 300 answers re-evaluated; `left_out` says what exceeded a limit.
+    """
+    name = call.args["name"]
+    call.principal.require_targets([name])
+    return Reply(make_report(call.gate, name, call.query.since, call.query.until))

@@ -1,0 +1,217 @@
+"""Report what happened on a target in a period, and what would be answered today."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.orm import Session
+
+from compatgate.core.rule import OUTCOME_RANK, Verdict
+from compatgate.core.rules import BY_ID
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.kit import clock
+from compatgate.kit.database.tables import Page
+from compatgate.service.attention.reports.schemas import (
+    AskedQuestionBody,
+    DifferentFindingBody,
+    ReportCountsBody,
+    TargetReportBody,
+)
+from compatgate.service.attention.reports.timeline import (
+    Period,
+    change_events,
+    facts_events,
+    link_events,
+    question_events,
+    read_changes,
+    run_events,
+)
+from compatgate.service.gate.comparison.recorded import evaluate_again
+from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.questions.schemas import DecisionBody
+from compatgate.service.matrix.documents import revisions
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.runs.queue import repository as runs
+from compatgate.service.runs.queue.filters import RunFilters
+from compatgate.service.runs.queue.models import RunRow
+
+if TYPE_CHECKING:
+    from compatgate.service.gate.questions.service import Gate
+
+DAYS = 7
+"""A report without a beginning covers so many days."""
+MAX_NODES = 20_000
+MAX_DECISIONS = 10_000
+"""Decisions that a report reads, the newest of the period."""
+MAX_QUESTIONS = 300
+"""Verdicts that a report re-evaluates."""
+MAX_RUNS = 500
+_MAX_REASONS = 5
+_MAX_NAMES = 20
+Body = dict[str, Any]
+
+
+def make_report(
+    gate: Gate, target: str, since: datetime | None = None, until: datetime | None = None
+) -> TargetReportBody:
+    """Report what happened on a target, which may have been deleted since."""
+    now, snapshot = clock.now(), gate.snapshot()
+    until = until or now
+    since = since or until - timedelta(days=DAYS)
+    if since > until:
+        hint = f"until is {until.isoformat(timespec='seconds')}"
+        raise BadInput("the period ends before it begins", field="since", value=since, hint=hint)
+    left_out: list[str] = []
+    nodes = gate.nodes.keys_of(target)
+    if len(nodes) > MAX_NODES:
+        left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
+    with gate.database.reading() as session:
+        if target not in snapshot.documents:
+            _require_history(session, target, snapshot)
+        period = Period(session, target, since, until, left_out)
+        changes = read_changes(period)
+        rows: list[DecisionBody] = period.read(
+            decisions.list_decisions, MAX_DECISIONS, "decisions", target=target
+        )
+        groups, bodies = _group_answers(period, rows)
+        of_runs: list[RunRow] = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
+        links = [*link_events(period, set(nodes[:MAX_NODES]))]
+    asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
+    timeline = [
+        *change_events(changes),
+        *links,
+        *facts_events(_list_facts(groups, bodies)),
+        *question_events(asked),
+        *run_events(of_runs),
+    ]
+    timeline = [event for event in timeline if since <= event.at <= until]
+    allowed = sum(row.allowed for row in rows)
+    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
+    counts = ReportCountsBody(
+        changes=len(changes),
+        decisions=len(rows),
+        allowed=allowed,
+        denied=len(rows) - allowed - undecided,
+        undecided=undecided,
+        different=sum(one.decisions for one in asked if one.differs),
+        runs=len(of_runs),
+        node_events=sum(event.kind == "nodes" for event in links),
+    )
+    return TargetReportBody(
+        target=target,
+        since=since,
+        until=until,
+        made_at=now,
+        summary=_summarise(counts),
+        counts=counts,
+        timeline=sorted(timeline, key=lambda event: (event.at, event.kind, event.ref)),
+        asked=asked,
+        changes=changes,
+        left_out=left_out,
+        matrix_revision=snapshot.revision,
+        facts=snapshot.facts.digest,
+    )
+
+
+def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
+    return runs.list_runs(session, RunFilters(**filters))
+
+
+def _summarise(counts: ReportCountsBody) -> str:
+    return (
+        f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied,"
+        f" {counts.undecided} undecided); {counts.different} of them would get another answer"
+        f" today; {counts.changes} changes of the matrix; {counts.runs} canary runs;"
+        f" {counts.node_events} events of nodes"
+    )
+
+
+def _require_history(session: Session, target: str, snapshot: Snapshot) -> None:
+    """Refuse the name of a target that never existed."""
+    if not revisions.list_changes(session, "Target", target, limit=1).items:
+        hint = suggest_name(target, snapshot.documents)
+        raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
+
+
+def _group_answers(
+    period: Period, rows: Iterable[DecisionBody]
+) -> tuple[list[list[DecisionBody]], dict[str, Body]]:
+    """Return decisions by verdict, denied ones first, then the most asked; and their verdicts."""
+    groups: dict[str, list[DecisionBody]] = {}
+    for row in rows:
+        groups.setdefault(row.verdict_id, []).append(row)
+    ranked = sorted(groups.values(), key=lambda g: (g[0].allowed, -len(g), g[0].verdict_id))
+    if len(ranked) > MAX_QUESTIONS:
+        period.left_out.append(
+            f"{len(ranked)} different answers: only {MAX_QUESTIONS} were re-evaluated, denied "
+            "ones first, then the most asked"
+        )
+    ranked = ranked[:MAX_QUESTIONS]
+    bodies = decisions.read_bodies(period.session, [group[0].verdict_id for group in ranked])
+    return [group for group in ranked if group[0].verdict_id in bodies], bodies
+
+
+def _list_facts(
+    groups: Iterable[Sequence[DecisionBody]], bodies: Mapping[str, Body]
+) -> list[tuple[datetime, str]]:
+    """Return when each digest of facts was first used in the period, oldest first."""
+    first: dict[str, datetime] = {}
+    for group in groups:
+        digest, at = str(bodies[group[0].verdict_id].get("facts") or ""), group[-1].decided_at
+        if digest:
+            first[digest] = min(at, first.get(digest, at))
+    return sorted((at, digest) for digest, at in first.items())
+
+
+def _ask_again(
+    group: Sequence[DecisionBody], body: Body, snapshot: Snapshot, now: datetime
+) -> AskedQuestionBody:
+    """Return an answer of the period, newest decision first, with the answer of today."""
+    newest, oldest = group[0], group[-1]
+    today: Verdict | None = None
+    why = ""
+    if body["target"] not in snapshot.targets:
+        why = "the target no longer exists: decided by its recorded pools, without policy"
+    try:
+        today = evaluate_again(body, snapshot, now)
+    except CompatgateError as error:
+        why = f"it cannot be re-evaluated: {error.detail}"
+    then = [one for one in body.get("findings", []) if OUTCOME_RANK.get(one["outcome"], 0)]
+    findings = [finding.to_json() for finding in today.findings] if today else []
+    after = [one for one in findings if OUTCOME_RANK.get(one["outcome"], 0)]
+    worst = max((OUTCOME_RANK[one["outcome"]] for one in then), default=0)
+    reasons = [one for one in then if OUTCOME_RANK[one["outcome"]] == worst][:_MAX_REASONS]
+    return AskedQuestionBody(
+        verdict_id=newest.verdict_id,
+        stack=body["stack"],
+        image=body.get("image"),
+        asked_by=[*dict.fromkeys(row.asked_by for row in group)][:_MAX_NAMES],
+        sources=[*dict.fromkeys(row.source for row in group)][:_MAX_NAMES],
+        decisions=len(group),
+        first=oldest.decided_at,
+        last=newest.decided_at,
+        matrix_revision=oldest.matrix_revision,
+        outcome=newest.outcome,
+        allowed=newest.allowed,
+        reasons=[f"{one['rule']} {one['message']}" for one in reasons],
+        today=today.verdict if today else None,
+        allowed_today=today.allowed if today else None,
+        differs=today is not None
+        and (today.verdict, today.allowed) != (newest.outcome, newest.allowed),
+        new=_list_new(after, then) if today else [],
+        gone=_list_new(then, after) if today else [],
+        why=why,
+    )
+
+
+def _list_new(here: Iterable[Body], there: Iterable[Body]) -> list[DifferentFindingBody]:
+    """Return the findings of one answer that the other does not have."""
+    known = {(one["rule"], one["component"], one["outcome"]) for one in there}
+    return [
+        DifferentFindingBody(one["rule"], BY_ID[one["rule"]].cause, one["outcome"], one["message"])
+        for one in here
+        if (one["rule"], one["component"], one["outcome"]) not in known and one["rule"] in BY_ID
+    ]

@@ -1,0 +1,174 @@
+"""Put changes, approvals, questions, canary runs and node events on one time line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.specs import Change
+from compatgate.kit import clock
+from compatgate.kit.clock import parse_moment
+from compatgate.kit.database.tables import pages
+from compatgate.kit.sections import shorten
+from compatgate.service.attention.reports.formats import name_subject
+from compatgate.service.attention.reports.schemas import (
+    AskedQuestionBody,
+    ChangedValueBody,
+    EventKind,
+    ReportedChangeBody,
+    ReportEventBody,
+)
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit.events.schemas import AuditBody
+from compatgate.service.matrix.documents import revisions
+from compatgate.service.runs.queue.models import RunRow
+
+MAX_REVISIONS = 500
+MAX_LINKS = 1000
+"""Links of the audit log that are read for each kind of event, the newest."""
+_MAX_NAMED = 10
+
+
+class Period(Struct, frozen=True):
+    """A target and a period, in one session; ``left_out`` gets what exceeds a limit, in words."""
+
+    session: Session
+    target: str
+    since: datetime
+    until: datetime
+    left_out: list[str]
+
+    def read(self, fetch: Callable[..., Any], most: int, what: str, **filters: Any) -> list[Any]:
+        """Return the newest rows of a list of the period."""
+        rows: list[Any] = []
+        listing = partial(fetch, self.session, since=self.since, until=self.until)
+        for part in pages(listing, **filters):
+            rows += part.items
+            if len(rows) > most or (part.next and len(rows) == most):
+                self.left_out.append(f"more than {most} {what}: the older ones were not read")
+                break
+        return rows[:most]
+
+
+def read_changes(period: Period) -> list[ReportedChangeBody]:
+    """Return the changes of the target, and of entries and waivers that name it, oldest first."""
+    words = [msgspec.json.encode(name).decode() for name in (period.target, ANY_TARGET)]
+    rows = period.read(revisions.list_revisions, MAX_REVISIONS, "revisions")
+    numbers = [row.number for row in rows]
+    changes = revisions.read_changes_with(period.session, numbers, period.target, words)
+    bodies = []
+    for row in rows:
+        for change in changes.get(row.number, ()):
+            if not _concerns(change, period.target):
+                continue
+            fields = msgspec.convert(change.fields, list[ChangedValueBody], from_attributes=True)
+            about = (change.kind, change.name, change.action, fields)
+            bodies.append(
+                ReportedChangeBody(row.number, row.made_at, row.author, row.reason, *about)
+            )
+    return bodies[::-1]
+
+
+def _concerns(change: Change, target: str) -> bool:
+    if change.kind == "Target":
+        return change.name == target
+    sides = [side for side in (change.before, change.after) if side]
+    names = {name for side in sides for name in side.get("spec", {}).get("targets", ())}
+    return target in names or ANY_TARGET in names
+
+
+def change_events(changes: Iterable[ReportedChangeBody]) -> Iterator[ReportEventBody]:
+    """Yield an event for each change."""
+    for one in changes:
+        details = [f"reason: {one.reason}"] if one.reason else []
+        details += [f"{f.path}: {_move((f.before, f.after))}" for f in one.fields]
+        what, ref = f"{one.action} {one.kind} {one.name}", f"revision {one.revision}"
+        yield ReportEventBody(one.at, "change", one.author, what, ref, details[:_MAX_NAMED])
+
+
+def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventBody]:
+    """Yield an event for the first time of each answer."""
+    for one in asked:
+        answer = "allowed" if one.allowed else "undecided" if one.outcome == "unknown" else "denied"
+        what = f"{answer} ({one.outcome}): {name_subject(one.image, one.stack)}"
+        if one.decisions > 1:
+            what += f", {one.decisions} times until {clock.readable(one.last)}"
+        who = ", ".join(one.asked_by)
+        yield ReportEventBody(one.first, "question", who, what, one.verdict_id, one.reasons)
+
+
+def run_events(runs: Iterable[RunRow]) -> Iterator[ReportEventBody]:
+    """Yield when runs were requested, and when they ended."""
+    for run in runs:
+        driver = run.driver and f"driver {run.driver}"
+        where = ", ".join(filter(None, (run.gpu, driver, run.entry)))
+        about = f"suite {run.suite}{f' ({where})' if where else ''}"
+        yield ReportEventBody(run.created_at, "run", run.asked_by, f"requested: {about}", run.id)
+        if run.finished_at is not None:
+            who, what = run.on_host or run.worker or run.asked_by, f"{run.state}: {about}"
+            details = [run.reason] if run.reason else []
+            yield ReportEventBody(run.finished_at, "run", who, what, run.id, details)
+
+
+def link_events(period: Period, nodes: Collection[tuple[str, str]]) -> Iterator[ReportEventBody]:
+    """Yield events of the audit log: reports that changed nodes of the target, and approvals."""
+    for action in ("nodes.report", "proposal.open", "approval.request"):
+        rows: list[AuditBody] = period.read(
+            audit.list_records, MAX_LINKS, f"events {action}", action=action
+        )
+        for row in rows:
+            kind: EventKind = "approval"
+            texts = ["proposed a change"] if period.target in row.detail.get("targets", ()) else []
+            if action == "nodes.report":
+                kind, groups = "nodes", _group_nodes(row, nodes)
+                texts = [f"{shorten(names, _MAX_NAMED)}: {text}" for text, names in groups.items()]
+            for text in texts:
+                at, ref = parse_moment(row.at), f"link {row.seq}"
+                yield ReportEventBody(at, kind, row.actor, text, ref)
+
+
+def _group_nodes(row: AuditBody, nodes: Collection[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the nodes of the target that a report changed, by the change in words."""
+    alike: dict[str, list[str]] = {}
+    changes = [(name, "new") for name in row.detail.get("new", ())]
+    changes += [(name, _describe(one)) for name, one in row.detail.get("changed", {}).items()]
+    for name, text in changes:
+        if (row.subject, name) in nodes:
+            alike.setdefault(text, []).append(name)
+    return alike
+
+
+def _describe(change: Mapping[str, Any]) -> str:
+    parts = []
+    driver, gpus = change.get("driver", (None, None)), change.get("gpus", (None, None))
+    if driver[0] != driver[1]:
+        parts.append(f"driver {_move(driver)}")
+    if gpus[0] != gpus[1]:
+        kinds = [
+            ", ".join(f"{one['count']} {one['gpu']}" for one in side or ()) or "none"
+            for side in gpus
+        ]
+        parts.append(f"GPUs {_move(kinds)}")
+    if node := change.get("node"):
+        parts.append(", ".join(f"{name} {_move(value)}" for name, value in node.items()))
+    return "; ".join(parts) or "changed"
+
+
+def _move(value: Any) -> str:
+    sides = value if isinstance(value, list | tuple) else (value,)
+    return " -> ".join("nothing" if one is None else str(one) for one in sides)
+
+
+def facts_events(facts: Iterable[tuple[datetime, str]]) -> Iterator[ReportEventBody]:
+    """Yield an event for each change of the facts that the answers of the period show."""
+    for (_, before), (at, after) in pairwise(facts):
+        what = f"answers use other facts: {before[:19]} -> {after[:19]}"
+        yield ReportEventBody(at, "facts", "", what, after[:19])

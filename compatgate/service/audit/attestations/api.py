@@ -1,0 +1,69 @@
+"""Serve signed verdicts and the public keys."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from compatgate.kit.http.replies import Reply
+from compatgate.service.audit.attestations.envelope import MEDIA
+from compatgate.service.audit.attestations.keys import MEDIA as KEYS
+from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
+from compatgate.service.audit.attestations.service import PredicateForm
+from compatgate.web.call import Call
+from compatgate.web.route import NoQuery, Returns, route
+
+
+class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of an attestation."""
+
+    form: Annotated[
+        PredicateForm,
+        Meta(description="`verdict`: compatgate's predicate; `vsa`: SLSA's verification summary"),
+    ] = "verdict"
+
+
+@route(
+    "GET",
+    "/verdicts/{id}/attestation",
+    scope="read",
+    tag="gate",
+    targets="checked",
+    query=AttestationQuery,
+    returns=Returns(
+        EnvelopeBody, "An in-toto statement in a DSSE envelope", media=(MEDIA,), etag=True
+    ),
+    errors=(404, 409),
+)
+def show_attestation(call: Call[AttestationQuery]) -> Reply:
+    """Sign a verdict.
+
+    The subject is the image if the gate read it and used no other source; otherwise it is the
+    stack. The answer is 409 for a what-if, and without `serve --signing-key`. An attestation
+    is valid until its `validUntil`; asking the gate again renews it.
+    """
+    if call.principal.targets is not None:
+        verdict = call.gate.show_verdict(call.args["id"])
+        call.principal.require_question(verdict)
+    signed = call.service.attestations.attest(call.args["id"], call.query.form)
+    return Reply(signed.envelope, media=MEDIA, etag=signed.etag)
+
+
+@route(
+    "GET",
+    "/keys",
+    scope=None,
+    tag="gate",
+    targets="free",
+    returns=Returns(
+        KeySetBody, "Public keys; empty if this gate signs nothing", media=(KEYS,), etag=True
+    ),
+)
+def list_keys(call: Call[NoQuery]) -> Reply:
+    """List the public keys of attestations.
+
+    A JSON Web Key Set; also at `/.well-known/jwks.json`, and in PEM at
+    `/.well-known/signing-keys.pem`, which is 404 if this gate signs nothing.
+    """
+    return Reply(call.service.attestations.key_set(), media=KEYS)

@@ -1,0 +1,164 @@
+"""Sign stored verdicts."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.errors import CompatgateError, Conflict, Unavailable, quote_error
+from compatgate.service.audit.attestations.keys import key_pem, key_set
+from compatgate.service.audit.attestations.statement import (
+    ANY_GATE,
+    VerdictContent,
+    summary_statement,
+    verdict_content,
+    verdict_statement,
+)
+from compatgate.service.gate.decisions import repository as decisions
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Signer, SSlibKey
+
+    from compatgate.kit.database.database import Database
+
+PredicateForm = Literal["verdict", "vsa"]
+VALID_FOR = timedelta(days=7)
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class SigningOptions(Struct, frozen=True):
+    """The operator's signing options.
+
+    Attributes:
+        make: makes the signer, in each process; None: this gate signs nothing.
+        keys: public keys, the signer's first; then former and future keys.
+        valid_for: validity of an attestation after the last decision.
+        verifier: URI of this gate.
+    """
+
+    make: Callable[[], Signer] | None = None
+    keys: tuple[SSlibKey, ...] = ()
+    valid_for: timedelta = VALID_FOR
+    verifier: str = ANY_GATE
+
+
+class SignedStatement(Struct, frozen=True):
+    """A statement in its envelope.
+
+    Attributes:
+        etag: changes only with the statement, not with the signing key.
+    """
+
+    envelope: dict[str, Any]
+    about: VerdictContent
+    etag: str
+
+
+class Attestations:
+    """The service that signs the verdicts of a database, and nothing else.
+
+    Args:
+        still_holds: tells whether the gate would answer the question of a verdict alike now.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        signing: SigningOptions,
+        still_holds: Callable[[Mapping[str, Any]], bool],
+    ) -> None:
+        self._database = database
+        self._still_holds = still_holds
+        self._signing = signing
+        self._lock = threading.Lock()
+        self._signer: Signer | None = None
+
+    def attest(self, verdict_id: str, form: PredicateForm = "verdict") -> SignedStatement:
+        """Sign a verdict as it was given.
+
+        Args:
+            form: compatgate's predicate, or SLSA's summary.
+        """
+        about = self._vouched(verdict_id)
+        signing = self._signing
+        if signing.make is None:
+            hint = "the operator sets one with compatgate serve --signing-key"
+            raise Conflict("this gate has no signing key", field="id", hint=hint)
+        statement = (
+            verdict_statement(about)
+            if form == "verdict"
+            else summary_statement(about, signing.verifier)
+        )
+        key_id = signing.keys[0].keyid
+        mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
+        return SignedStatement(self._sign(statement), about, f'"{mark[:32]}"')
+
+    @property
+    def keys(self) -> Sequence[SSlibKey]:
+        """Return the published public keys."""
+        return self._signing.keys
+
+    def key_set(self) -> dict[str, Any]:
+        """Return the public keys as a JSON Web Key Set."""
+        return key_set(self._signing.keys)
+
+    def key_pem(self) -> bytes:
+        """Return the public keys in PEM, the signing key first; empty if there are none."""
+        return key_pem(self._signing.keys)
+
+    def key_id(self) -> str:
+        """Return the id of the signing key."""
+        if self._signing.make is None:
+            hint = "the operator sets one with compatgate serve --signing-key"
+            raise Conflict("this gate has no signing key", hint=hint)
+        return self._signing.keys[0].keyid
+
+    def sign_payload(self, payload: bytes, kind: str) -> list[dict[str, Any]]:
+        """Return the signatures of a payload of another type than a statement."""
+        from compatgate.service.audit.attestations.envelope import sign_payload
+
+        self.key_id()
+        made: list[dict[str, Any]] = self._with_signer(
+            lambda signer: sign_payload(payload, kind, signer)
+        )["signatures"]
+        return made
+
+    def _vouched(self, verdict_id: str) -> VerdictContent:
+        with self._database.reading() as session:
+            stored = decisions.find_verdict(session, verdict_id)
+            far = decisions.find_far_gate(session, verdict_id)
+            confirmed = decisions.last_given_at(session, verdict_id)
+        if far is not None:
+            what = f"the far gate {far} gave this verdict, not this gate"
+            hint = "a gate signs its own verdicts; ask this gate about the image by its digest"
+            raise Conflict(what, field="id", value=verdict_id, hint=hint)
+        found = verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
+        if not self._still_holds(msgspec.json.decode(stored)):
+            what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
+            raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
+        return found
+
+    def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:
+        from compatgate.service.audit.attestations.envelope import sign
+
+        return self._with_signer(lambda signer: sign(statement, signer))
+
+    def _with_signer(self, sign: Callable[[Signer], dict[str, Any]]) -> dict[str, Any]:
+        assert self._signing.make is not None  # noqa: S101 - the caller looked
+        try:
+            with self._lock:  # a token's session serves one at a time
+                self._signer = self._signer or self._signing.make()
+                return sign(self._signer)
+        except CompatgateError:
+            raise
+        except Exception as error:
+            self._signer = None
+            reason = quote_error(error)
+            hint = "check the gate's log, $PYKCS11LIB, credentials and network"
+            raise Unavailable(f"the signing key cannot sign: {reason}", hint=hint) from error

@@ -1,0 +1,1 @@
+"""Log every change in a hash chain, and verify it."""

@@ -1,0 +1,156 @@
+"""Note refused attempts in the audit chain, at most one link for each caller and minute.
+
+A caller is a token, a person or a hook, and never an address, so nobody without a valid credential
+adds a link. The first refusal is written at once; those of the same minute are counted, and the
+count is the next link. Writing happens in a thread of its own: no request waits for it. If the
+database is unavailable, the counts wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.errors import CompatgateError
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.service.audit.events import repository as audit
+
+WINDOW_S = 60.0
+MAX_CALLERS = 1024
+"""Callers that are counted apart; the refusals of more are counted together."""
+_OTHERS = "others"
+_LONGEST = 500
+_log = logging.getLogger("compatgate.audit")
+
+
+class _Waiting(Struct):
+    """The refusals of a caller that are not written yet.
+
+    Attributes:
+        due: monotonic time of the next link.
+        count: refusals since the last link; 0: none waits.
+    """
+
+    actor: str
+    place: str
+    reason: str
+    due: float
+    count: int = 0
+
+
+class RefusalLog:
+    """Counts refusals and writes them to the audit chain; safe for any number of threads.
+
+    Args:
+        window_s: seconds between two links of a caller.
+    """
+
+    def __init__(self, database: Database, window_s: float = WINDOW_S) -> None:
+        self._database = database
+        self._window_s = window_s
+        self._callers: dict[str, _Waiting] = {}
+        self._changed = threading.Condition()
+        self._writing = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def note(self, identity: str, actor: str, place: str, reason: str) -> None:
+        """Count a refusal; never raise and never wait for the database.
+
+        Args:
+            place: what was asked for, like ``PUT /targets/{name}``.
+        """
+        present = time.monotonic()
+        with self._changed:
+            if self._closed:
+                return
+            if identity not in self._callers and len(self._callers) >= MAX_CALLERS:
+                self._drop_quiet(present)
+            if identity not in self._callers and len(self._callers) >= MAX_CALLERS:
+                identity, actor = _OTHERS, _OTHERS
+            found = self._callers.setdefault(identity, _Waiting(actor, place, reason, present))
+            found.place, found.reason = place[:_LONGEST], reason[:_LONGEST]
+            found.count += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="refusals", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def flush(self) -> None:
+        """Write every count now, due or not; what is being written is written too."""
+        with self._writing:  # what the thread has taken is written when this returns
+            with self._changed:
+                taken = self._take(float("inf"))
+            self._write(taken)
+
+    def close(self) -> None:
+        """Write what waits, and stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._closed and (wait := self._seconds()) != 0:
+                    self._changed.wait(wait)
+                ends = self._closed
+            with self._writing:
+                with self._changed:
+                    taken = self._take(float("inf") if ends else time.monotonic())
+                self._write(taken)
+            if ends:
+                return
+
+    def _seconds(self) -> float | None:
+        """Return the seconds until a link is due; None: nothing waits."""
+        due = [one.due for one in self._callers.values() if one.count]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def _take(self, until: float) -> list[tuple[str, _Waiting]]:
+        present, taken = time.monotonic(), []
+        for identity, one in self._callers.items():
+            if one.count and one.due <= until:
+                taken.append((identity, _Waiting(one.actor, one.place, one.reason, 0, one.count)))
+                one.count, one.due = 0, present + self._window_s
+        return taken
+
+    def _drop_quiet(self, present: float) -> None:
+        """Forget callers without a waiting refusal, whose minute is over."""
+        for identity, one in list(self._callers.items()):
+            if not one.count and one.due <= present:
+                del self._callers[identity]
+
+    def _write(self, taken: list[tuple[str, _Waiting]]) -> None:
+        if not taken:
+            return
+        try:
+            with self._database.writing() as session:
+                for identity, one in taken:
+                    detail: dict[str, Any] = {"caller": identity, "reason": one.reason}
+                    detail |= {"attempts": one.count}
+                    audit.append(
+                        session,
+                        at=clock.now(),
+                        actor=one.actor,
+                        action="access.refused",
+                        subject=one.place,
+                        detail=detail,
+                    )
+        except CompatgateError as error:
+            _log.warning("refused attempts are not in the audit log yet: %s", error.detail)
+            self._put_back(taken)
+
+    def _put_back(self, taken: list[tuple[str, _Waiting]]) -> None:
+        with self._changed:
+            for identity, one in taken:
+                if found := self._callers.get(identity):
+                    found.count += one.count

@@ -1,0 +1,188 @@
+"""Join the verdicts about an object to one answer: denials, exemptions and warnings."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from compatgate.core.rule import Finding, Verdict
+from compatgate.errors import CompatgateError, Unavailable
+from compatgate.kit import clock
+from compatgate.service.cluster.admission import review as messages
+from compatgate.service.cluster.admission.outcome import (
+    FAILED,
+    ReviewOutcome,
+    result_of_placement,
+    result_of_verdict,
+    weightiest,
+)
+from compatgate.service.cluster.admission.questions import Question, check_exemption
+from compatgate.service.cluster.admission.review import QuestionResult, Review, ReviewAnswer
+
+if TYPE_CHECKING:
+    from compatgate.service.cluster.admission.service import (
+        AdmissionOptions,
+        OpenReview,
+        PreviewGate,
+        ReviewContext,
+    )
+    from compatgate.service.gate.questions.service import Gate
+
+_log = logging.getLogger("compatgate.gate")
+
+
+class AskedResult(Struct, frozen=True):
+    """A question with its verdict, or with the error that kept it from one."""
+
+    question: Question
+    verdict: Verdict | None = None
+    error: CompatgateError | None = None
+
+
+class _Weighed(Struct, frozen=True):
+    """The combined result of an object."""
+
+    results: tuple[QuestionResult, ...]
+
+    @property
+    def denials(self) -> list[str]:
+        """Return one line for each denial."""
+        return [said for one in self.results if one.outcome == "denied" for said in one.messages]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Return one line for each warning."""
+        return [said for one in self.results if one.outcome != "denied" for said in one.messages]
+
+    def outcome(self) -> ReviewOutcome:
+        """Return how the review ended; names the targets that would deny in mode ``enforce``."""
+        would = [one for one in self.results if one.outcome == "would_deny"]
+        said = [text for one in would for text in one.messages[:1]]
+        targets = tuple(one.question.target or "" for one in would)
+        ended = weightiest(one.outcome for one in self.results)
+        return ReviewOutcome(ended, targets, messages.join_denials(self.denials or said))
+
+
+class AnswerMaker:
+    """Makes the answers to the API server."""
+
+    def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
+        self._gate = gate
+        self._options = options
+
+    def conclude(self, results: list[AskedResult], opened: OpenReview) -> ReviewAnswer:
+        """Return the answer about an object whose questions are decided."""
+        remarks = opened.questions.remarks
+        for result in results:
+            if result.error is None:
+                continue
+            if result.error.status >= 500 or isinstance(result.error, Unavailable):
+                return self.failed(result.error.detail, opened.asked)
+            about = messages.describe_containers(result.question)
+            said = f"compatgate: {about}: {result.error.detail}"
+            return refuse_as_written(said, remarks)
+        weighed = _Weighed(
+            tuple(self._weigh(result, opened.review, opened.asked) for result in results)
+        )
+        outcome = weighed.outcome()
+        return ReviewAnswer(
+            not weighed.denials,
+            outcome.reason if weighed.denials else "",
+            403 if weighed.denials else 200,
+            (*remarks, *weighed.warnings, *self._state_warnings()),
+            _audit_annotations(results),
+            outcome,
+            weighed.results,
+            remarks,
+        )
+
+    def _state_warnings(self) -> tuple[str, ...]:
+        """Return the warning that the gate decides without its database, if it does."""
+        degraded = self._gate.degraded()
+        return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
+
+    def _weigh(self, result: AskedResult, review: Review, asked: ReviewContext) -> QuestionResult:
+        """Return what the answer says about a question."""
+        question, verdict = result.question, result.verdict
+        if verdict is not None and verdict.allowed:
+            return self._admit(question, verdict, review, asked)
+        finding = question.finding
+        if finding is not None and finding.outcome != "fail":
+            return _admit_placement(question, finding, is_pod=review.kind == "Pod")
+        if verdict is None and finding is None:
+            asked.unmatched()
+            if self._options.unmatched == "allow":
+                return QuestionResult(question, None, "unmatched")
+        snapshot = self._gate.snapshot()
+        today = clock.now().date().isoformat()
+        judged = None if finding else verdict
+        found = check_exemption(
+            question, judged, review.namespace, self._options.exemptions, snapshot.waivers, today
+        )
+        if found.waiver:
+            said = (messages.exemption_message(question, found.waiver, judged),)
+            return QuestionResult(question, verdict, "exempt", said, found.waiver)
+        if finding is not None:
+            link = asked.link(verdict.id) if verdict is not None else ""
+            denial = messages.placement_denial(question, finding, found.why_not, link)
+        elif verdict is not None:
+            link = "" if review.dry_run else asked.link(verdict.id)
+            denial = messages.denial_message(question, verdict, link, found.why_not)
+        else:
+            denial = messages.unmatched_message(question, list(snapshot.targets), found.why_not)
+            if self._options.unmatched != "deny":
+                return QuestionResult(question, None, "unmatched", (f"compatgate: {denial}",))
+        return QuestionResult(question, verdict, "denied", (denial,))
+
+    def _admit(
+        self, question: Question, verdict: Verdict, review: Review, asked: ReviewContext
+    ) -> QuestionResult:
+        """Warn about what is wrong with an admitted container, and whether it would be denied."""
+        if verdict.verdict == "pass":
+            return QuestionResult(question, verdict, "allowed")
+        target = self._gate.snapshot().targets.get(verdict.target or "")
+        result = result_of_verdict(verdict, target.policy if target else None)
+        link = "" if review.dry_run else asked.link(verdict.id)
+        said = messages.verdict_warnings(question, verdict, link, would_deny=result == "would_deny")
+        return QuestionResult(question, verdict, result, tuple(said))
+
+    def failed(self, why: str, asked: ReviewContext) -> ReviewAnswer:
+        """Answer with the operator's choice for failures."""
+        asked.failed()
+        _log.error("admission failed: %s", why)
+        if self._options.on_failure == "deny":
+            message = f"compatgate cannot decide and is set to deny: {why}; try again"
+            return ReviewAnswer(False, message, 503, outcome=FAILED)
+        said = f"compatgate: nothing was checked, because the gate could not decide: {why}"
+        return ReviewAnswer(True, warnings=(said,), outcome=FAILED)
+
+
+def refuse_as_written(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
+    """Return the denial of an object that cannot be decided as it is written."""
+    return ReviewAnswer(False, said, 422, remarks, outcome=ReviewOutcome("denied", reason=said))
+
+
+def _admit_placement(question: Question, finding: Finding, *, is_pod: bool) -> QuestionResult:
+    """Warn about the placement of an admitted container."""
+    result = result_of_placement(finding, is_pod=is_pod)
+    said = messages.placement_warning(question, finding, would_deny=result == "would_deny")
+    return QuestionResult(question, None, result, (said,))
+
+
+def _audit_annotations(results: list[AskedResult]) -> dict[str, str]:
+    """Return verdicts by target, and rules of placement, for the cluster's audit log."""
+    found = dict.fromkeys(
+        f"{r.verdict.target}={r.verdict.verdict}:{r.verdict.id}" for r in results if r.verdict
+    )
+    said = {"verdicts": " ".join(found)[:4096]} if found else {}
+    placed = dict.fromkeys(
+        f"{r.question.target}={r.question.placed_by}" for r in results if r.question.target
+    )
+    if placed:
+        said["placed-by"] = " ".join(placed)[:4096]
+    rules = dict.fromkeys(r.question.finding.rule for r in results if r.question.finding)
+    if rules:
+        said["placement"] = " ".join(rules)
+    return said or {"matched": "false"}

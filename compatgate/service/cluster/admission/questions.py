@@ -1,0 +1,406 @@
+"""Turn an object into the questions that decide about it, and exempt what may pass. Pure.
+
+An exemption is by annotation or namespace, and always by a waiver that allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.components import check_count
+from compatgate.core.matrix import Waiver
+from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rules.caveats import exempted
+from compatgate.core.stack import Stack, parse_stack, parse_stack_text
+from compatgate.errors import BadInput
+from compatgate.service.cluster.admission.claims import NO_CLAIMS, KnownClaims, StatedClaims
+from compatgate.service.cluster.admission.kinds import Kinds, PodKind
+from compatgate.service.cluster.admission.landing import NOWHERE_KNOWN
+from compatgate.service.cluster.admission.matching import (
+    MAX_PARTS,
+    TARGET,
+    find_pods,
+    match_targets,
+    terms_of,
+)
+from compatgate.service.cluster.admission.placement import (
+    ContainerWorkload,
+    PlacedBy,
+    Placement,
+    PlacementMatrix,
+    node_selection_of,
+    other_targets,
+    place_workload,
+    slice_products,
+)
+from compatgate.service.cluster.admission.pods import (
+    GPU_ANNOTATION,
+    Container,
+    Pod,
+    count_containers,
+    declines_gpus,
+    gpu_containers,
+)
+
+STACK_ANNOTATION = "compatgate.dev/stack"
+"""Annotation: the stack of the images, ``cuda=12.4,cudnn=9.1.0``."""
+WAIVER_ANNOTATION = "compatgate.dev/waiver"
+"""Annotation: the waiver that exempts the object."""
+MAX_CONTAINERS = 2000
+"""Containers of one object; a pod that Kubernetes stores has some thousand at the very most."""
+MAX_STATED = 1024
+"""Components in the stated stacks of all pods of one object."""
+_NAMED = 3
+_NO_NAMESPACE = "the object is in no namespace and matches no target; its pods are decided later"
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Question(Struct, frozen=True):
+    """A question about a container on a target; equal containers share one question.
+
+    Attributes:
+        target: None: it is bound for none.
+        body: as ``POST /gate`` takes it.
+        containers: names of the containers that it is about.
+        possible: nothing says that it runs on this target, nor that it does not.
+        waiver: that the object names for its exemption.
+        finding: what is wrong with where it is to run; then the gate is not asked.
+        placed_by: who says that it runs on this target.
+        paths: of these containers in the object.
+    """
+
+    target: str | None
+    body: dict[str, Any]
+    containers: tuple[str, ...]
+    image: str = ""
+    possible: bool = False
+    waiver: str = ""
+    finding: Finding | None = None
+    placed_by: PlacedBy = "match"
+    paths: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        """Return a key that is equal for questions with the same answer."""
+        return _encode([self.target, self.body, self.waiver, self.finding])
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether the gate is asked."""
+        return self.target is not None and self.finding is None
+
+
+class Questions(Struct, frozen=True):
+    """The questions of an object.
+
+    Attributes:
+        asked: in the order of the containers.
+        remarks: notes for the author of the object.
+    """
+
+    asked: tuple[Question, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def make_questions(
+    document: Mapping[str, Any],
+    kind: PodKind,
+    namespace: str,
+    kinds: Kinds,
+    known: Callable[[], PlacementMatrix],
+    claims: KnownClaims = NO_CLAIMS,
+) -> Questions:
+    """Return the questions of an object, empty where nothing in it asks for GPUs.
+
+    Args:
+        known: asked only where there is a GPU, so that nothing else depends on the database.
+    """
+    maker = _QuestionMaker(kind, namespace, kinds, known, claims)
+    found = find_pods(document, kind, kinds)
+    if not found.complete:
+        maker.remarks.append(
+            f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
+        )
+    for pod in found.pods:
+        maker.add_pod(pod)
+    return Questions(tuple(maker.asked.values()), tuple(dict.fromkeys(maker.remarks)))
+
+
+class _QuestionMaker:
+    """Collects the questions and remarks about the pods of one object; see `make_questions`."""
+
+    def __init__(
+        self,
+        kind: PodKind,
+        namespace: str,
+        kinds: Kinds,
+        known: Callable[[], PlacementMatrix],
+        claims: KnownClaims,
+    ) -> None:
+        self.asked: dict[bytes, Question] = {}
+        self.remarks: list[str] = []
+        self._kind, self._namespace, self._kinds = kind, namespace, kinds
+        self._known = known
+        self._claims = StatedClaims(claims, kinds, namespace)
+        self._containers = self._stated_keys = 0
+
+    def add_pod(self, pod: Pod) -> None:
+        """Add the questions of a pod, if it asks for GPUs."""
+        self._containers += count_containers(pod)
+        check_count(self._containers, MAX_CONTAINERS, "containers", "request.object")
+        found = list(gpu_containers(pod, self._kinds, self._claims))
+        if not found:
+            return
+        matrix, stated = self._known(), _stated_stack(pod)
+        self._stated_keys += len(stated)
+        field = f"annotation {STACK_ANNOTATION}"
+        check_count(self._stated_keys, MAX_STATED, "components in all stacks", field)
+        requested = {resource for one in found for resource in one.resources}
+        tolerated = {resource for one in found for resource in one.requested}
+        is_pod = self._kind.pod
+        workload = _workload(pod, self._namespace, matrix, (requested, tolerated), is_pod=is_pod)
+        places: dict[ContainerWorkload, list[Placement]] = {}
+        for container in found:
+            self.remarks += _remarks(container, stated, is_pod=is_pod)
+            if container.image or stated or is_pod:
+                asks = replace(workload, resources=container.resources, image=container.image)
+                if asks not in places:
+                    places[asks] = list(place_workload(asks, matrix))
+                    self.remarks += _warn_other_targets(asks, matrix)
+                for place in places[asks]:
+                    self._add(place, container, pod, stated, matrix)
+        if declines_gpus(pod):
+            self.remarks.append(
+                f'{GPU_ANNOTATION}: "false" is ignored, the pod requests GPUs ({found[0].why})'
+            )
+
+    def _add(
+        self,
+        place: Placement,
+        container: Container,
+        pod: Pod,
+        stated: Mapping[str, Any],
+        matrix: PlacementMatrix,
+    ) -> None:
+        """Add the question about a container at one place."""
+        if self._kind.scope == "Cluster" and place.target is None and not place.finding:
+            self.remarks.append(_NO_NAMESPACE)
+            return
+        counts = accepts_stated(place, matrix)
+        if stated and not counts:
+            self.remarks.append(_ignored_stack(place))
+        _add_question(self.asked, _question(place, container, pod, stated if counts else {}))
+
+
+def new_questions(new: Questions, old: Questions) -> Questions:
+    """Return the questions that an update adds; running containers are not judged again."""
+    known = {question.key for question in old.asked}
+    return Questions(tuple(q for q in new.asked if q.key not in known), new.remarks)
+
+
+def searched(questions: Questions, kind: str) -> Questions:
+    """Add that an object was searched for pods, because its kind is not known."""
+    known = f"compatgate: {kind or 'an object'} is not of a kind that compatgate knows"
+    found = "its parts that look like pods are" if questions.asked else "no part of it is"
+    said = f"{known} (serve --kinds); {found} checked as a GPU pod"
+    return replace(questions, remarks=(said, *questions.remarks))
+
+
+def _add_question(asked: dict[bytes, Question], question: Question) -> None:
+    known = asked.get(question.key)
+    if known is not None:
+        names = dict.fromkeys((*known.containers, *question.containers))
+        paths = dict.fromkeys((*known.paths, *question.paths))
+        question = replace(question, containers=tuple(names), paths=tuple(paths))
+    asked[question.key] = question
+
+
+def _workload(
+    pod: Pod,
+    namespace: str,
+    known: PlacementMatrix,
+    asks_for: tuple[Collection[str], ...],
+    *,
+    is_pod: bool,
+) -> ContainerWorkload:
+    """Return the properties that all containers of a pod share.
+
+    Args:
+        is_pod: it is a pod, and not what makes pods.
+    """
+    terms = list(terms_of(pod.spec))
+    bound = match_targets(namespace, pod.spec, known.targets)
+    landing = NOWHERE_KNOWN
+    if known.nodes is not None:
+        wanted = bound.targets or bound.open
+        landing = known.nodes.landing(namespace, pod.spec, asks_for[0], wanted, asks_for[1])
+    return ContainerWorkload(
+        pod.annotations.get(TARGET, "").strip(),
+        bound,
+        node_selection_of(terms),
+        slice_products(terms),
+        landing=landing,
+        is_pod=is_pod,
+    )
+
+
+def accepts_stated(place: Placement, known: PlacementMatrix) -> bool:
+    """Return whether the target of a placement accepts the stack that a pod states."""
+    spec = known.targets.get(place.target or "")
+    return spec is None or spec.policy.stated_stacks != "ignore"
+
+
+def _ignored_stack(place: Placement) -> str:
+    return (
+        f"the annotation {STACK_ANNOTATION} does not count on {place.target} "
+        "(policy statedStacks: ignore): the image must be read"
+    )
+
+
+def _question(
+    place: Placement, container: Container, pod: Pod, stated: Mapping[str, Any]
+) -> Question:
+    stack = dict(stated)
+    if left := _open_points(container, stated):
+        stack["open"] = left
+    if container.changes.unread:
+        stack["unread"] = list(container.changes.unread)
+    body: dict[str, Any] = {"target": place.target} if place.target else {}
+    if place.pools:
+        body["pools"] = list(place.pools)
+    if stack:
+        body["stack"] = stack
+    if container.image:
+        body["image"] = container.image
+        if container.command is not None:
+            body["command"] = list(container.command[:1])
+    if container.changes.set:
+        body["set"] = container.changes.set
+    return Question(
+        place.target,
+        body,
+        (container.name,),
+        container.image,
+        place.possible,
+        pod.annotations.get(WAIVER_ANNOTATION, "").strip(),
+        place.finding,
+        place.by,
+        (container.path,),
+    )
+
+
+def _open_points(container: Container, stated: Mapping[str, Any]) -> list[str]:
+    left = list(container.changes.open)
+    if not container.image and not stated:
+        left.append("the container names no image, and no stack is stated")
+    return left
+
+
+def _stated_stack(pod: Pod) -> Mapping[str, Any]:
+    value = pod.annotations.get(STACK_ANNOTATION, "").strip()
+    if not value:
+        return {}
+    try:
+        body = parse_stack_text(value)
+        parse_stack(body)
+    except BadInput as error:
+        raise error.at(f"annotation {STACK_ANNOTATION}") from None
+    return body
+
+
+def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -> Iterable[str]:
+    if not container.sure:
+        yield (
+            f"container {container.name}: {container.why} is taken for a GPU; if it is none, "
+            "an operator can exempt it by a waiver (CG822), or name it (serve --kinds)"
+        )
+    if not (container.image or stated or is_pod):
+        yield (
+            f"container {container.name} names no image here; its pod is decided when it is made"
+        )
+
+
+def _warn_other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> Iterable[str]:
+    """Warn that a pod may land on another target than the one that it chose."""
+    if others := other_targets(asks, known):
+        shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+        yield (
+            f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as well: "
+            f"select the nodes of {asks.named}"
+        )
+
+
+class Exemption(Struct, frozen=True):
+    """Namespaces that the operator exempts by a waiver."""
+
+    namespaces: str
+    waiver: str
+
+
+class ExemptionResult(Struct, frozen=True):
+    """The result of an exemption request.
+
+    Attributes:
+        waiver: that exempts; None: none does.
+        why_not: why the named waiver does not exempt; empty if none was named.
+    """
+
+    waiver: Waiver | None = None
+    why_not: str = ""
+
+
+def parse_exemptions(values: Sequence[str], field: str) -> tuple[Exemption, ...]:
+    """Read ``NAMESPACE=WAIVER``, the namespace a glob."""
+    found = []
+    for value in values:
+        namespaces, _, waiver = (part.strip() for part in value.partition("="))
+        if not namespaces or not waiver:
+            hint = "NAMESPACE=WAIVER, like batch-*=night-run"
+            raise BadInput(f"{value!r} exempts nothing", field=field, value=value, hint=hint)
+        found.append(Exemption(namespaces, waiver))
+    return tuple(found)
+
+
+def check_exemption(
+    question: Question,
+    verdict: Verdict | None,
+    namespace: str,
+    exemptions: Iterable[Exemption],
+    waivers: Mapping[str, Waiver],
+    today: str,
+) -> ExemptionResult:
+    """Check whether a waiver exempts a denied container.
+
+    Args:
+        verdict: None: it is bound for no target.
+    """
+    names = [question.waiver] if question.waiver else []
+    names += [e.waiver for e in exemptions if fnmatchcase(namespace, e.namespaces)]
+    why_not = ""
+    for name in names:
+        waiver = waivers.get(name)
+        if waiver is None:
+            why_not = why_not or f"waiver {name!r} does not exist"
+        elif problem := _problem(waiver, question, verdict, today):
+            why_not = why_not or f"the waiver {name} {problem}"
+        else:
+            return ExemptionResult(waiver)
+    return ExemptionResult(None, why_not)
+
+
+def _problem(waiver: Waiver, question: Question, verdict: Verdict | None, today: str) -> str:
+    if exempted.id not in waiver.rules:
+        return f"does not name {exempted.id}, and exempts nothing"
+    if today > waiver.expires:
+        return f"ended on {waiver.expires}"
+    image = (verdict.image if verdict else None) or question.image or None
+    stack = parse_stack(verdict.stack, image=image) if verdict else Stack({}, image=image)
+    if not waiver.covers(question.target or "", stack, today):
+        return "is for other targets, images or stacks"
+    return ""

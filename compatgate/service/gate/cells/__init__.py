@@ -1,0 +1,1 @@
+"""Evaluate every entry on every target: what runs where."""

@@ -1,0 +1,1 @@
+"""Log decisions: database, spool during outages, delivery."""

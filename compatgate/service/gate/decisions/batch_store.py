@@ -1,0 +1,337 @@
+"""Store batches of decisions in the database, each at most once.
+
+Batches are a few plain statements on the driver's connection, however many decisions they hold.
+
+Committed decisions survive the death of any process, of the gate or of the database, and a loss of
+power. PostgreSQL commits synchronously, even if its server is set to ``synchronous_commit = off``:
+with that setting the latest log records exist only in shared memory, and the death of one backend
+discards them. `DecisionWriter` can accept that. SQLite's log is synced after every commit, when the
+next writer has its turn (`compatgate.kit.database.wal`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import WriterTurn
+from compatgate.kit.database.wal import MAX_LOG_PAGES, Checkpointer, LogSync
+from compatgate.service.gate.decisions.batches import (
+    NUMBERS,
+    DecisionBatch,
+    WriterChain,
+    encode_claims,
+)
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.gate.questions.verdict_bodies import pack_body
+
+CommitMode = Literal["sync", "async"]
+"""The time of PostgreSQL's answer to COMMIT: after or before its disk has the decisions."""
+_COLUMNS = NewDecision.__struct_fields__
+_VERDICTS_PER_STATEMENT = 50
+_BATCH_COLUMNS = "writer, sequence, count, decided_at, late, verdicts, hash"
+_CONFLICT = "ON CONFLICT (writer, sequence) DO NOTHING RETURNING id"
+_INSERT_BATCH = (
+    f"INSERT INTO decision_batches ({_BATCH_COLUMNS})"  # noqa: S608
+    f" VALUES (%s, %s, %s, %s, %s, %s, %s) {_CONFLICT}"
+)
+_INSERT_BATCH_SQLITE = (
+    f"INSERT INTO decision_batches (id, {_BATCH_COLUMNS}) VALUES (1 + max("  # noqa: S608
+    "(SELECT coalesce(max(id), 0) FROM decision_batches),"
+    f" (SELECT coalesce(max(id), 0) / {NUMBERS} FROM decisions)),"
+    f" ?, ?, ?, ?, ?, ?, ?) {_CONFLICT}"
+)
+_SELECT_HASH = "SELECT hash FROM decision_batches WHERE writer = ? AND sequence = ?"
+_VERDICT, _IMAGE = _COLUMNS.index("verdict_id"), _COLUMNS.index("image")
+_OWN_IMAGE = (
+    "nullif(coalesce({image}, ''), coalesce((SELECT image FROM verdicts WHERE id = {verdict}), ''))"
+)
+"""Null: the decision's image is that of the verdict's row; empty: it has none, unlike that row."""
+_INSERT_DECISION = (
+    f"INSERT INTO decisions (id, {', '.join(_COLUMNS)}) VALUES (%s, "  # noqa: S608
+    + ", ".join(
+        _OWN_IMAGE.format(image="%s", verdict="%s") if name == "image" else "%s"
+        for name in _COLUMNS
+    )
+    + ")"
+)
+_FIELDS_SQLITE = [f"json_extract(value, '$[{index}]')" for index in range(len(_COLUMNS))]
+_INSERT_DECISIONS_SQLITE = (
+    f"INSERT INTO decisions (id, {', '.join(_COLUMNS)}) SELECT ? + key, "  # noqa: S608
+    + ", ".join(
+        _OWN_IMAGE.format(image=field, verdict=_FIELDS_SQLITE[_VERDICT])
+        if index == _IMAGE
+        else field
+        for index, field in enumerate(_FIELDS_SQLITE)
+    )
+    + " FROM json_each(?)"
+)
+"""One statement per batch: the interpreter releases its lock at every statement."""
+_BEGIN_SYNCHRONOUS = (
+    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+    " SELECT set_config('synchronous_commit', 'local', true)"
+    " WHERE current_setting('synchronous_commit') = 'off'"
+)
+"""Stricter settings of the server, like ``on`` and ``remote_apply``, stay in effect."""
+_BEGIN_ASYNCHRONOUS = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = off"
+_HURRY_SQLITE = "PRAGMA busy_timeout = 1000"
+_HURRY = (
+    "SET lock_timeout = '1s'; SET statement_timeout = '10s';"
+    " SET idle_in_transaction_session_timeout = '5s'"
+)
+"""The server rolls back what a process leaves that is cut off."""
+_INHERITED_CONNECTIONS: list[Any] = []
+"""Connections of a parent process: using or closing them could disturb the parent."""
+
+
+@cache
+def _make_verdict_insert(count: int) -> str:
+    """Return one statement for many verdicts."""
+    marks = ", ".join(["(?, '', ?, ?, ?)"] * count)
+    conflict = "ON CONFLICT (id) DO NOTHING"
+    return f"INSERT INTO verdicts (id, body, packed, batch, image) VALUES {marks} {conflict}"  # noqa: S608
+
+
+class Delivery(Struct, frozen=True, gc=False):
+    """A batch on its way to the database.
+
+    Attributes:
+        batch: to store.
+        bodies: JSON of verdicts, by id; at least of those that the database may not have.
+        late: a spool had it.
+    """
+
+    batch: DecisionBatch
+    bodies: Mapping[str, str]
+    late: bool = False
+
+
+class ForkedChain(Exception):
+    """The database has another batch of this writer and sequence."""
+
+
+class DecisionWriter:
+    """A writer with one connection; one thread at a time may use it, at its ``turn``.
+
+    Args:
+        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
+            death of one of its processes can then lose them. No effect on SQLite.
+        is_hasty: wait for a lock for a second only: there is a spool.
+
+    Attributes:
+        turn: among the processes that write; hold it while `write` begins.
+        in_doubt: the last `write` failed after it had sent its COMMIT: what it wrote may be stored.
+    """
+
+    def __init__(
+        self, database: Database, commit: CommitMode = "sync", *, is_hasty: bool = False
+    ) -> None:
+        self._database = database
+        self._is_hasty = is_hasty
+        self._begin_postgresql = _BEGIN_SYNCHRONOUS if commit == "sync" else _BEGIN_ASYNCHRONOUS
+        self.turn = WriterTurn(database)
+        self.in_doubt = False
+        self._connection: Any = None
+        self._process = os.getpid()
+        self._checkpointer = Checkpointer(database)
+        self._log_sync = LogSync(database)
+
+    def write(self, deliveries: Sequence[Delivery]) -> None:
+        """Store batches, in order, in one transaction; batches that are stored stay as they are.
+
+        Also those are on disk afterwards: another writer may not have synced them yet. The turn
+        ends before the disk is waited for.
+        """
+        cursor = None
+        self.in_doubt = False
+        try:
+            cursor = self._cursor()
+            self._begin(cursor)
+            rows = self._store(cursor, deliveries)
+            self.in_doubt = True
+            self._commit(cursor)
+        except BaseException:
+            self._abandon(cursor)
+            raise
+        self.in_doubt = False
+        self._checkpointer.wrote(rows)
+
+    def _commit(self, cursor: Any) -> None:
+        """Commit, let the next writer begin, wait for the disk, and see that the log is there."""
+        cursor.execute("COMMIT")
+        self.turn.end()
+        self._log_sync.sync()
+        self._database.file.require()
+
+    def rehearse(self, decision: NewDecision) -> None:
+        """Store a decision, undo it, and commit: the log does not change.
+
+        The database does the same work as for a real decision, down to its disk.
+        """
+        cursor = None
+        try:
+            cursor = self._cursor()
+            self._begin(cursor)
+            cursor.execute("SAVEPOINT rehearsal")
+            batch = WriterChain().make([decision], {})
+            self._store(cursor, [Delivery(batch, {decision.verdict_id: "{}"})])
+            cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
+            self._commit(cursor)
+        except BaseException:
+            self._abandon(cursor)
+            raise
+        self._checkpointer.wrote(2)  # SQLite writes the pages to its log anyway
+
+    def _abandon(self, cursor: Any) -> None:
+        """Roll back: SQLite holds its lock as long as an unfinished cursor exists."""
+        with suppress(Exception):
+            if cursor is not None:
+                cursor.execute("ROLLBACK")
+        with suppress(Exception):
+            self._let_go()
+
+    def _cursor(self) -> Any:
+        self._database.file.require()
+        if self._connection is not None and self._process != os.getpid():
+            _INHERITED_CONNECTIONS.append(self._connection)
+            self._connection = None
+            self._checkpointer.forget()
+        if self._connection is None:
+            self._connection = self._database.engine.raw_connection()
+            self._process = os.getpid()
+            if self._database.is_sqlite:
+                self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
+                self._log_sync.prepare(self._connection.cursor())
+            else:
+                self._connection.driver_connection.autocommit = True  # this class sends BEGIN
+            if self._is_hasty:
+                hurry = _HURRY_SQLITE if self._database.is_sqlite else _HURRY
+                self._connection.cursor().execute(hurry)
+        return self._connection.cursor()
+
+    def _begin(self, cursor: Any) -> None:
+        if self._database.is_sqlite:
+            self._log_sync.begin(cursor)
+        else:
+            cursor.execute(self._begin_postgresql)
+
+    def _store(self, cursor: Any, deliveries: Sequence[Delivery]) -> int:
+        """Store the batches that are not stored, and return the number of written rows.
+
+        PostgreSQL gets all rows of a table together, in a pipeline: batches that waited for a
+        network would otherwise wait for each answer of it.
+        """
+        new = self._store_batches(cursor, deliveries)
+        verdicts = self._store_verdicts(cursor, new)
+        if self._database.is_sqlite:
+            for number, batch in ((number, one.batch) for number, one in new):
+                content = batch.content.decode()
+                cursor.execute(_INSERT_DECISIONS_SQLITE, (number * NUMBERS, content))
+        elif new:
+            cursor.executemany(_INSERT_DECISION, _decision_rows(new))
+        return len(new) + verdicts + sum(one.batch.count for _, one in new)
+
+    def _store_batches(
+        self, cursor: Any, deliveries: Sequence[Delivery]
+    ) -> list[tuple[int, Delivery]]:
+        """Store batches without their decisions, and return the new ones by number."""
+        new = []
+        numbers = self._insert_batches(cursor, [_batch_row(one) for one in deliveries])
+        for number, delivery in zip(numbers, deliveries, strict=True):
+            batch = delivery.batch
+            if number is not None:
+                new.append((number, delivery))
+            elif self.find_hash(cursor, batch.writer, batch.sequence) != batch.hash:
+                raise ForkedChain(f"batch {batch.sequence} of writer {batch.writer} differs")
+        return new
+
+    def _insert_batches(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> list[int | None]:
+        """Return the number of each batch; None: it is stored already."""
+        if self._database.is_sqlite or len(rows) < 2:  # a pipeline costs more than it saves
+            statement = _INSERT_BATCH_SQLITE if self._database.is_sqlite else _INSERT_BATCH
+            found = [cursor.execute(statement, row).fetchone() for row in rows]
+        else:
+            cursor.executemany(_INSERT_BATCH, rows, returning=True)
+            found = [cursor.fetchone()]
+            while cursor.nextset():
+                found.append(cursor.fetchone())
+        return [one[0] if one else None for one in found]
+
+    def find_hash(self, cursor: Any, writer: str, sequence: int) -> str | None:
+        """Return the hash of a stored batch, hex; None: it is not stored."""
+        found = cursor.execute(self._sql(_SELECT_HASH), (writer, sequence)).fetchone()
+        return None if found is None else bytes(found[0]).hex()
+
+    def _store_verdicts(self, cursor: Any, new: Sequence[tuple[int, Delivery]]) -> int:
+        """Store new verdicts, and return how many there are.
+
+        They are stored in the order of ids, so that two writers never wait in a circle.
+        """
+        found: dict[str, tuple[str, bytes, int, str | None]] = {}
+        for number, delivery in new:
+            if delivery.bodies:
+                images = {line[_VERDICT]: line[_IMAGE] for line in delivery.batch.lines}
+                for key, body in delivery.bodies.items():
+                    if key not in found:
+                        found[key] = (key, pack_body(body), number, images.get(key))
+        rows = iter(sorted(found.values()))
+        while some := list(islice(rows, _VERDICTS_PER_STATEMENT)):
+            statement = self._sql(_make_verdict_insert(len(some)))
+            cursor.execute(statement, [value for row in some for value in row])
+        return len(found)
+
+    def _sql(self, statement: str) -> str:
+        return statement if self._database.is_sqlite else statement.replace("?", "%s")
+
+    def interrupt(self) -> None:
+        """Let another thread's call fail that waits for the server; call this from any thread."""
+        connection = self._connection
+        if connection is None or self._database.is_sqlite:  # which waits for a second at most
+            return
+        with suppress(Exception):
+            descriptor = os.dup(connection.driver_connection.fileno())
+            with socket.socket(fileno=descriptor) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection; an open transaction is rolled back."""
+        self._checkpointer.wait()
+        self._let_go()
+        self.turn.close()
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        self._log_sync.close()
+        if connection is not None:
+            connection.invalidate()
+
+
+def _batch_row(delivery: Delivery) -> tuple[Any, ...]:
+    """Return a batch as parameters of `_INSERT_BATCH`."""
+    batch = delivery.batch
+    return (
+        batch.writer,
+        batch.sequence,
+        batch.count,
+        batch.decided_at,
+        delivery.late,
+        encode_claims(batch.claims),
+        bytes.fromhex(batch.hash),
+    )
+
+
+def _decision_rows(new: Sequence[tuple[int, Delivery]]) -> list[list[Any]]:
+    """Return decisions as parameters of `_INSERT_DECISION`."""
+    return [
+        [place, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
+        for number, delivery in new
+        for place, line in enumerate(delivery.batch.lines, number * NUMBERS)
+    ]

@@ -1,0 +1,147 @@
+"""Serve the recorded facts of the vendors, and the rules.
+
+The records are the same as in ``compatgate facts show``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, convert
+
+from compatgate.catalog import browse
+from compatgate.catalog.sources import title
+from compatgate.core.rules import BY_ID, RULES
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply, slice_page
+from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, FactTable, RuleBody
+from compatgate.web.call import Call, Service
+from compatgate.web.route import NoQuery, Returns, route
+
+
+class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of records."""
+
+    part: Annotated[Filter, Meta(description="name of a list in the table")] | None = None
+    search: Search | None = None
+
+
+@route(
+    "GET",
+    "/facts",
+    scope="read",
+    tag="facts",
+    targets="free",
+    returns=Returns(FactsBody, "The tables, and the digest of all facts", etag=True),
+)
+def list_tables(call: Call[NoQuery]) -> Reply:
+    """List the tables of facts."""
+    facts = call.gate.facts
+    return Reply(FactsBody(facts.digest, list(facts.overlays), read_tables(call.service)))
+
+
+@route(
+    "GET",
+    "/facts/{table}",
+    scope="read",
+    tag="facts",
+    targets="free",
+    query=FactFilters,
+    returns=Returns(FactRecord, "A page of records", paged=True, etag=True),
+    errors=(404,),
+)
+def list_facts(call: Call[FactFilters]) -> Reply:
+    """List the records of a table (`gpus`, `cudnn`, `torch`), each with its sources."""
+    wanted, part = (call.query.search or "").lower(), call.query.part
+    found = [
+        record
+        for record in read_records(call.service, call.args["table"])
+        if wanted in record.name.lower() and part in (None, record.part)
+    ]
+    return page_reply(slice_page(found, call.query), lambda record: record)
+
+
+@route(
+    "GET",
+    "/facts/{table}/{key}",
+    scope="read",
+    tag="facts",
+    targets="free",
+    returns=Returns(dict[str, list[dict[str, Any]]], "Records by list of the table", etag=True),
+    errors=(404,),
+)
+def show_fact(call: Call[NoQuery]) -> Reply:
+    """Show the records of a key: a version, a series, or any spelling of a GPU."""
+    source = _find_source(call.service, call.args["table"])
+    document = call.service.facts.document(source)
+    try:
+        return Reply(browse.find_records(source, document, call.args["key"]))
+    except BadInput as error:
+        raise _not_found(error) from None
+
+
+def read_tables(service: Service) -> list[FactTable]:
+    """Return every table, with the number of its records."""
+    found = []
+    for name in service.facts.names:
+        document = service.facts.document(name)
+        parts = {part: len(document[part]) for part in browse.keyed_lists(name, document)}
+        found.append(FactTable(title(name), parts))
+    return found
+
+
+def read_records(service: Service, table: str) -> list[FactRecord]:
+    """Return the records of a table."""
+    source = _find_source(service, table)
+    document = service.facts.document(source)
+    return [
+        FactRecord(part, browse.record_name(record, key), record)
+        for part, key in browse.keyed_lists(source, document).items()
+        for record in document[part]
+    ]
+
+
+def _find_source(service: Service, table: str) -> str:
+    try:
+        return browse.find_source(table, service.facts.names)
+    except BadInput as error:
+        raise _not_found(error) from None
+
+
+def _not_found(error: BadInput) -> NotFound:
+    return NotFound(error.problem, field=error.field, value=error.value, hint=error.hint)
+
+
+@route(
+    "GET",
+    "/rules",
+    scope="read",
+    tag="facts",
+    targets="free",
+    query=ListQuery,
+    returns=Returns(RuleBody, "A page of rules", paged=True, etag=True),
+)
+def list_rules(call: Call[ListQuery]) -> Reply:
+    """List the rules, each with its documentation."""
+    return page_reply(
+        slice_page(RULES, call.query), lambda rule: convert(rule, RuleBody, from_attributes=True)
+    )
+
+
+@route(
+    "GET",
+    "/rules/{id}",
+    scope="read",
+    tag="facts",
+    targets="free",
+    returns=Returns(RuleBody, "The rule", etag=True),
+    errors=(404,),
+)
+def show_rule(call: Call[NoQuery]) -> Reply:
+    """Show what a rule checks, why, and how to fix its findings."""
+    rule_id: str = call.args["id"].upper()
+    if rule_id not in BY_ID:
+        hint = suggest_name(rule_id, BY_ID)
+        raise NotFound(f"rule {rule_id} does not exist", field="id", value=rule_id, hint=hint)
+    return Reply(convert(BY_ID[rule_id], RuleBody, from_attributes=True))

@@ -1,0 +1,32 @@
+"""Serve ``POST /decisions/batches``: the decisions of far gates."""
+
+from __future__ import annotations
+
+from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
+from compatgate.web.call import Call
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+
+@route(
+    "POST",
+    "/decisions/batches",
+    scope="deliver",
+    tag="decisions",
+    targets="checked",
+    body=Body(DeliveryRequest, argument="body"),
+    repeatable=True,
+    returns=Returns(DeliveryBody, "The batches are on disk"),
+    errors=(409,),
+)
+def deliver_decisions(call: Call[NoQuery]) -> Reply:
+    """Deliver batches of decisions that a far gate has recorded.
+
+    `compatgate serve --bundle` does that. Sending a stored batch again changes nothing, so repeat
+    the request after an error. The gate verifies the writer's hash chain. 409 `chain-forked`:
+    another batch of this writer and sequence is stored. 409 `chain-gap`: the batch before is not
+    stored. Begin another writer then. 503: try again later.
+    """
+    request = to_struct(call.document(), DeliveryRequest)
+    return Reply(call.gate.deliveries.receive(request, call.principal))

@@ -1,0 +1,327 @@
+"""Sign bundles, serve the current one cheaply, and accept only trusted and newer ones.
+
+A bundle is signed like a verdict: DSSE, over its payload and the payload's type. Its entity tag is
+made of what is in memory, so a poll that finds nothing new reads no database and builds nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.facts import Facts
+from compatgate.errors import BadInput, CompatgateError, quote_error
+from compatgate.kit import clock
+from compatgate.kit.cli.output import read_bytes
+from compatgate.kit.database.database import Database
+from compatgate.kit.files import PRIVATE_MODE, replacing
+from compatgate.service.matrix.snapshots.reader import Snapshots, make_bundle_payload
+from compatgate.service.matrix.snapshots.snapshot import (
+    BUNDLE_TYPE,
+    LARGEST_BUNDLE,
+    Bundle,
+    Envelope,
+    Payload,
+    load_bundle,
+    open_bundle,
+    seal_bundle,
+)
+from compatgate.strict_json import DECODE_ERRORS
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Key, Signer, SSlibKey
+
+VALID_FOR = timedelta(days=1)
+"""How long decisions may rest on a bundle that the gate serves."""
+_ISSUE_EVERY = timedelta(hours=1)
+"""Between two issues of an unchanged bundle: each far gate downloads every one."""
+_LARGEST_KEY = 256 * 1024
+_MAX_SIGNATURES = 16
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class BundleRefused(CompatgateError):
+    """An error: a bundle is not trusted, or older than the present one; nothing was changed."""
+
+    status = 422
+    exit_code = 2
+    slug = "bundle-refused"
+
+
+class BundleVersion(NamedTuple):
+    """The version of a bundle; each part grows.
+
+    Attributes:
+        revision: of the matrix.
+        evidence: number of judged and of discarded runs together.
+        issue: number of the period in which it was signed.
+    """
+
+    revision: int
+    evidence: int
+    issue: int = 0
+
+    def __str__(self) -> str:
+        return f"revision {self.revision}, evidence {self.evidence}, issue {self.issue}"
+
+
+class TrustedBundle(Struct, frozen=True):
+    """A bundle that a trusted key signed.
+
+    Attributes:
+        bundle: the bundle.
+        key_id: id of the key.
+        content: the file.
+    """
+
+    bundle: Bundle
+    key_id: str
+    content: bytes
+
+    @property
+    def version(self) -> BundleVersion:
+        """Return what grows with each newer bundle."""
+        return _version_of(self.bundle.payload)
+
+    @property
+    def etag(self) -> str:
+        """Return the entity tag under which the gate serves this bundle."""
+        return bundle_etag(self.version, self.bundle.payload.facts, self.key_id)
+
+
+def _version_of(payload: Payload) -> BundleVersion:
+    number = payload.evidence_number + payload.discards
+    return BundleVersion(payload.revision, number, payload.issue)
+
+
+def bundle_etag(version: BundleVersion, facts: str, key_id: str) -> str:
+    """Return the entity tag of a bundle, of the digest of its facts and the id of its key."""
+    digest = hashlib.sha256(f"{facts} {key_id}".encode()).hexdigest()[:16]
+    return f'"b{version.revision}.{version.evidence}.{version.issue}.{digest}"'
+
+
+def issue_bundle(payload: Payload, valid_for: timedelta | None) -> Payload:
+    """Return the content of a bundle with the time of its issue, and the end of its validity."""
+    now = clock.now()
+    until = now + valid_for if valid_for else None
+    return replace(payload, issue=_current_issue(), issued_at=now, valid_until=until)
+
+
+def _current_issue() -> int:
+    return int(clock.now().timestamp() // _ISSUE_EVERY.total_seconds())
+
+
+def sign_bundle(content: bytes, signer: Signer) -> bytes:
+    """Return a sealed bundle with a signature."""
+    from compatgate.service.audit.attestations.envelope import sign_payload
+
+    envelope, payload = _open_envelope(content, "the bundle")
+    signed = sign_payload(payload, BUNDLE_TYPE, signer)
+    made = replace(envelope, signatures=tuple(signed["signatures"]))
+    return msgspec.json.format(_encode(made), indent=1) + b"\n"
+
+
+def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> TrustedBundle:
+    """Return a bundle that one of these keys signed; read its payload only then."""
+    from securesystemslib.dsse import Envelope as Signed
+    from securesystemslib.exceptions import VerificationError
+
+    envelope, payload = _open_envelope(content, name)
+    given = ", ".join(key.keyid[:16] for key in keys)
+    if not envelope.signatures:
+        hint = "sign it: compatgate bundle export --sign KEY, or serve --signing-key"
+        raise BundleRefused(f"{name} is not signed", field="bundle", hint=hint)
+    try:
+        document = {
+            "payload": envelope.payload,
+            "payloadType": BUNDLE_TYPE,
+            "signatures": list(envelope.signatures),
+        }
+        signed = Signed.from_dict(document)
+    except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+        raise BundleRefused(f"{name} has malformed signatures", field="bundle") from None
+    known: list[Key] = [key for key in keys if key.keyid in signed.signatures]
+    if not known:
+        by = ", ".join(one[:16] for one in list(signed.signatures)[:_MAX_SIGNATURES])
+        what = f"{name} is signed by {by}, which is not trusted"
+        raise BundleRefused(what, field="bundle", hint=f"trusted: {given}")
+    try:
+        accepted = signed.verify(known, 1)
+    except VerificationError:
+        what = f"the signature of {name} is invalid: the bundle was changed"
+        raise BundleRefused(
+            what, field="bundle", hint="download the bundle again from the gate"
+        ) from None
+    assert signed.payload == payload  # noqa: S101 - both decode the same text
+    return TrustedBundle(open_bundle(content, name), next(iter(accepted)), content)
+
+
+def _open_envelope(content: bytes, name: str) -> tuple[Envelope, bytes]:
+    hint = "create one with: compatgate bundle export"
+    try:
+        envelope = msgspec.json.decode(content, type=Envelope)
+        payload = base64.b64decode(envelope.payload, validate=True)
+    except (msgspec.MsgspecError, *DECODE_ERRORS, binascii.Error, ValueError):
+        what = f"{name} is not a bundle, or is truncated"
+        raise BadInput(what, field="bundle", value=name, hint=hint) from None
+    if envelope.payload_type != BUNDLE_TYPE:
+        what = f"{name} is not a bundle: it holds {envelope.payload_type[:100]}"
+        raise BadInput(what, field="bundle", value=name, hint=hint)
+    return envelope, payload
+
+
+def read_bundle_keys(paths: Sequence[str], option: str = "--key") -> list[SSlibKey]:
+    """Return the public keys of files."""
+    from compatgate.service.audit.attestations.keys import read_keys
+
+    files = [read_bytes(path, option, _LARGEST_KEY) for path in paths]
+    return [key for data in files for key in read_keys(data, option)]
+
+
+def load_checked_bundle(path: str, key_files: Sequence[str]) -> Bundle:
+    """Return the bundle of a file; with keys only if one of them signed it."""
+    if not key_files:
+        found = load_bundle(path)
+    else:
+        content = read_bytes(path, "--bundle", LARGEST_BUNDLE)
+        found = read_trusted(content, path, read_bundle_keys(key_files)).bundle
+    found.payload.require_valid()
+    return found
+
+
+# --- serving --------------------------------------------------------------------------------
+
+
+class ServedBundle(Struct, frozen=True):
+    """A signed bundle as it is served, plain and compressed."""
+
+    etag: str
+    content: bytes
+    compressed: bytes
+
+
+class BundleSource:
+    """The current bundle of a gate; built and signed once per version."""
+
+    def __init__(
+        self,
+        database: Database,
+        facts: Facts,
+        overlays: Sequence[str] | None,
+        snapshots: Snapshots,
+    ) -> None:
+        self._database = database
+        self._facts = facts
+        self._overlays = overlays
+        self._snapshots = snapshots
+        self._building = threading.Lock()
+        self._served: ServedBundle | None = None
+
+    def etag(self, key_id: str) -> str:
+        """Return the entity tag of the current bundle, signed with a key."""
+        snapshot = self._snapshots.current()
+        number = snapshot.evidence + snapshot.discards
+        version = BundleVersion(snapshot.revision, number, _current_issue())
+        return bundle_etag(version, self._facts.digest, key_id)
+
+    def serve(
+        self, key_id: str, sign: Callable[[bytes, str], list[dict[str, Any]]]
+    ) -> ServedBundle:
+        """Return the current bundle."""
+        with self._building:
+            known = self._served
+            if known is not None and known.etag == self.etag(key_id):
+                return known
+            with self._database.reading() as session:
+                payload = make_bundle_payload(
+                    session, self._facts, self._overlays, None, self._snapshots.suites
+                )
+            payload = issue_bundle(payload, VALID_FOR)
+            sealed = msgspec.json.decode(seal_bundle(payload), type=Envelope)
+            signatures = tuple(sign(base64.b64decode(sealed.payload), BUNDLE_TYPE))
+            content = _encode(replace(sealed, signatures=signatures))
+            etag = bundle_etag(_version_of(payload), payload.facts, key_id)
+            self._served = ServedBundle(etag, content, gzip.compress(content, 6, mtime=0))
+            return self._served
+
+
+# --- receiving ------------------------------------------------------------------------------
+
+
+class PulledBundle(Struct, frozen=True):
+    """The result of a poll.
+
+    Attributes:
+        before: version of the file before; None: there was none that is trusted.
+        after: version of the file now.
+        changed: whether the file has other content.
+    """
+
+    before: BundleVersion | None
+    after: BundleVersion
+    changed: bool
+
+
+def present_bundle(path: Path, keys: Sequence[SSlibKey]) -> TrustedBundle | None:
+    """Return the bundle that a file holds; None: no file, or no trusted bundle."""
+    with suppress(CompatgateError):
+        return read_trusted(read_bytes(str(path), "--to", LARGEST_BUNDLE), str(path), keys)
+    return None
+
+
+def apply_bundle(
+    path: Path, present: TrustedBundle | None, new: TrustedBundle, *, allow_older: bool
+) -> PulledBundle:
+    """Replace the file with a newer bundle; a reader sees the old one or the new one."""
+    new.bundle.payload.require_valid()
+    if present is not None and new.version < present.version and not allow_older:
+        raise BundleRefused(
+            f"the bundle is older ({new.version}) than the stored bundle ({present.version})",
+            field="bundle",
+            hint="the bundle is a replay, or the gate was restored from a backup; after a restore,"
+            " use --allow-older once",
+        )
+    changed = present is None or present.content != new.content
+    try:
+        if changed:
+            mode = path.stat().st_mode & 0o777 if path.exists() else PRIVATE_MODE
+            with replacing(path, mode) as file:
+                file.write(new.content)
+    except OSError as error:
+        reason = quote_error(error)
+        raise BadInput(f"cannot write {path}: {reason}", field="--to", value=str(path)) from None
+    return PulledBundle(present.version if present else None, new.version, changed)
+
+
+def confirm_bundle(path: Path) -> None:
+    """Note in the file's time that the gate has no newer bundle."""
+    try:
+        path.touch()
+    except OSError as error:
+        reason = quote_error(error)
+        raise BadInput(
+            f"cannot update the time of {path}: {reason}", field="--to", value=str(path)
+        ) from None
+
+
+def bundle_age(path: str) -> timedelta:
+    """Return the time since a file was pulled, or its gate last confirmed it."""
+    try:
+        confirmed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    except OSError as error:
+        reason = quote_error(error)
+        raise BadInput(f"cannot read {path}: {reason}", field="bundle", value=path) from None
+    return clock.now() - confirmed

@@ -1,0 +1,256 @@
+"""Decide from the bundle of a central gate, without a database.
+
+A far gate is a gate whose database refuses every transaction: what needs one (changes, history,
+pages) is refused with a pointer to the central gate. Decisions go to the spool.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy import URL
+
+from compatgate.errors import CompatgateError, Forbidden, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.service.access.tokens.repository import KnownToken, TokenRow
+from compatgate.service.access.tokens.service import digest_of
+from compatgate.service.audit.events.refusals import RefusalLog
+from compatgate.service.cluster.webhooks.signatures import Secret
+from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.far.keeper import (
+    AppliedBundle,
+    BundleKeeper,
+    BundleOptions,
+    BundleStore,
+)
+from compatgate.service.gate.far.log import Central, FarLog
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.nodes.reports.inventory import NoInventory
+
+if TYPE_CHECKING:
+    from compatgate.core.facts import Facts
+    from compatgate.service.attention.notices.webhook import IncidentWebhook
+    from compatgate.service.gate.decisions.decision_log import DecisionLog
+    from compatgate.service.gate.decisions.outages import Degraded
+    from compatgate.service.gate.questions.images import ImageSettings
+    from compatgate.service.gate.questions.wheels import WheelSettings
+
+_CALLER_SCOPES = ("read", "gate", "plan")
+_log = logging.getLogger("compatgate.far")
+
+
+class ReadOnlyGate(Forbidden):
+    """An error: this gate decides from a bundle, and has no database."""
+
+    slug = "read-only-gate"
+
+    def __init__(self, central: str) -> None:
+        super().__init__(
+            "this is a read-only gate: it decides from a bundle, changes nothing, and has no"
+            " history",
+            hint=f"ask the central gate: {central}",
+        )
+
+
+class NoDatabase(Database):
+    """A database that refuses every transaction."""
+
+    def __init__(self, options: BundleOptions) -> None:
+        super().__init__(URL.create("sqlite", database=str(options.folder / "none.db")))
+        self._central = options.central.url
+        self.outage = lambda: ReadOnlyGate(self._central)
+
+    @property
+    def shown(self) -> str:
+        """Return the URL of the central gate, which the spool belongs to."""
+        return self._central
+
+
+class FarGate(Gate):
+    """A read-only gate.
+
+    Args:
+        spool_size: bytes of each process's spool.
+        away: why the central gate did not answer at the start; None: it did.
+    """
+
+    def __init__(
+        self,
+        store: BundleStore,
+        present: AppliedBundle,
+        callers: Sequence[Secret] = (),
+        *,
+        images: ImageSettings | None = None,
+        wheels: WheelSettings | None = None,
+        spool_size: int,
+        away: str | None = None,
+    ) -> None:
+        self._central = store.options.central
+        super().__init__(
+            NoDatabase(store.options),
+            present.snapshot.facts,
+            overlays=(),
+            images=images,
+            wheels=wheels,
+            spool=SpoolOptions(store.options.folder / "spool", spool_size),
+        )
+        self.bundle = BundleKeeper(store, present, self._use, away)
+        self._use(present)
+        self.refusals = LoggedRefusals(self.database)
+        self.nodes.inventory = NoInventory(self.database)
+        self.snapshots.keeper = self.bundle
+        self.tokens.keeper = self.bundle
+        self.tokens.know(_known_callers(callers))
+        self.bundle.start()
+
+    def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
+        assert spool is not None  # noqa: S101 - the constructor gives one
+        return FarLog(self.database, spool, self._central)
+
+    def _use(self, new: AppliedBundle) -> None:
+        self.snapshots.replace(new.snapshot)
+        bundle = new.trusted.bundle
+        if not bundle.facts_match:
+            _log.warning(
+                "the facts of this program differ from those of the central gate: answers may"
+                " differ; run the same version"
+            )
+
+    def degraded(self) -> Degraded | None:
+        """Return the state while the central gate confirms nothing; None: it does."""
+        return self.bundle.degraded()
+
+    def snapshot_age_s(self) -> float:
+        """Return the seconds since the central gate last confirmed the bundle."""
+        return self.bundle.age_s()
+
+    def require_writable(self) -> None:
+        """Refuse a change."""
+        raise ReadOnlyGate(self._central.url)
+
+    def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
+        """Do nothing: the central gate has the incidents."""
+
+    def require_pages(self) -> None:
+        """Refuse a page."""
+        raise ReadOnlyGate(self._central.url)
+
+    def check_ready(self) -> dict[str, Any]:
+        """Return the state of a gate that can decide."""
+        snapshot = self.snapshots.current()
+        payload = self.bundle.present.trusted.bundle.payload
+        log = self.log_state
+        state: dict[str, Any] = {
+            "central": self._central.url,
+            "far_gate": self._central.name,
+            "revision": snapshot.revision,
+            "evidence": snapshot.evidence,
+            "targets": len(snapshot.targets),
+            "unusable_targets": snapshot.unusable,
+            "facts": snapshot.facts.digest,
+            "facts_of_central": payload.facts,
+            "snapshot_age_s": round(self.bundle.age_s(), 1),
+            "spool": {"batches": log.batches, "bytes": log.used, "set_aside": log.set_aside},
+        }
+        if (degraded := self.degraded()) is not None:
+            state["degraded"] = degraded.to_json()
+        return state
+
+    def close(self) -> None:
+        """Stop to poll, and leave what is not delivered in the spool."""
+        self.bundle.close()
+        super().close()
+
+
+class LoggedRefusals(RefusalLog):
+    """Refused attempts of a gate without an audit chain: they are lines of the log."""
+
+    def note(self, identity: str, actor: str, place: str, reason: str) -> None:
+        """Log a refusal."""
+        _log.warning("%s was refused %s: %s", actor, place, reason)
+
+
+def _known_callers(callers: Iterable[Secret]) -> list[KnownToken]:
+    """Return the tokens of callers, which this gate alone knows."""
+    at = clock.now()
+    return [
+        KnownToken(
+            digest_of(one.key.decode("utf-8", "replace")),
+            TokenRow(
+                id=f"far_{one.name}",
+                name=one.name,
+                scopes=_CALLER_SCOPES,
+                created_at=at,
+                created_by="serve --caller-token",
+                expires_at=None,
+                last_used_at=None,
+                revoked_at=None,
+            ),
+        )
+        for one in callers
+    ]
+
+
+class PreparedFarGate(Struct, frozen=True):
+    """A far gate that is ready to serve.
+
+    Attributes:
+        options: with the name of the far gate.
+        present: bundle to begin with.
+        away: why the central gate does not answer; None: it does.
+        confirmed_s: seconds since it last confirmed the bundle.
+    """
+
+    options: BundleOptions
+    present: AppliedBundle
+    confirmed_s: float
+    away: str | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """Return the facts of the bundle."""
+        return self.present.snapshot.facts
+
+    def open_gate(
+        self,
+        callers: Sequence[Secret],
+        images: ImageSettings,
+        wheels: WheelSettings | None,
+        spool_size: int,
+    ) -> FarGate:
+        """Open a gate for one process; arguments as of `FarGate`."""
+        store = BundleStore(self.options)
+        return FarGate(
+            store,
+            self.present,
+            callers,
+            images=images,
+            wheels=wheels,
+            spool_size=spool_size,
+            away=self.away,
+        )
+
+
+def prepare_far_gate(options: BundleOptions) -> PreparedFarGate:
+    """Get the bundle; without the central gate, use the last good one."""
+    store = BundleStore(options)
+    present, name, away = store.read(), store.read_name(), None
+    if present is not None:
+        clock.never_before(store.confirmed_at())
+    try:
+        name = store.ask_name()
+        present = store.poll(present) or present
+    except CompatgateError as error:
+        if present is None or name is None:
+            raise
+        away = error.problem
+    if present is None:
+        raise Unavailable("the central gate has no bundle", field="--bundle")
+    central: Central = replace(options.central, name=name)
+    age = (clock.now() - store.confirmed_at()).total_seconds()
+    return PreparedFarGate(replace(options, central=central), present, age, away)

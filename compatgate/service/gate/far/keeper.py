@@ -1,0 +1,292 @@
+"""Keep the latest trusted bundle of the central gate: poll it, apply it, know how old it is.
+
+The state folder holds the last good bundle. Its time says when the central gate last confirmed it.
+A new bundle counts once its signature is verified, it is not older, this program can resolve it,
+and the disk has it. Until then the present one stays. All processes of a far gate share the folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.errors import CompatgateError, Forbidden, Unavailable, quote_error
+from compatgate.kit import clock
+from compatgate.kit.files import PRIVATE_MODE, locked, replacing
+from compatgate.service.gate.decisions.outages import MAX_STALE, Degraded, describe_seconds
+from compatgate.service.gate.far.bundles import (
+    BundleRefused,
+    TrustedBundle,
+    apply_bundle,
+    bundle_age,
+    confirm_bundle,
+    present_bundle,
+    read_trusted,
+)
+from compatgate.service.gate.far.log import Central
+from compatgate.service.matrix.snapshots.snapshot import Snapshot, restore_snapshot
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import SSlibKey
+
+BUNDLE = "matrix.bundle"
+_NAME = "central.json"
+_LOCK = "bundle.lock"
+_FIRST_RETRY_S = 1.0
+_TIMEOUT_S = 20.0
+_SCOPES = ("read", "deliver")
+_log = logging.getLogger("compatgate.far")
+
+
+class BundleOptions(Struct, frozen=True):
+    """The source of bundles, and their maximum age.
+
+    Attributes:
+        central: the central gate.
+        keys: public keys that are trusted.
+        folder: state of the far gate; exists.
+        every_s: seconds between two polls.
+        max_stale: greatest age of a bundle to decide on.
+    """
+
+    central: Central
+    keys: Sequence[SSlibKey]
+    folder: Path
+    every_s: float = 60.0
+    max_stale: timedelta = MAX_STALE
+
+
+class AppliedBundle(Struct, frozen=True):
+    """A trusted bundle, and the snapshot to decide on."""
+
+    trusted: TrustedBundle
+    snapshot: Snapshot
+
+    @classmethod
+    def of(cls, trusted: TrustedBundle) -> AppliedBundle:
+        """Resolve a bundle with the facts of this program."""
+        bundle = trusted.bundle
+        number = bundle.payload.evidence_number
+        return cls(trusted, restore_snapshot(bundle.payload, bundle.facts, number))
+
+
+class _Stored(Struct, frozen=True):
+    """The state folder's record of the central gate."""
+
+    central: str
+    name: str
+
+
+class BundleStore:
+    """The state folder of a far gate, and its polls."""
+
+    def __init__(self, options: BundleOptions) -> None:
+        self.options = options
+        self.path = options.folder / BUNDLE
+
+    def read(self) -> AppliedBundle | None:
+        """Return the last good bundle; None: there is none that a trusted key signed."""
+        trusted = present_bundle(self.path, self.options.keys)
+        if trusted is None:
+            if self.path.exists():
+                _log.warning("%s is not a bundle of a trusted key; it is ignored", self.path)
+            return None
+        try:
+            return AppliedBundle.of(trusted)
+        except CompatgateError as error:
+            _log.warning("%s cannot be used: %s", self.path, error)
+            return None
+
+    def confirmed_at(self) -> datetime:
+        """Return when the central gate last confirmed the last good bundle."""
+        return clock.now() - bundle_age(str(self.path))
+
+    def read_name(self) -> str | None:
+        """Return the name under which this far gate delivers; None: not known yet."""
+        try:
+            found = msgspec.json.decode((self.options.folder / _NAME).read_bytes(), type=_Stored)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return None
+        return found.name if found.central == self.options.central.url else None
+
+    def ask_name(self) -> str:
+        """Ask the central gate for the name of the token, and store it."""
+        from compatgate.client.operations import Operations
+
+        with self.options.central.connect(_TIMEOUT_S, 0) as client:
+            caller = client.send(Operations.show_caller.request())
+        missing = [scope for scope in _SCOPES if not {scope, "admin"} & set(caller.scopes)]
+        if missing or caller.kind != "token":
+            lacks = f"lacks {' and '.join(missing)}" if missing else "is no token"
+            scopes = ",".join(_SCOPES)
+            raise Forbidden(
+                f"{caller.name} cannot be a far gate: it {lacks}",
+                field="--bundle-token",
+                hint="on the central gate, run: compatgate token create --name NAME --scope"
+                f" {scopes}",
+            )
+        name = caller.name
+        content = msgspec.json.encode(_Stored(self.options.central.url, name))
+        try:
+            with replacing(self.options.folder / _NAME, PRIVATE_MODE) as file:
+                file.write(content)
+        except OSError as error:
+            what = f"cannot write {self.options.folder / _NAME}: {quote_error(error)}"
+            raise Unavailable(what, field="--state") from None
+        return name
+
+    def poll(self, present: AppliedBundle | None) -> AppliedBundle | None:
+        """Ask for a newer bundle; return it once the disk has it, or None: the present is current.
+
+        Args:
+            present: that this process decides on; None: there is none.
+        """
+        from compatgate.client.operations import Operations
+
+        request = Operations.show_bundle.request().as_bytes()
+        with self.options.central.connect(_TIMEOUT_S, 0) as client:
+            etag = present.trusted.etag if present else None
+            answer = client.exchange(request, if_none_match=etag)
+        if answer.not_modified and present is not None:
+            confirm_bundle(self.path)
+            return None
+        name = f"the bundle of {self.options.central.url}"
+        trusted = read_trusted(answer.value, name, self.options.keys)
+        if present is not None and trusted.version < present.trusted.version:
+            raise BundleRefused(
+                f"the bundle is older ({trusted.version}) than the stored bundle"
+                f" ({present.trusted.version})",
+                field="bundle",
+                hint="the bundle is a replay, or the central gate was restored from a backup; after"
+                f" a restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
+            )
+        trusted.bundle.payload.require_valid()
+        new = AppliedBundle.of(trusted)
+        try:
+            with locked(self.options.folder / _LOCK):
+                stored = present_bundle(self.path, self.options.keys)
+                apply_bundle(self.path, stored, trusted, allow_older=False)
+                confirm_bundle(self.path)
+        except OSError as error:
+            what = f"cannot write {self.options.folder}: {quote_error(error)}"
+            raise Unavailable(what, field="--state") from None
+        return new
+
+
+class BundleKeeper:
+    """Polls in a thread of its own, and knows how old the present bundle is.
+
+    Args:
+        away: why the central gate did not answer at the start; None: it did.
+    """
+
+    def __init__(
+        self,
+        store: BundleStore,
+        present: AppliedBundle,
+        use: Callable[[AppliedBundle], None],
+        away: str | None = None,
+    ) -> None:
+        self._store = store
+        self.present = present
+        self._use = use
+        self._ended = threading.Event()
+        age = max(0.0, (clock.now() - store.confirmed_at()).total_seconds())
+        self._confirmed = time.monotonic() - age
+        self._failure = (clock.now(), away) if away is not None else None
+
+    def start(self) -> None:
+        """Start to poll."""
+        threading.Thread(target=self._run, name="bundle", daemon=True).start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._ended.set()
+
+    def age_s(self) -> float:
+        """Return the seconds since the central gate last confirmed the bundle."""
+        return time.monotonic() - self._confirmed
+
+    def degraded(self) -> Degraded | None:
+        """Return the state while polls fail; None: the latest one did not."""
+        if (failure := self._failure) is None:
+            return None
+        return Degraded(failure[0], round(self.age_s(), 1), failure[1], "the central gate")
+
+    def require_usable(self) -> None:
+        """Check that the bundle is recent enough to decide on."""
+        self.present.trusted.bundle.payload.require_valid()
+        most = self._store.options.max_stale.total_seconds()
+        if self.age_s() <= most:
+            return
+        why = f" ({self._failure[1]})" if self._failure else ""
+        raise Unavailable(
+            f"the central gate confirmed the bundle {describe_seconds(self.age_s())} ago{why}; the"
+            f" limit is {describe_seconds(most)}",
+            field="bundle",
+            hint="bring the central gate back; serve --max-stale sets the limit",
+        )
+
+    def check(self) -> None:
+        """Do nothing: polls come by themselves, and no request waits for one."""
+
+    def check_now(self) -> bool:
+        """Return True: what is in memory is all that there is."""
+        return True
+
+    def follow_change(self) -> None:
+        """Do nothing: this gate changes nothing."""
+
+    def expire(self) -> None:
+        """Do nothing, as `check`."""
+
+    def is_recent(self) -> bool:
+        """Return True: requests read memory alone."""
+        return True
+
+    def is_away(self) -> bool:
+        """Return False: the tokens in memory are all that there are."""
+        return False
+
+    def _run(self) -> None:
+        every = self._store.options.every_s
+        pause, retry = 0.0, min(_FIRST_RETRY_S, every)
+        while not self._ended.wait(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - to spread gates
+            if self._poll():
+                pause, retry = every, min(_FIRST_RETRY_S, every)
+            else:
+                pause, retry = retry, min(2 * retry, every)
+
+    def _poll(self) -> bool:
+        began = time.monotonic()
+        try:
+            new = self._store.poll(self.present)
+            if new is not None:
+                self.present = new
+                self._use(new)
+        except CompatgateError as error:
+            self._failed(error.problem)
+            return False
+        except Exception as error:
+            _log.exception("the poll for a bundle failed")
+            self._failed(f"the poll failed: {quote_error(error)}")
+            return False
+        if self._failure is not None:
+            _log.warning("the central gate confirms the bundle again")
+        self._confirmed, self._failure = began, None
+        return True
+
+    def _failed(self, reason: str) -> None:
+        before = self._failure
+        self._failure = (before[0] if before else clock.now(), reason)
+        if before is None or before[1] != reason:
+            _log.error("no new bundle: %s", reason)

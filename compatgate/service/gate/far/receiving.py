@@ -1,0 +1,345 @@
+"""Receive the decisions of far gates: verify each writer's hash chain, store each batch once.
+
+The writer of a far gate is called after the token that delivers, ``cluster-7:0123456789abcdef``. So
+nobody continues the chain of another gate or of a process of this one, and every anchor in the
+audit log names the far gate.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy.orm import Session
+
+from compatgate.core.evaluate import identify
+from compatgate.core.performance import sha256
+from compatgate.core.request import Policy
+from compatgate.core.rule import Verdict
+from compatgate.documents.convert import to_policy
+from compatgate.documents.specs import TargetDoc
+from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database, unavailable
+from compatgate.kit.principal import AccessRefused, Principal
+from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions.anchors import Anchors
+from compatgate.service.gate.decisions.batch_store import (
+    CommitMode,
+    DecisionWriter,
+    Delivery,
+    ForkedChain,
+)
+from compatgate.service.gate.decisions.batches import (
+    FIRST_PREVIOUS,
+    DecisionBatch,
+    decision_values,
+    encode_values,
+    hash_batch,
+)
+from compatgate.service.gate.far.schemas import (
+    DeliveredBatch,
+    DeliveredDecision,
+    DeliveryBody,
+    DeliveryRequest,
+    name_caller,
+)
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.matrix.documents import revisions
+
+PATIENCE_SECONDS = 5.0
+"""Maximum wait of a delivery for earlier ones."""
+_TOGETHER = 50
+"""Requests of one transaction."""
+_MAX_POLICIES = 4096
+
+
+class ChainForked(Conflict):
+    """Another batch of this writer and sequence is stored: the far gate's chain is forked."""
+
+    slug = "chain-forked"
+
+
+class ChainGap(Conflict):
+    """The batch before is not stored here: this gate was restored from a backup."""
+
+    slug = "chain-gap"
+
+
+class VerdictMismatch(Conflict):
+    """A delivered verdict is not what its id or its decision says."""
+
+    slug = "verdict-mismatch"
+
+
+class _Waiting:
+    """The batches of a request that waits for its turn."""
+
+    def __init__(self, deliveries: Sequence[Delivery]) -> None:
+        self.deliveries = deliveries
+        self.is_done = False
+        self.stored = 0
+        self.error: Exception | None = None
+
+    def end(self, new: set[tuple[str, int]], error: Exception | None = None) -> None:
+        keys = ((one.batch.writer, one.batch.sequence) for one in self.deliveries)
+        self.stored = sum(key in new for key in keys)
+        self.error = error
+        self.is_done = True
+
+
+class DeliveryDesk:
+    """Stores the batches of far gates; requests that come at the same time share a transaction."""
+
+    def __init__(self, database: Database, commit: CommitMode = "sync") -> None:
+        self._database = database
+        self._commit: CommitMode = commit
+        self._turn = threading.Lock()
+        self._queue: deque[_Waiting] = deque()
+        self._writer: _ChainWriter | None = None
+        self._anchors = Anchors(database)
+        self._policies: dict[tuple[str, int], Policy] = {}
+
+    def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
+        """Store the batches that are new; return once they are on disk."""
+        _require_owner(request.writer, caller)
+        caller.require_targets(
+            {one.target for batch in request.batches for one in batch.decisions if one.target}
+        )
+        if (refusal := self._database.outage()) is not None:
+            raise refusal
+        for place, batch in enumerate(request.batches):
+            self._check_verdicts(batch, f"batches[{place}]")
+        deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
+        waiting = _Waiting(deliveries)
+        self._wait_for(waiting)
+        if waiting.error is not None:
+            raise copy.copy(waiting.error)  # others raise it, too
+        last = deliveries[-1].batch
+        if waiting.stored:
+            self._anchors.note(last.writer, last.sequence, last.hash)
+        known = len(deliveries) - waiting.stored
+        return DeliveryBody(request.writer, last.sequence, waiting.stored, known)
+
+    def _check_verdicts(self, sent: DeliveredBatch, field: str) -> None:
+        """Check that each verdict has its id, and that decisions say what their verdicts say."""
+        with self._database.reading() as session:
+            found = {
+                key: self._read_verdict(session, key, body, f"{field}.verdicts.{key}")
+                for key, body in sent.verdicts.items()
+            }
+            others = list({one.verdict_id for one in sent.decisions} - found.keys())
+            stored = decisions.read_bodies(session, others)
+        found |= {key: msgspec.convert(body, Verdict) for key, body in stored.items()}
+        for one in sent.decisions:
+            verdict = found.get(one.verdict_id)  # without one, the database refuses the batch
+            if verdict is not None and not _agree(one, verdict):
+                what = "the decision contradicts its verdict"
+                raise VerdictMismatch(what, field=f"{field}.decisions", value=one.verdict_id)
+
+    def _read_verdict(self, session: Session, key: str, body: str, field: str) -> Verdict:
+        try:
+            found = msgspec.json.decode(body, type=Verdict)
+            whole = msgspec.json.decode(body) == msgspec.to_builtins(found.to_json())
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise BadInput("is not a verdict", field=field) from None
+        policy = self._find_policy(session, found)
+        if not whole or found.id != key or identify(found, policy) != key:
+            raise VerdictMismatch(
+                "the verdict does not have this id",
+                field=field,
+                value=found.id,
+                hint="the far gate may have another version: upgrade it",
+            )
+        return found
+
+    def _find_policy(self, session: Session, verdict: Verdict) -> Policy:
+        """Return the policy of a verdict's target at its revision."""
+        if verdict.target is None:
+            return Policy()
+        key = verdict.target, verdict.matrix_revision
+        if key not in self._policies:
+            document = revisions.find_document_at(session, "Target", *key)
+            if not isinstance(document, TargetDoc):
+                what = f"target {key[0]} is not in revision {key[1]} of this gate's matrix"
+                raise ChainGap(what, field="verdicts", value=verdict.id, hint="start a new chain")
+            if len(self._policies) >= _MAX_POLICIES:
+                self._policies.clear()
+            self._policies[key] = to_policy(document.spec.policy)
+        return self._policies[key]
+
+    def _wait_for(self, waiting: _Waiting) -> None:
+        """Wait until a request is stored, by this thread or by another one."""
+        self._queue.append(waiting)
+        while not waiting.is_done:
+            if not self._turn.acquire(timeout=PATIENCE_SECONDS):
+                raise Unavailable("too many deliveries at once", hint="try again")
+            try:
+                if not waiting.is_done:
+                    self._store_some()
+            finally:
+                self._turn.release()
+
+    def _store_some(self) -> None:
+        """Store the requests that wait; one that is refused does not hold up the others."""
+        group: list[_Waiting] = []
+        while self._queue and len(group) < _TOGETHER:
+            group.append(self._queue.popleft())
+        try:
+            new = self._write([one for waiting in group for one in waiting.deliveries])
+        except (ChainForked, ChainGap) as error:
+            if len(group) == 1:
+                group[0].end(set(), error)
+                return
+            for waiting in group:
+                try:
+                    waiting.end(self._write(waiting.deliveries))
+                except Exception as refusal:
+                    waiting.end(set(), refusal)
+        except Exception as error:
+            for waiting in group:
+                waiting.end(set(), error)
+        else:
+            for waiting in group:
+                waiting.end(new)
+
+    def _write(self, deliveries: Sequence[Delivery]) -> set[tuple[str, int]]:
+        """Store batches in one transaction; return writer and sequence of those that are new."""
+        writer = self._writer = self._writer or _ChainWriter(self._database, self._commit)
+        writer.new = set()
+        try:
+            with writer.turn:
+                writer.write(deliveries)
+        except ForkedChain as error:
+            hint = "the far gate sets this chain aside, and begins another one"
+            raise ChainForked(str(error), field="batches", hint=hint) from None
+        except CompatgateError:
+            raise
+        except Exception as error:
+            if _is_missing_verdict(error):
+                what = "a decision has a verdict that neither the request nor this gate has"
+                raise ChainGap(what, field="verdicts", hint="start a new chain") from error
+            raise unavailable(self._database, error) from error
+        return writer.new
+
+    def close(self) -> None:
+        """Anchor what is not anchored, and close the connection."""
+        self._anchors.close()
+        with self._turn:
+            if self._writer is not None:
+                self._writer.close()
+
+
+class _ChainWriter(DecisionWriter):
+    """A writer that stores a batch only after the one before.
+
+    Attributes:
+        new: writer and sequence of the batches that the last `write` stored.
+    """
+
+    def __init__(self, database: Database, commit: CommitMode) -> None:
+        super().__init__(database, commit, is_hasty=True)
+        self.new: set[tuple[str, int]] = set()
+
+    def _store_batches(
+        self, cursor: Any, deliveries: Sequence[Delivery]
+    ) -> list[tuple[int, Delivery]]:
+        stored = super()._store_batches(cursor, deliveries)
+        batches = [one.batch for _, one in stored]
+        hashes = {(one.writer, one.sequence): one.hash for one in batches}
+        for batch in batches:
+            if batch.sequence > 1:
+                before = (batch.writer, batch.sequence - 1)
+                found = hashes.get(before) or self.find_hash(cursor, *before)
+                _check_previous(batch, found)
+        self.new.update(hashes)
+        return stored
+
+
+def _check_previous(batch: DecisionBatch, found: str | None) -> None:
+    """Check that a batch continues the one before, whose stored hash is given."""
+    if found is None:
+        raise ChainGap(
+            f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
+            field="batches",
+            value=batch.sequence,
+            hint="this gate was restored from a backup; start a new chain",
+        )
+    if found != batch.previous:
+        raise ForkedChain(
+            f"batch {batch.sequence} of writer {batch.writer} continues another batch"
+        )
+
+
+def _is_missing_verdict(error: Exception) -> bool:
+    """Return whether a driver's error says that a decision has no verdict."""
+    return "FOREIGN KEY" in str(error).upper()
+
+
+def _require_owner(writer: str, caller: Principal) -> None:
+    """Require that a writer is called after the token."""
+    name = writer.rpartition(":")[0]
+    if caller.kind not in ("token", "local"):
+        what = "only a token delivers decisions: its name is part of the log"
+        raise AccessRefused(what, principal=caller, field="writer")
+    if name != caller.name:
+        raise AccessRefused(
+            f"the writer {writer} belongs to the token {name}",
+            principal=caller,
+            field="writer",
+            value=writer,
+            hint=f"this token is {caller.name}; deliver with the token {name}",
+        )
+
+
+def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
+    """Return a batch as a value."""
+    sent, field = request.batches[place], f"batches[{place}]"
+    if place and sent.sequence != request.batches[place - 1].sequence + 1:
+        what = "does not follow the batch before"
+        raise BadInput(what, field=f"{field}.sequence", value=sent.sequence)
+    if place and sent.previous != request.batches[place - 1].hash:
+        what = "is not the hash of the batch before"
+        raise BadInput(what, field=f"{field}.previous", value=sent.previous)
+    if sent.sequence == 1 and sent.previous != FIRST_PREVIOUS:
+        what = "the first batch continues none"
+        raise BadInput(what, field=f"{field}.previous", value=sent.previous, hint="64 zeros")
+    far_gate = request.writer.rpartition(":")[0]
+    lines = [decision_values(_to_decision(one, field, far_gate)) for one in sent.decisions]
+    content = encode_values(lines)
+    claims = {key: sha256(body.encode()) for key, body in sent.verdicts.items()}
+    hashed = hash_batch(request.writer, sent.sequence, sent.previous, content, claims)
+    if hashed != sent.hash:
+        hint = "the decisions were changed on their way, or the far gate has another version"
+        raise BadInput(
+            "is not the hash of the batch", field=f"{field}.hash", value=sent.hash, hint=hint
+        )
+    at = lines[-1][1]
+    batch = DecisionBatch(
+        request.writer, sent.sequence, sent.previous, len(lines), at, content, claims, hashed
+    )
+    return Delivery(batch, sent.verdicts, late=True)
+
+
+def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecision:
+    if one.decided_at > clock.now() + clock.SKEW:
+        hint = "set the clock of the far gate; it delivers once that time has come"
+        at = clock.iso(one.decided_at)
+        raise Unavailable("is in the future", field=f"{field}.decided_at", value=at, hint=hint)
+    if one.asked_by != name_caller(one.asked_by.rpartition("@")[0], far_gate):
+        what, hint = "does not name the far gate", f"the caller, and @{far_gate}"
+        raise BadInput(what, field=f"{field}.asked_by", value=one.asked_by, hint=hint)
+    for name in ("target", "image", "asked_by", "source"):
+        text = getattr(one, name)
+        if text and not text.isprintable():
+            raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
+    return msgspec.convert(one, NewDecision, from_attributes=True)
+
+
+def _agree(one: DeliveredDecision, verdict: Verdict) -> bool:
+    stated = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
+    return stated == (one.outcome, one.allowed, one.target, one.matrix_revision)

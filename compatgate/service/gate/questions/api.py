@@ -1,0 +1,279 @@
+"""Serve ``POST /gate`` and ``POST /what-if``, verdicts, the decision log, and badges.
+
+A badge is a picture of the current verdict on a stack, or of the status of an entry.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from flask import request
+from msgspec import Meta, Struct
+
+from compatgate.core.matrix import ANY_TARGET, EntryStatus
+from compatgate.core.rule import Outcome, Verdict
+from compatgate.core.stack import parse_stack_text
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.clock import parse_moment
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, is_not_modified, page_reply
+from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.principal import Principal
+from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
+from compatgate.service.audit.attestations.envelope import MEDIA as DSSE
+from compatgate.service.gate.questions.schemas import (
+    QUESTION_EXAMPLES,
+    BundleBody,
+    DecisionBody,
+    GateRequest,
+    VerdictBody,
+)
+from compatgate.web.call import Call
+from compatgate.web.question_app import answer_here
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+_QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES, argument="question", members=True)
+_VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
+_LARGEST_REVISION = 2**31 - 1
+
+
+@route(
+    "POST",
+    "/gate",
+    scope="gate",
+    tag="gate",
+    targets="checked",
+    body=_QUESTION,
+    returns=_VERDICT,
+    errors=(404, 502, 503, 504),
+)
+def ask(call: Call[NoQuery]) -> Reply:
+    """Decide whether a stack may run on a target or pool.
+
+    The gate logs the decision before it answers. The same question gives the same verdict id.
+
+    While its database is unavailable, the gate decides on the last confirmed snapshot,
+    and the answer has `degraded`. 503: that snapshot is older than the operator allows
+    (`serve --max-stale`), or the decision cannot be recorded.
+
+    The gate reads an `image` whose registry the operator allows (`serve --registry`). The image's
+    stack wins over the stated one, a contradiction is a finding, and the answer's `image` has the
+    digest. Any other image is a label: the answer says that it was not read, and the question must
+    state the stack.
+    """
+    return Reply(answer_here(call.raw(), call.principal, call.service))
+
+
+class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of a preview."""
+
+    at: Annotated[
+        str | None,
+        Meta(
+            description="older matrix to use: a revision, or a time (a date means its end, UTC)",
+            examples=["41", "2026-11-03"],
+        ),
+    ] = None
+
+
+@route(
+    "POST",
+    "/gate/preview",
+    scope="gate",
+    tag="gate",
+    targets="checked",
+    query=PreviewOptions,
+    body=_QUESTION,
+    returns=_VERDICT,
+    errors=(404, 502, 503, 504),
+)
+def preview(call: Call[PreviewOptions]) -> Reply:
+    """Decide a question without logging it, now or with an older matrix."""
+    question: dict[str, Any] = call.document()
+    call.principal.require_question(question)
+    if call.query.at is None:
+        found = call.gate.preview(question)
+    else:
+        found = call.gate.what_would(question, at=parse_matrix_time(call.query.at))
+    return Reply(_with_state(found.to_json(), call))
+
+
+def parse_matrix_time(text: str) -> int | datetime:
+    """Return the revision or the time that ``at`` names."""
+    if not text.isascii() or not text.isdigit():
+        return parse_moment(text, field="at", end_of_day=True)
+    if len(text) > 10 or int(text) > _LARGEST_REVISION:
+        raise BadInput("is not a known revision", field="at", value=text)
+    return int(text)
+
+
+@route(
+    "GET",
+    "/bundle",
+    scope="read",
+    tag="gate",
+    returns=Returns(BundleBody, "The signed bundle", media=(DSSE,), etag=True),
+    errors=(409,),
+)
+def show_bundle(call: Call[NoQuery]) -> Reply:
+    """Return the signed bundle: matrix, evidence and overlay facts, to decide elsewhere.
+
+    Poll with `If-None-Match`: 304 needs no database query. `compatgate bundle pull` does that,
+    verifies the signature, and refuses an older bundle. The answer is 409 without `serve
+    --signing-key`.
+    """
+    key_id = call.service.attestations.key_id()
+    etag = call.gate.bundles.etag(key_id)
+    headers = {"Vary": "Accept-Encoding"}
+    if is_not_modified(etag):
+        return Reply(b"", media=DSSE, etag=etag, headers=headers)
+    served = call.gate.bundles.serve(key_id, call.service.attestations.sign_payload)
+    if request.accept_encodings.quality("gzip") <= 0:
+        return Reply(served.content, media=DSSE, etag=served.etag, headers=headers)
+    headers["Content-Encoding"] = "gzip"
+    return Reply(served.compressed, media=DSSE, etag=f"W/{served.etag}", headers=headers)
+
+
+def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
+    """Return an answer with ``degraded`` if the gate decides without its database."""
+    degraded = call.gate.degraded()
+    return body if degraded is None else {**body, "degraded": degraded.to_json()}
+
+
+@route(
+    "GET",
+    "/verdicts/{id}",
+    scope="read",
+    tag="gate",
+    targets="checked",
+    returns=Returns(VerdictBody, "The verdict as first given", etag=True),
+    errors=(404,),
+)
+def show_verdict(call: Call[NoQuery]) -> Reply:
+    """Show a verdict by its id."""
+    verdict = call.gate.show_verdict(call.args["id"])
+    require_answered(call.principal, verdict["target"])
+    return Reply(verdict)
+
+
+def require_answered(principal: Principal, target: str | None) -> None:
+    """Require that a caller reaches the target of an answer; an answer about a pool has none."""
+    if target is not None:
+        principal.require_targets([target])
+
+
+class DecisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of decisions."""
+
+    target: Filter | None = None
+    verdict: Annotated[Outcome, Meta(description="outcome of the verdict")] | None = None
+    verdict_id: Filter | None = None
+    allowed: bool | None = None
+    asked_by: Filter | None = None
+    source: (
+        Annotated[Filter, Meta(description="channel of the question", examples=["rest"])] | None
+    ) = None
+    image: Annotated[Filter, Meta(description="exact image reference")] | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+@route(
+    "GET",
+    "/decisions",
+    scope="read",
+    tag="decisions",
+    targets="checked",
+    query=DecisionFilters,
+    returns=Returns(DecisionBody, "A page of decisions", paged=True, etag=True),
+)
+def list_decisions(call: Call[DecisionFilters]) -> Reply:
+    """List decisions, newest first."""
+    return page_reply(call.gate.history.list_decisions(**call.filters()))
+
+
+@route(
+    "GET",
+    "/decisions/{id:big}",
+    scope="read",
+    tag="decisions",
+    targets="checked",
+    returns=Returns(DecisionBody, "The decision", etag=True),
+    errors=(404,),
+)
+def show_decision(call: Call[NoQuery]) -> Reply:
+    """Show a decision; `verdict_id` names its verdict."""
+    decision = call.gate.history.show_decision(call.args["id"])
+    require_answered(call.principal, decision.target)
+    return Reply(decision)
+
+
+_BADGE = Returns(str, "The badge", media=(BADGE_MEDIA,), etag=True)
+_VERDICT_LOOKS: dict[Outcome, Look] = {
+    "pass": "good",
+    "warn": "doubtful",
+    "unknown": "neutral",
+    "fail": "bad",
+}
+_STATUS_LOOKS: dict[EntryStatus, Look] = {
+    "blessed": "good",
+    "deprecated": "doubtful",
+    "candidate": "neutral",
+    "revoked": "bad",
+}
+
+
+@route(
+    "GET",
+    "/badge/{target}/{stack}.svg",
+    scope="gate",
+    tag="badges",
+    targets="checked",
+    returns=_BADGE,
+    errors=(404,),
+)
+def stack_badge(call: Call[NoQuery]) -> Reply:
+    """Draw the current verdict on a stack and a target.
+
+    Write the stack as on the command line, `cuda=12.4,torch=2.4.1+cu124`. Each request is a new
+    preview: nothing is logged.
+    """
+    target = call.args["target"]
+    call.principal.require_targets([target])
+    question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}
+    return Reply(draw_badge(_verdict_badge(call.gate.preview(question), target)), media=BADGE_MEDIA)
+
+
+@route(
+    "GET",
+    "/badge/{target}/entry/{entry}.svg",
+    scope="read",
+    tag="badges",
+    targets="checked",
+    returns=_BADGE,
+    errors=(404,),
+)
+def entry_badge(call: Call[NoQuery]) -> Reply:
+    """Draw the status of an entry of the matrix on a target."""
+    target, name = call.args["target"], call.args["entry"]
+    call.principal.require_targets([target])
+    snapshot = call.gate.snapshot()
+    snapshot.target(target)
+    entry = snapshot.entries.get(name)
+    if entry is None or not {target, ANY_TARGET} & set(entry.targets):
+        raise NotFound(f"entry {name!r} does not exist for {target}", field="entry", value=name)
+    title = f"entry {name} on {target}: {entry.status}"
+    badge = Badge(f"{target}: {name}", entry.status, _STATUS_LOOKS[entry.status], title)
+    return Reply(draw_badge(badge), media=BADGE_MEDIA)
+
+
+def _verdict_badge(verdict: Verdict, target: str) -> Badge:
+    word: str = verdict.verdict
+    if verdict.allowed and word in ("fail", "unknown"):
+        word = f"{word}, not enforced"
+    stack = ",".join(f"{name}={_format_value(value)}" for name, value in verdict.stack.items())
+    return Badge(target, word, _VERDICT_LOOKS[verdict.verdict], f"{stack} on {target}: {word}")
+
+
+def _format_value(value: Any) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)

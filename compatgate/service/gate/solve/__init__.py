@@ -1,0 +1,1 @@
+"""Answer over REST which newest stacks pass."""

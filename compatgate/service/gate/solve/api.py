@@ -1,0 +1,53 @@
+"""Serve ``POST /solve``: stacks that pass on targets, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compatgate.core.solve_question import answer_question
+from compatgate.kit import clock
+from compatgate.kit.http.replies import Reply
+from compatgate.service.gate.solve.schemas import SOLVE_EXAMPLES, SolveBody, SolveRequest
+from compatgate.web.call import Call
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+
+@route(
+    "POST",
+    "/solve",
+    scope="plan",
+    tag="gate",
+    targets="checked",
+    body=Body(SolveRequest, examples=SOLVE_EXAMPLES, argument="body"),
+    returns=Returns(SolveBody, "Stacks that pass, or the nearest misses"),
+    errors=(404,),
+)
+def solve(call: Call[NoQuery]) -> Reply:
+    """Find the newest whole stacks that pass on a target, or on every one of several.
+
+    Candidates come from the facts, the entries of the matrix and measured runs. The gate evaluates
+    each stack as `POST /gate` does, and returns those whose verdict is pass or warn: fewest changes
+    from `from` first, then the newest wanted versions, then those without warnings. Nothing is
+    logged. The work is limited: `complete` is false where the search ended at its limit. Only where
+    it is true and `unknown` is empty does an answer without stacks say that none passes.
+    """
+    question = call.document()
+    call.principal.require_targets(_named_targets(question))
+    snapshot = call.gate.snapshot()
+    found = call.gate.compute(
+        answer_question,
+        question,
+        snapshot.target,
+        facts=snapshot.facts,
+        matrix=snapshot.matrix,
+        now=clock.now(),
+    )
+    degraded = call.gate.degraded()
+    return Reply(found if degraded is None else {**found, "degraded": degraded.to_json()})
+
+
+def _named_targets(question: Mapping[str, Any]) -> list[str]:
+    """Return the targets that a question names; whatever else stands there is refused later."""
+    named = question.get("targets") or [question.get("target")]
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []

@@ -1,0 +1,35 @@
+"""Serve ``POST /triage``: the causes of a pasted error."""
+
+from __future__ import annotations
+
+from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.gate.triage.schemas import EXAMPLES, TriageBody, TriageRequest
+from compatgate.service.gate.triage.service import name_causes
+from compatgate.web.call import Call
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+
+@route(
+    "POST",
+    "/triage",
+    scope="gate",
+    tag="gate",
+    body=Body(TriageRequest, examples=EXAMPLES),
+    returns=Returns(TriageBody, "The causes; a text that is not recognised also returns 200"),
+    errors=(404, 502, 503, 504),
+)
+def triage(call: Call[NoQuery]) -> Reply:
+    """Find the causes of an error text.
+
+    With a stack on a target or pool, the answer also says whether the rules behind a cause fail
+    there, with fixes that were evaluated there. Versions, driver and GPU that the text states
+    count where the question leaves them out; `stated` lists them. The text is neither stored nor
+    logged, and no decision is logged.
+    """
+    document = call.document()
+    asked = to_struct(document, TriageRequest)
+    question = {name: value for name, value in document.items() if name != "text"}
+    found = name_causes(call.gate, asked.text, question)
+    causes = [cause.to_json() for cause in found.causes]
+    return Reply({"causes": causes, "stated": found.stated})

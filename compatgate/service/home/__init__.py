@@ -1,1 +1,0 @@
-"""Show notices that need attention, and search by name."""

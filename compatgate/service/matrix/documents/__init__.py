@@ -1,0 +1,1 @@
+"""Manage the matrix: targets, entries and waivers as documents, with their history."""

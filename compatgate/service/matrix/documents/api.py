@@ -1,0 +1,225 @@
+"""Serve revisions, and the matrix as a whole: import and export."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.documents.sources import Source
+from compatgate.documents.text import to_yaml
+from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.service.gate.comparison.backtests import preview_import
+from compatgate.service.matrix.documents.document_api import ForceOption
+from compatgate.service.matrix.documents.filters import RevisionFilters
+from compatgate.service.matrix.documents.schemas import (
+    ENTRY,
+    TARGET,
+    Changes,
+    ImportBody,
+    RevisionBody,
+    RevisionDetail,
+    SyncBody,
+)
+from compatgate.service.matrix.documents.sync import SYNC_NAME_PATTERN, SyncOptions
+from compatgate.web.call import Call
+from compatgate.web.route import JSON, LARGEST, Body, NoQuery, Returns, route
+
+
+@route(
+    "GET",
+    "/revisions",
+    scope="read",
+    tag="matrix",
+    query=RevisionFilters,
+    returns=Returns(RevisionBody, "A page of revisions", paged=True, etag=True),
+)
+def list_revisions(call: Call[RevisionFilters]) -> Reply:
+    """List revisions of the matrix, newest first."""
+    return page_reply(call.gate.matrix.list_revisions(**call.query.filters()))
+
+
+@route(
+    "GET",
+    "/revisions/{number:int}",
+    scope="read",
+    tag="matrix",
+    returns=Returns(RevisionDetail, "The revision", etag=True),
+    errors=(404,),
+)
+def show_revision(call: Call[NoQuery]) -> Reply:
+    """Show a revision and its changes."""
+    return Reply(call.gate.matrix.show_revision(call.args["number"]))
+
+
+class DiffFrom(Struct, frozen=True, forbid_unknown_fields=True, rename={"older": "from"}):
+    """Options of a comparison."""
+
+    older: (
+        Annotated[
+            int,
+            Meta(ge=0, le=LARGEST["int"], description="older revision; default: the previous one"),
+        ]
+        | None
+    ) = None
+
+
+@route(
+    "GET",
+    "/revisions/{number:int}/diff",
+    scope="read",
+    tag="matrix",
+    query=DiffFrom,
+    returns=Returns(Changes, "The differences, document by document", etag=True),
+    errors=(404,),
+)
+def diff_revisions(call: Call[DiffFrom]) -> Reply:
+    """Compare a revision with an older one."""
+    newer: int = call.args["number"]
+    older = max(newer - 1, 0) if call.query.older is None else call.query.older
+    changes = [edit.to_change() for edit in call.gate.matrix.diff(older, newer)]
+    return Reply(Changes(older, newer, changes))
+
+
+YAML = "application/yaml"
+_YAML_TYPES = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
+
+
+def _example_document(kind: str, example: dict[str, Any]) -> dict[str, Any]:
+    body = {key: value for key, value in example.items() if key != "reason"}
+    return {"apiVersion": "compatgate.dev/v1", "kind": kind, **body}
+
+
+_DOCUMENTS = Body(
+    Annotated[list[dict[str, Any]], Meta(min_length=1)],
+    media=(JSON, *_YAML_TYPES),
+    examples={"matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]},
+    argument="documents",
+)
+_FileName = Annotated[
+    str, Meta(min_length=1, max_length=200, description="name of the file in errors")
+]
+
+
+def _read_sources(call: Call[Any], file: str) -> list[Source]:
+    """Return the documents of a request as a file of this name."""
+    return [Source(file, call.text(), call.service.settings.max_values)]
+
+
+class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
+    """Options of an import."""
+
+    dry_run: Annotated[bool, Meta(description="return the changes without storing them")] = False
+    reason: Annotated[str, Meta(max_length=2000)] | None = None
+    file: _FileName = "request"
+
+
+@route(
+    "POST",
+    "/matrix/import",
+    scope="bless",
+    part="operate",
+    tag="matrix",
+    targets="checked",
+    query=ImportOptions,
+    reason="query",
+    body=_DOCUMENTS,
+    slow=True,
+    returns=Returns(ImportBody, "The changes, made or planned"),
+    errors=(409,),
+)
+def import_matrix(call: Call[ImportOptions]) -> Reply:
+    """Import documents as one revision, or not at all.
+
+    The body is a JSON list of documents, or YAML documents, with at most one value for each 24
+    bytes of the server's largest request. If there are mistakes, nothing changes; the error lists
+    every mistake with its line and field. With `dry_run`, `preview` says which canary runs a
+    blessing lacks, and which decisions of the last 30 days each waiver would allow.
+    """
+    sources = _read_sources(call, call.query.file)
+    by, dry_run = call.by(), call.query.dry_run
+    result = call.gate.matrix.import_documents(sources, by, dry_run=dry_run)
+    preview = preview_import(call.gate, result.edits) if dry_run else None
+    return Reply({**result.to_json(), "preview": msgspec.to_builtins(preview)})
+
+
+class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
+    """Options of a sync."""
+
+    name: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=128,
+                pattern=SYNC_NAME_PATTERN,
+                description="name of the sync; the label `compatgate.dev/sync` of its documents",
+            ),
+        ]
+        | None
+    ) = None
+    prune: Annotated[
+        bool,
+        Meta(description="delete documents of this sync that are not in the body; needs `name`"),
+    ] = False
+    take_over: Annotated[
+        bool, Meta(description="take over documents that belong to other syncs")
+    ] = False
+    dry_run: Annotated[bool, Meta(description="return the plan without changing anything")] = False
+    reason: Annotated[str, Meta(max_length=2000)] | None = None
+    file: _FileName = "request"
+
+
+@route(
+    "POST",
+    "/matrix/sync",
+    scope="bless",
+    part="operate",
+    tag="matrix",
+    targets="checked",
+    query=SyncQuery,
+    reason="query",
+    body=_DOCUMENTS,
+    slow=True,
+    returns=Returns(SyncBody, "The changes, made or planned"),
+    errors=(409,),
+)
+def sync_matrix(call: Call[SyncQuery]) -> Reply:
+    """Make the stored matrix equal to the documents of the body, as one revision or not at all.
+
+    A sync with a name owns what it stores. It deletes only documents that carry its name, and only
+    with `prune`. It adopts documents without a sync; those of another one only with `take_over`.
+    The body is as for `POST /matrix/import`. If there are mistakes, nothing changes.
+    """
+    asked = call.query
+    sources = _read_sources(call, asked.file)
+    options = SyncOptions(asked.name, asked.prune, asked.take_over)
+    found = call.gate.matrix.sync(sources, options, call.by(), dry_run=asked.dry_run)
+    return Reply(found)
+
+
+class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Options of an export."""
+
+    revision: Annotated[int, Meta(ge=0, le=LARGEST["int"])] | None = None
+    format: Literal["json", "yaml"] = "json"
+
+
+@route(
+    "GET",
+    "/matrix/export",
+    scope="read",
+    tag="matrix",
+    query=ExportOptions,
+    returns=Returns(
+        list[dict[str, Any]], "Every document of the matrix", media=(JSON, YAML), etag=True
+    ),
+    errors=(404,),
+)
+def export_matrix(call: Call[ExportOptions]) -> Reply:
+    """Export the matrix, now or at an older revision: targets, entries, waivers."""
+    documents = call.gate.matrix.export(revision=call.query.revision)
+    if call.query.format == "json":
+        return Reply(documents)
+    return Reply(to_yaml(documents).encode(), media=YAML)

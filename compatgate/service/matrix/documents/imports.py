@@ -1,0 +1,233 @@
+"""Read documents of a change; import, export and compare documents of the matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.convert import pause_garbage_collection
+from compatgate.documents.sources import DocumentProblem, FieldPath, Source
+from compatgate.documents.specs import (
+    KINDS,
+    Change,
+    Document,
+    Kind,
+    TargetDoc,
+    compare_document,
+    key_of,
+    suite_refs,
+    target_refs,
+    to_sorted_body,
+)
+from compatgate.documents.text import RawDocument
+from compatgate.documents.validation import ParsedDocuments, read_body, read_documents
+from compatgate.errors import Conflict
+from compatgate.service.matrix.documents import repository as documents
+from compatgate.service.matrix.documents.revisions import (
+    Edit,
+    decode_edit,
+    read_documents_at,
+    read_texts_at,
+    require_revision,
+)
+from compatgate.service.matrix.waivers import service as waiver_limits
+
+
+class ImportResult(Struct, frozen=True):
+    """The result of an import or of a dry run.
+
+    Attributes:
+        unchanged: number of documents that are stored already.
+        revision: made by the import; None: a dry run, or nothing to change.
+        edits: of the plan, for whoever looks further; empty: the import was made.
+        warnings: what ``force`` let through.
+    """
+
+    changes: tuple[Change, ...]
+    unchanged: int
+    revision: int | None = None
+    edits: tuple[Edit, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "changes": self.changes,
+            "unchanged": self.unchanged,
+            "revision": self.revision,
+            "warnings": list(self.warnings),
+        }
+
+
+UnknownSuites = Callable[[Session, Collection[str]], Mapping[str, str]]
+"""Returns the suites, of some names, that nothing can run, each with a hint."""
+
+
+class ChangeReader:
+    """Reads the documents of a change; every change of the matrix passes here.
+
+    Targets must exist, waivers must fit their policies, and something must be able to run the
+    suites that policies name. What is stored already stays valid.
+
+    ``force`` accepts suites that nothing can run, with a warning: a worker will bring them.
+
+    Attributes:
+        warnings: what ``force`` let through, so far.
+    """
+
+    def __init__(
+        self, session: Session, gpus: Gpus, find_unknown: UnknownSuites, *, force: bool = False
+    ) -> None:
+        self._session = session
+        self._gpus = gpus
+        self._find_unknown = find_unknown
+        self._force = force
+        self._check_waivers = waiver_limits.make_waiver_check(session)
+        self.warnings: list[str] = []
+
+    def read_files(self, sources: Sequence[Source]) -> list[Document]:
+        """Read the documents of files."""
+        targets = documents.target_names(self._session)
+        return read_documents(sources, self._gpus, targets, judge=self._judge)
+
+    def read_one(self, kind: Kind, body: Mapping[str, Any], name: str | None = None) -> Document:
+        """Read the document of a request; ``name``: as its path says."""
+        targets = documents.target_names(self._session) if kind != "Target" else ()
+        return read_body(body, kind, self._gpus, targets, name=name, judge=self._judge)
+
+    def _judge(self, read: ParsedDocuments) -> Iterator[DocumentProblem]:
+        yield from self._check_waivers(read)
+        for problem in self._check_suites(read):
+            if self._force:
+                self.warnings.append(f"{problem.document}: {problem.problem} ({problem.hint})")
+            else:
+                problem.hint += "; force accepts a suite that a worker will bring later"
+                yield problem
+
+    def _check_suites(self, read: ParsedDocuments) -> Iterator[DocumentProblem]:
+        """Yield the suites that nothing can run, but for those that the stored target names."""
+        targets = [(raw, one) for raw, one in read if isinstance(one, TargetDoc)]
+        stored = documents.find_documents(self._session, [key_of(one) for _, one in targets])
+        named: list[tuple[RawDocument, FieldPath, str]] = []
+        for raw, target in targets:
+            before = stored.get(key_of(target))
+            kept = {name for _, name in suite_refs(before)} if before else set()
+            named += [(raw, path, name) for path, name in suite_refs(target) if name not in kept]
+        unknown = self._find_unknown(self._session, {name for _, _, name in named})
+        for raw, path, name in named:
+            if name in unknown:
+                what = f"nothing can run the suite {name!r}"
+                yield raw.problem(path, what, value=name, hint=unknown[name])
+
+
+def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportResult, list[Edit]]:
+    """Return the expected result of an import, and its edits."""
+    stored = documents.find_documents(session, [key_of(document) for document in imported])
+    edits = [
+        Edit(stored.get(key_of(document)), document)
+        for document in sort_documents(imported)
+        if stored.get(key_of(document)) != document
+    ]
+    changes = [c for edit in edits if (c := compare_document(edit.before, edit.after))]
+    return ImportResult(tuple(changes), len(imported) - len(edits)), edits
+
+
+def check_import(session: Session, imported: Sequence[Document]) -> None:
+    """Check documents again in the transaction that writes them; they were read before."""
+    _check_targets(session, imported)
+    waiver_limits.check_waivers(session, imported)
+
+
+def _check_targets(session: Session, imported: Iterable[Document]) -> None:
+    known = documents.target_names(session) | {ANY_TARGET}
+    known |= {d.metadata.name for d in imported if isinstance(d, TargetDoc)}
+    for document in imported:
+        for name in target_refs(document):
+            if name not in known:
+                kind, user = key_of(document)
+                what = f"{kind} {user} names the target {name!r}, which was deleted meanwhile"
+                raise Conflict(what, field="targets", value=name)
+
+
+def find_uses_left(
+    session: Session, edits: Sequence[Edit], most: int
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Yield each target that edits delete and that documents still name afterwards.
+
+    Of each target at most ``most`` stored documents are read; they come first.
+
+    Yields:
+        Name of the target; kind and name of the documents, stored ones first.
+    """
+    touched = {key_of(edit.document) for edit in edits}
+    for edit in edits:
+        if edit.after is not None or not isinstance(edit.before, TargetDoc):
+            continue
+        target = edit.before.metadata.name
+        uses = [use for use in documents.list_uses(session, target, most) if use not in touched]
+        uses += [
+            key_of(one.after)
+            for one in edits
+            if one.after is not None and target in target_refs(one.after)
+        ]
+        if uses:
+            yield target, uses
+
+
+def export_documents(session: Session, revision: int | None) -> list[dict[str, Any]]:
+    """Return every document, now or at a revision: targets, entries, waivers, each by name."""
+    with pause_garbage_collection():
+        return [
+            to_sorted_body(document)
+            for document in sort_documents(_load_documents(session, revision))
+        ]
+
+
+def diff_revisions(session: Session, older: int, newer: int | None) -> list[Edit]:
+    """Return the edits between two revisions, by kind, then by name; None: the stored matrix.
+
+    Only documents whose texts differ are read.
+    """
+    with pause_garbage_collection():
+        old, new = _load_texts(session, older), _load_texts(session, newer)
+        keys = [key for key in old.keys() | new.keys() if old.get(key) != new.get(key)]
+        keys.sort(key=lambda key: (KINDS.index(key[0]), key[1]))
+        edits = [decode_edit(key[0], old.get(key), new.get(key)) for key in keys]
+        return [edit for edit in edits if edit.before != edit.after]
+
+
+def _load_texts(session: Session, revision: int | None) -> dict[tuple[Kind, str], str]:
+    if revision is None:
+        return {
+            (kind, name): text
+            for kind in KINDS
+            for name, text, _ in documents.read_texts(session, kind)
+        }
+    if revision != 0:
+        require_revision(session, revision)
+    return {(kind, name): text for kind, name, text, _ in read_texts_at(session, revision)}
+
+
+def _load_documents(session: Session, revision: int | None) -> list[Document]:
+    if revision is None:
+        return [
+            document for kind in KINDS for document, _ in documents.load_documents(session, kind)
+        ]
+    if revision != 0:
+        require_revision(session, revision)
+    return [document for document, _ in read_documents_at(session, revision)]
+
+
+def sort_documents(found: Iterable[Document]) -> list[Document]:
+    """Return documents in the order of an export: targets, entries, waivers, each by name."""
+
+    def order(document: Document) -> tuple[int, str]:
+        kind, name = key_of(document)
+        return KINDS.index(kind), name
+
+    return sorted(found, key=order)

@@ -1,0 +1,356 @@
+"""Change the matrix: one document at a time, or whole files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import EntryStatus
+from compatgate.documents.convert import pause_garbage_collection
+from compatgate.documents.sources import Source
+from compatgate.documents.specs import Document, Kind, to_body
+from compatgate.errors import BadInput, Conflict
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Principal
+from compatgate.service.matrix.documents import imports, revisions, sync
+from compatgate.service.matrix.documents import repository as lists
+from compatgate.service.matrix.documents.blessing import check_edits, list_blessed, require_evidence
+from compatgate.service.matrix.documents.imports import ChangeReader, ImportResult, UnknownSuites
+from compatgate.service.matrix.documents.models import StoredDocument
+from compatgate.service.matrix.documents.reader import MatrixReader, require_document
+from compatgate.service.matrix.documents.revisions import Edit
+from compatgate.service.matrix.documents.schemas import SyncBody
+from compatgate.service.matrix.documents.sync import SyncOptions
+from compatgate.service.matrix.proposals.agreement import Consent, propose_refused, require_consent
+from compatgate.service.matrix.snapshots.reader import Snapshots
+
+R = TypeVar("R", ImportResult, SyncBody)
+T = TypeVar("T")
+STATUS_VERBS: dict[EntryStatus, str] = {
+    "blessed": "Bless",
+    "deprecated": "Deprecate",
+    "revoked": "Revoke",
+}
+"""Possible new statuses of an entry, with the verb for each."""
+
+
+def set_status(
+    document: Mapping[str, Any],
+    status: str,
+    reason: str,
+    replacement: str = "",
+    evidence_override: str = "",
+) -> dict[str, Any]:
+    """Return the document of an entry with another status."""
+    old = document["spec"]
+    name = document["metadata"]["name"]
+    if status not in STATUS_VERBS:
+        hint = f"one of {', '.join(STATUS_VERBS)}"
+        raise BadInput("cannot be the new status", field="status", value=status, hint=hint)
+    if status == old["status"]:
+        raise BadInput(f"the entry is {status} already", field="status", value=status)
+    if replacement == name:
+        hint = "name another entry, or describe what to use"
+        raise BadInput("an entry cannot replace itself", field="replacement", hint=hint)
+    spec = {key: value for key, value in old.items() if key not in _OF_STATUS}
+    spec |= {"status": status, "reason": reason}
+    if replacement and status != "blessed":
+        spec["replacement"] = replacement
+    if evidence_override and status == "blessed":
+        spec["evidenceOverride"] = evidence_override
+    return {**document, "spec": spec}
+
+
+_OF_STATUS = ("reason", "replacement", "blessedBy", "evidenceOverride")
+_LONGEST_REASON = 8192
+
+
+class Authorship(Struct, frozen=True):
+    """Author and reason of a change; the revision stores both.
+
+    Attributes:
+        force: accept suites that nothing can run yet.
+        principal: the author's rights; None: the installation itself, at its first start, and
+            whoever opens the database without a server.
+    """
+
+    author: str
+    reason: str
+    principal: Principal | None = None
+    force: bool = False
+
+    @property
+    def identity(self) -> str:
+        """Return the key of the person, whose own agreement does not count twice."""
+        return self.principal.identity if self.principal else f"local:{self.author}"
+
+    def check(self) -> Authorship:
+        """Return the authorship if author and reason are valid."""
+        for field, text in (("author", self.author), ("reason", self.reason)):
+            if not text.strip():
+                raise BadInput(
+                    "must not be empty", field=field, hint="state the author and the reason"
+                )
+            require_storable(text, field, _LONGEST_REASON, f"{_LONGEST_REASON} bytes")
+        return self
+
+
+def require_storable(text: str, field: str, longest: int, limit: str) -> None:
+    """Refuse text that the database cannot hold.
+
+    ``longest`` is in bytes; ``limit`` says the same in words.
+    """
+    try:
+        storable = "\0" not in text and len(text.encode()) <= longest
+    except UnicodeEncodeError:
+        storable = False
+    if not storable:
+        hint = f"Unicode text of at most {limit}, without NUL"
+        raise BadInput("contains characters that cannot be stored", field=field, hint=hint)
+
+
+class MatrixService(MatrixReader):
+    """The matrix of one database; every change makes exactly one revision, or none."""
+
+    def __init__(
+        self, database: Database, facts: Facts, snapshots: Snapshots, find_unknown: UnknownSuites
+    ) -> None:
+        super().__init__(database, facts)
+        self._snapshots = snapshots
+        self._find_unknown = find_unknown
+
+    def open_reader(self, session: Session, *, force: bool = False) -> ChangeReader:
+        """Return the reader of a change's documents; ``force``: as for `ChangeReader`."""
+        return ChangeReader(session, self._facts.gpus, self._find_unknown, force=force)
+
+    def create(self, kind: Kind, body: Mapping[str, Any], by: Authorship) -> StoredDocument:
+        """Create a document."""
+        by.check()
+
+        def write(session: Session) -> StoredDocument:
+            reader = self.open_reader(session, force=by.force)
+            document = reader.read_one(kind, body)
+            name = document.metadata.name
+            check_edits(session, [Edit(None, document)], by.principal)
+            if lists.get_document(session, kind, name):
+                hint = "change the document, or choose another name"
+                raise Conflict(
+                    f"the {kind} {name!r} already exists", field="name", value=name, hint=hint
+                )
+            self._revise(session, [Edit(None, document)], by, "create")
+            return _show_stored(session, kind, name, reader)
+
+        return self._write(write)
+
+    def change(
+        self,
+        kind: Kind,
+        name: str,
+        body: Mapping[str, Any],
+        by: Authorship,
+        *,
+        expected: int | None = None,
+    ) -> StoredDocument:
+        """Replace a document; an equal one makes no revision.
+
+        ``expected`` is the revision of the version that the caller changed.
+        """
+        by.check()
+
+        def write(session: Session) -> StoredDocument:
+            before = _require_revision(session, kind, name, expected)
+            reader = self.open_reader(session, force=by.force)
+            after = reader.read_one(kind, body, name)
+            check_edits(session, [Edit(before, after)], by.principal)
+            if before != after:
+                self._revise(session, [Edit(before, after)], by, "change")
+            return _show_stored(session, kind, name, reader)
+
+        return self._write(write)
+
+    def restate(
+        self,
+        name: str,
+        status: str,
+        by: Authorship,
+        *,
+        replacement: str = "",
+        evidence_override: str = "",
+        expected: int | None = None,
+    ) -> StoredDocument:
+        """Change the status and the reason of an entry.
+
+        The entry takes the reason of the change; ``expected`` is the revision that the caller saw.
+        """
+        by.check()
+
+        def write(session: Session) -> StoredDocument:
+            before = _require_revision(session, "Entry", name, expected)
+            body = set_status(to_body(before), status, by.reason, replacement, evidence_override)
+            edit = Edit(before, self.open_reader(session).read_one("Entry", body, name))
+            check_edits(session, [edit], by.principal)
+            self._revise(session, [edit], by, "change")
+            return require_document(session, "Entry", name)
+
+        return self._write(write)
+
+    def delete(self, kind: Kind, name: str, by: Authorship, *, expected: int | None = None) -> int:
+        """Delete a document; its history stays.
+
+        Returns:
+            The new revision.
+        """
+        by.check()
+
+        def write(session: Session) -> int:
+            before = _require_revision(session, kind, name, expected)
+            check_edits(session, [Edit(before, None)], by.principal)
+            if kind == "Target" and (uses := lists.list_uses(session, name)):
+                named_by = ", ".join(f"{kind} {user}" for kind, user in uses)
+                raise Conflict(
+                    f"the target {name!r} is still used by {named_by}",
+                    field="name",
+                    value=name,
+                    hint="change or delete them first",
+                )
+            return self._revise(session, [Edit(before, None)], by, "delete")
+
+        return self._write(write)
+
+    def import_documents(
+        self, sources: Sequence[Source], by: Authorship, *, dry_run: bool = False
+    ) -> ImportResult:
+        """Create and change the documents of files, as one revision or not at all.
+
+        Other documents do not change.
+        """
+        by.check()
+        read, warnings = self._read_files(sources, by)
+
+        def plan(session: Session) -> tuple[ImportResult, list[Edit]]:
+            return imports.plan_import(session, read)
+
+        if dry_run:
+            planned, edits = self._check_plan(plan, by)
+            return replace(planned, edits=tuple(edits), warnings=warnings)
+        return replace(self._apply_plan(read, plan, by, "import"), warnings=warnings)
+
+    def _read_files(
+        self, sources: Sequence[Source], by: Authorship
+    ) -> tuple[list[Document], tuple[str, ...]]:
+        """Return the documents of files, and what ``force`` lets through."""
+        with self._database.reading() as session:
+            reader = self.open_reader(session, force=by.force)
+            return reader.read_files(sources), tuple(reader.warnings)
+
+    def sync(
+        self,
+        sources: Sequence[Source],
+        options: SyncOptions,
+        by: Authorship,
+        *,
+        dry_run: bool = False,
+    ) -> SyncBody:
+        """Make the stored matrix equal to files, as one revision or not at all."""
+        by.check()
+        read, warnings = self._read_files(sources, by)
+
+        def plan(session: Session) -> tuple[SyncBody, list[Edit]]:
+            return sync.plan_sync(session, read, options)
+
+        if dry_run:
+            found, _ = self._check_plan(plan, by)
+        else:
+            found = self._apply_plan(read, plan, by, "sync", {"sync": options.name})
+        return replace(found, warnings=[*warnings])
+
+    def _check_plan(
+        self, plan: Callable[[Session], tuple[R, list[Edit]]], by: Authorship
+    ) -> tuple[R, list[Edit]]:
+        with self._database.reading() as session:
+            found, edits = plan(session)
+            check_edits(session, edits, by.principal)
+            return found, edits
+
+    def _apply_plan(
+        self,
+        read: Sequence[Document],
+        plan: Callable[[Session], tuple[R, list[Edit]]],
+        by: Authorship,
+        action: str,
+        detail: Mapping[str, Any] = revisions.NO_DETAIL,
+    ) -> R:
+        """Make the edits that files plan one revision; the files were read before."""
+
+        def write(session: Session) -> R:
+            imports.check_import(session, read)
+            with pause_garbage_collection():
+                found, edits = plan(session)
+                check_edits(session, edits, by.principal)
+                if not edits:
+                    return found
+                revision = self._revise(session, edits, by, action, detail)
+                return replace(found, revision=revision)
+
+        return self._write(write)
+
+    def _write(self, change: Callable[[Session], T]) -> T:
+        with propose_refused(self._database) as session:
+            result = change(session)
+        self._snapshots.refresh()
+        return result
+
+    def _revise(
+        self,
+        session: Session,
+        edits: Sequence[Edit],
+        by: Authorship,
+        action: str,
+        detail: Mapping[str, Any] = revisions.NO_DETAIL,
+    ) -> int:
+        consent = self._require_consent(session, edits, by, action)
+        return revisions.make_revision(
+            session,
+            edits,
+            author=by.author,
+            reason=by.reason,
+            action=action,
+            at=clock.now(),
+            consent=consent,
+            detail=detail,
+        )
+
+    def _require_consent(
+        self, session: Session, edits: Sequence[Edit], by: Authorship, action: str
+    ) -> Consent:
+        """Return the consent to edits, after what their targets' policies ask for is there."""
+        consent = require_consent(
+            session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
+        )
+        if list_blessed(edits):
+            require_evidence(edits, self._snapshots.refresh(), self._facts)
+        return consent
+
+
+def _show_stored(session: Session, kind: Kind, name: str, reader: ChangeReader) -> StoredDocument:
+    """Return a document just stored, with what ``force`` let through."""
+    return replace(require_document(session, kind, name), warnings=tuple(reader.warnings))
+
+
+def _require_revision(session: Session, kind: Kind, name: str, expected: int | None) -> Document:
+    """Return the stored document, unless its revision is not the expected one."""
+    stored = require_document(session, kind, name)
+    if expected is not None and stored.revision != expected:
+        raise Conflict(
+            f"revision {stored.revision} changed the {kind} {name!r} meanwhile",
+            field="revision",
+            value=expected,
+            hint="read the document again and repeat the change",
+        )
+    return lists.find_documents(session, [(kind, name)])[kind, name]

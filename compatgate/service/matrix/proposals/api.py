@@ -1,0 +1,348 @@
+"""Serve proposals: list, show, propose, review, merge, close; revert revisions.
+
+An approval is a proposal that the gate made of a change which a policy does not let one person make
+alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import convert
+
+from compatgate.errors import NotFound
+from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.service.matrix.documents.document_api import ForceOption
+from compatgate.service.matrix.documents.schemas import ApprovalBody
+from compatgate.service.matrix.proposals.filters import ApprovalFilters, ProposalFilters
+from compatgate.service.matrix.proposals.models import Proposal
+from compatgate.service.matrix.proposals.readiness import ProposalView, describe, summarize
+from compatgate.service.matrix.proposals.schemas import (
+    POOL_EXAMPLE,
+    PROPOSAL_EXAMPLE,
+    ApproveRequest,
+    CommentRequest,
+    MergeRequest,
+    ProposalBacktest,
+    ProposalBody,
+    ProposalRequest,
+    ProposalSummary,
+    RevertBody,
+    RevertRequest,
+)
+from compatgate.web.call import Call
+from compatgate.web.route import Body, NoQuery, Returns, route
+
+_READ = {"digest": "b6a5c1f0" * 8}
+_APPROVAL = ApprovalBody.__struct_fields__
+_STATES = {"open": "waiting", "merged": "approved", "closed": "refused"}
+_EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
+
+
+@route(
+    "GET",
+    "/proposals",
+    scope="read",
+    tag="proposals",
+    targets="checked",
+    query=ProposalFilters,
+    returns=Returns(ProposalSummary, "A page of proposals", paged=True, etag=True),
+)
+def list_proposals(call: Call[ProposalFilters]) -> Reply:
+    """List proposals, newest first.
+
+    A page can have fewer items than its limit although a next page exists.
+    """
+    found = call.gate.proposals.list(**call.query.filters(), within=call.principal)
+    return page_reply(found, summarize)
+
+
+@route(
+    "POST",
+    "/proposals",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(ProposalRequest, examples=_EXAMPLES, argument="edits"),
+    reason="body",
+    query=ForceOption,
+    returns=Returns(ProposalBody, "The new proposal", status=201),
+    errors=(404, 409),
+)
+def create_proposal(call: Call[ForceOption]) -> Reply:
+    """Propose a change of the matrix.
+
+    The edits are whole documents, or shorter forms: documents to delete, values of pools, statuses
+    of entries. Nothing changes until a person merges the proposal.
+    """
+    view = call.gate.proposals.propose(
+        _request(call), call.by(), most=call.service.settings.max_values
+    )
+    return _reply(view, status=201)
+
+
+def _request(call: Call[Any]) -> ProposalRequest:
+    return to_struct(call.document(), ProposalRequest)
+
+
+def _reply(view: ProposalView, *, status: int = 200) -> Reply:
+    return Reply(describe(view), status=status)
+
+
+@route(
+    "GET",
+    "/proposals/{id}",
+    scope="read",
+    tag="proposals",
+    targets="checked",
+    returns=Returns(ProposalBody, "The proposal", etag=True),
+    errors=(404,),
+)
+def show_proposal(call: Call[NoQuery]) -> Reply:
+    """Show a proposal: diff, requirements with their state, and history."""
+    view = call.gate.proposals.show(call.args["id"])
+    call.principal.require_any(view.row.targets, f"the proposal {view.row.id}")
+    return _reply(view)
+
+
+@route(
+    "PUT",
+    "/proposals/{id}",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(ProposalRequest, examples=_EXAMPLES, argument="edits"),
+    reason="body",
+    query=ForceOption,
+    returns=Returns(ProposalBody, "The proposal with its new edits"),
+    errors=(404, 409),
+)
+def change_proposal(call: Call[ForceOption]) -> Reply:
+    """Replace the edits of your own proposal, based on the current matrix.
+
+    An approval counts only for the approved edits: a change of the edits removes it.
+    """
+    made = call.gate.proposals.change(
+        call.args["id"], _request(call), call.by(), most=call.service.settings.max_values
+    )
+    return _reply(made)
+
+
+@route(
+    "POST",
+    "/proposals/{id}/approve",
+    scope="approve",
+    tag="proposals",
+    targets="checked",
+    body=Body(ApproveRequest, examples={"approval": _READ}),
+    returns=Returns(ProposalBody, "The proposal; merged, if its author requested that"),
+    errors=(404, 409),
+)
+def approve_proposal(call: Call[NoQuery]) -> Reply:
+    """Approve the edits of another person's proposal.
+
+    The author cannot approve (403). The body names the `digest` of the edits that you read, as the
+    proposal shows it; without it, or after the edits have changed, the answer is 409 with the
+    current difference. With `merge: approved`, the last approval that the policies
+    require merges the proposal, if the approver has the scope for the edits.
+    """
+    asked = to_struct(call.document(), ApproveRequest)
+    return _reply(call.gate.proposals.approve(call.args["id"], call.principal, asked.digest))
+
+
+@route(
+    "POST",
+    "/proposals/{id}/retract",
+    scope="approve",
+    tag="proposals",
+    targets="checked",
+    returns=Returns(ProposalBody, "The proposal without your approval"),
+    errors=(404, 409),
+)
+def retract_approval(call: Call[NoQuery]) -> Reply:
+    """Withdraw your approval of an open proposal."""
+    return _reply(call.gate.proposals.retract(call.args["id"], call.principal))
+
+
+@route(
+    "POST",
+    "/proposals/{id}/merge",
+    scope="bless",
+    part="operate",
+    tag="proposals",
+    targets="checked",
+    body=Body(MergeRequest, examples={"merge": _READ}),
+    returns=Returns(ProposalBody, "The proposal, with the revision that it became"),
+    errors=(404, 409),
+)
+def merge_proposal(call: Call[NoQuery]) -> Reply:
+    """Merge a proposal: apply its edits as one revision.
+
+    The caller needs the scope that a direct change needs. The body names the `digest` of the edits,
+    as for an approval. A merge is refused (409) while approvals
+    or required canary runs are missing, or after a document that it changes has changed.
+    """
+    asked = to_struct(call.document(), MergeRequest)
+    view = call.gate.proposals.merge(
+        call.args["id"], call.principal, asked.digest, override=asked.override
+    )
+    return _reply(view)
+
+
+@route(
+    "POST",
+    "/proposals/{id}/backtest",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(ProposalBacktest, examples={"backtest": {"days": 7}}),
+    slow=True,
+    returns=Returns(ProposalBody, "The proposal with its backtest"),
+    errors=(404, 409),
+)
+def backtest_proposal(call: Call[NoQuery]) -> Reply:
+    """Backtest a proposal, and store the result with it.
+
+    The gate decides recorded questions before and after the edits, as `POST /backtests`.
+    """
+    asked = to_struct(call.document(), ProposalBacktest)
+    return _reply(call.gate.proposals.run_backtest(call.args["id"], asked.days, call.principal))
+
+
+@route(
+    "POST",
+    "/proposals/{id}/close",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(CommentRequest, examples={"close": {"comment": "we wait for 580"}}),
+    returns=Returns(ProposalBody, "The proposal, closed"),
+    errors=(404, 409),
+)
+def close_proposal(call: Call[NoQuery]) -> Reply:
+    """Close a proposal without merging it.
+
+    Authors withdraw their proposals this way. Closing another person's proposal needs the scope
+    `approve`.
+    """
+    asked = to_struct(call.document(), CommentRequest)
+    return _reply(call.gate.proposals.close(call.args["id"], call.principal, text=asked.comment))
+
+
+@route(
+    "POST",
+    "/revisions/{number:int}/revert",
+    scope="propose",
+    tag="proposals",
+    targets="checked",
+    body=Body(RevertRequest, examples={"revert": {"reason": "jobs fail since", "propose": True}}),
+    reason="body",
+    returns=Returns(RevertBody, "The new revision, or the proposal of one", status=201),
+    errors=(404, 409),
+)
+def revert_revision(call: Call[NoQuery]) -> Reply:
+    """Revert a revision: restore the documents that it changed, as a new revision.
+
+    A direct revert needs the scope of a direct change. It is refused (409) if later revisions
+    changed these documents. It is also refused if a policy requires more people or a proposal; the
+    proposal is then open.
+    """
+    asked = to_struct(call.document(), RevertRequest)
+    revision, proposal, edits = call.gate.proposals.revert(
+        call.args["number"], call.by(), propose=asked.propose
+    )
+    body = {
+        "revision": revision,
+        "proposal": proposal.id if proposal else None,
+        "changes": [edit.to_change() for edit in edits],
+    }
+    return Reply(body, status=201)
+
+
+@route(
+    "GET",
+    "/approvals",
+    scope="read",
+    tag="approvals",
+    query=ApprovalFilters,
+    returns=Returns(ApprovalBody, "A page of approvals", paged=True, etag=True),
+)
+def list_approvals(call: Call[ApprovalFilters]) -> Reply:
+    """List changes that wait or waited for a second person, newest first."""
+    filters = call.query.filters()
+    waiting = filters.pop("waiting")
+    found = call.gate.proposals.list(**filters, asked=True, is_open=waiting)
+    return page_reply(found, lambda view: _body(view.row))
+
+
+def _body(row: Proposal) -> ApprovalBody:
+    """Return a proposal as an approval."""
+    body = {name: getattr(row, name) for name in _APPROVAL if hasattr(row, name)}
+    body |= {
+        "state": _STATES[row.state],
+        "expires_at": row.expires_at or row.made_at,
+        "targets": row.asking,
+        "open": row.is_open,
+        "changes": row.changes,
+    }
+    return convert(body, ApprovalBody)
+
+
+def _find(call: Call[NoQuery]) -> Proposal:
+    """Return the approval that a request names; a proposal made on purpose is none."""
+    row = call.gate.proposals.show(call.args["id"]).row
+    if not row.asking:
+        hint, what = "it is a proposal: use /proposals", f"approval {row.id!r} does not exist"
+        raise NotFound(what, field="id", value=row.id, hint=hint)
+    return row
+
+
+@route(
+    "GET",
+    "/approvals/{id}",
+    scope="read",
+    tag="approvals",
+    returns=Returns(ApprovalBody, "The approval", etag=True),
+    errors=(404,),
+)
+def show_approval(call: Call[NoQuery]) -> Reply:
+    """Show a change that waits or waited for a second person."""
+    return Reply(_body(_find(call)))
+
+
+@route(
+    "POST",
+    "/approvals/{id}/approve",
+    scope="bless",
+    tag="approvals",
+    targets="checked",
+    body=Body(ApproveRequest),
+    returns=Returns(ApprovalBody, "The approval, with the revision that it became"),
+    errors=(404, 409),
+)
+def approve_change(call: Call[NoQuery]) -> Reply:
+    """Approve a change as the second person, and apply it.
+
+    The author cannot approve (403). The body names the `digest` of the change that you read (409
+    without it, with the difference). The gate refuses the change if its documents have changed
+    since (409). If a policy requires more people, the last approval applies the change.
+    """
+    asked = to_struct(call.document(), ApproveRequest)
+    number = _find(call).id
+    return Reply(_body(call.gate.proposals.approve(number, call.principal, asked.digest).row))
+
+
+@route(
+    "POST",
+    "/approvals/{id}/refuse",
+    scope="bless",
+    tag="approvals",
+    targets="checked",
+    returns=Returns(ApprovalBody, "The approval, refused"),
+    errors=(404, 409),
+)
+def refuse_change(call: Call[NoQuery]) -> Reply:
+    """Refuse a change that waits for a second person; authors withdraw their changes this way."""
+    number = _find(call).id
+    return Reply(_body(call.gate.proposals.close(number, call.principal).row))

@@ -1,0 +1,1 @@
+"""Hold matrix, facts and evidence as one immutable snapshot."""

@@ -1,0 +1,300 @@
+"""Read snapshots from the database: the current one, older ones, and bundles.
+
+The current snapshot is replaced whole when the matrix or the evidence changes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.catalog import open_library
+from compatgate.core.binding import SuiteDefinition
+from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Record
+from compatgate.documents.specs import KINDS, key_of
+from compatgate.errors import Unavailable
+from compatgate.kit.clock import iso
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.watch import CHECK_SECONDS
+from compatgate.service.matrix.documents import repository as documents
+from compatgate.service.matrix.documents import revisions
+from compatgate.service.matrix.snapshots.snapshot import (
+    BUNDLE_FORMAT,
+    BundledDocument,
+    Overlay,
+    Payload,
+    Snapshot,
+    add_evidence,
+    advance_snapshot,
+    build,
+    bundle_evidence,
+    keep_counting,
+    without_evidence,
+)
+from compatgate.service.runs.evidence import discards, evidence
+
+_MAX_PAST_SNAPSHOTS = 4
+
+
+class Keeper(Protocol):
+    """Looks at the database in a thread of its own, and brings the news to `Snapshots.take`."""
+
+    def check(self) -> None:
+        """Look at the database if a look is due; wait a moment at most."""
+
+    def follow_change(self) -> None:
+        """Wait until a change that this process has made is in memory."""
+
+    def expire(self) -> None:
+        """Make a look at the database due."""
+
+    def is_recent(self) -> bool:
+        """Return whether memory is recent enough to answer without a look at the database."""
+
+    def require_usable(self) -> None:
+        """Raise `Unavailable` if the snapshot is too old to decide on."""
+
+
+class Snapshots:
+    """The current snapshot, shared by all threads; one thread at a time reads a new one.
+
+    Without a keeper, the thread of a request reads it; with one, requests read memory alone.
+    """
+
+    def __init__(self, database: Database, facts: Facts) -> None:
+        self._database = database
+        self.facts = facts
+        self._current: Snapshot | None = None
+        self._checked = 0.0
+        self._refreshing = threading.Lock()
+        self._replacing = threading.Lock()
+        self._past: OrderedDict[evidence.StateNumbers, Snapshot] = OrderedDict()
+        self.on_new: Callable[[Snapshot], None] = lambda _: None
+        self.keeper: Keeper | None = None
+        self.suites: Callable[[], Mapping[str, SuiteDefinition]] = dict
+        """Returns the definitions of the suites now; a gate knows them."""
+
+    def begin_with(self, snapshot: Snapshot) -> None:
+        """Start with another process's snapshot of this database; the next call checks it."""
+        self._current = snapshot
+
+    def replace(self, snapshot: Snapshot) -> None:
+        """Go on with another snapshot and its facts, without a database."""
+        with self._replacing:
+            self.facts = snapshot.facts
+            self._past.clear()
+            self._current = snapshot
+            self.on_new(snapshot)
+
+    def current(self) -> Snapshot:
+        """Return the latest snapshot, at most `CHECK_SECONDS` behind other processes' changes."""
+        if self.keeper is not None:
+            self.keeper.check()
+            return self._usable(self.keeper)
+        snapshot = self._current
+        if snapshot is not None:
+            if time.monotonic() - self._checked < CHECK_SECONDS:
+                return snapshot
+            if not self._refreshing.acquire(blocking=False):
+                return snapshot  # another thread reads it
+        else:
+            self._refreshing.acquire()
+        try:
+            return self._refresh()
+        finally:
+            self._refreshing.release()
+
+    def at_hand(self) -> Snapshot | None:
+        """Return the current snapshot if no look at the database is due; else None."""
+        if self.keeper is not None:
+            if not self.keeper.is_recent():
+                return None
+            self.keeper.require_usable()
+            return self._current
+        if time.monotonic() - self._checked < CHECK_SECONDS or self._refreshing.locked():
+            return self._current
+        return None
+
+    def known(self) -> Snapshot | None:
+        """Return the latest snapshot, without the database; None: none yet."""
+        return self._current
+
+    def known_revision(self) -> int | None:
+        """Return the revision of the latest snapshot, without the database; None: none yet."""
+        return self._current.revision if self._current else None
+
+    def refresh(self) -> Snapshot:
+        """Check the database and return the latest snapshot, after a change by this process."""
+        if self.keeper is not None:
+            self.keeper.follow_change()
+            return self._usable(self.keeper)
+        with self._refreshing:
+            return self._refresh()
+
+    def know(self, records: Iterable[Record]) -> Snapshot | None:
+        """Add records of measured wheels to the facts.
+
+        Returns:
+            The latest snapshot with the records; None: there is none yet.
+        """
+        with self._replacing:
+            self.facts = self.facts.with_measured(records)
+            self._past.clear()
+            if self._current is not None:
+                self._current = replace(self._current, facts=self.facts)
+                self.on_new(self._current)
+            return self._current
+
+    def expire(self) -> None:
+        """Make the next `current` check the database."""
+        self._checked = 0.0
+        if self.keeper is not None:
+            self.keeper.expire()
+
+    def _usable(self, keeper: Keeper) -> Snapshot:
+        keeper.require_usable()
+        if self._current is None:
+            raise Unavailable("the gate has no snapshot yet", hint="try again")
+        return self._current
+
+    def _refresh(self) -> Snapshot:
+        began = time.monotonic()
+        with self._database.reading() as session:
+            found = self.take(session, *evidence.latest_state(session))
+        self._checked = began
+        return found
+
+    def take(self, session: Session, revision: int, number: int, discarded: int) -> Snapshot:
+        """Bring the snapshot to the state of a transaction; one thread at a time may call this."""
+        before = self._current
+        if before is not None and (revision, number, discarded) == before.state:
+            return before
+        new = self._read(session, revision, number, discarded)
+        with self._replacing:
+            if new.facts is not self.facts:  # records arrived meanwhile
+                new = replace(new, facts=self.facts)
+            self._current = new
+            self.on_new(new)
+        return new
+
+    def _read(self, session: Session, latest: int, number: int, discarded: int) -> Snapshot:
+        old = self._current
+        if old is None or old.revision > latest or old.evidence > number:
+            # the first snapshot, or the database was replaced by an older one
+            new, known = build(documents.read_versions(session), self.facts, latest), 0
+        else:
+            new, known = old, old.evidence
+            if latest != old.revision:
+                new = advance_snapshot(
+                    old, revisions.read_versions_since(session, old.revision), latest
+                )
+        if old is not None and discarded != old.discards:
+            new, known = without_evidence(new), 0
+        if number != known:
+            left_out = discards.load_discarded(session, until=discarded)
+            runs = evidence.load_evidence(session, after=known, until=number)
+            counting = (run for run in runs if run.id not in left_out)
+            new = add_evidence(new, counting, number, self.suites)
+        return replace(new, discards=discarded)
+
+    def at(
+        self, revision: int, number: int | None = None, discarded: int | None = None
+    ) -> Snapshot:
+        """Return the snapshot of an older revision, with today's facts.
+
+        Args:
+            number: of the last judged run that counts; None: the latest.
+            discarded: number of the last discarded run that counts; None: the latest.
+        """
+        current = self.current()
+        number = current.evidence if number is None else number
+        discarded = current.discards if discarded is None else discarded
+        key = (revision, number, discarded)
+        if key == current.state:
+            return current
+        with self._replacing:
+            if key in self._past:
+                self._past.move_to_end(key)
+                return self._past[key]
+        with self._database.reading() as session:
+            if revision != 0:
+                revisions.require_revision(session, revision)
+            snapshot = build(revisions.read_versions_at(session, revision), self.facts, revision)
+            left_out = discards.load_discarded(session, until=discarded)
+            runs = evidence.load_evidence(session, until=number)
+            counting = (run for run in runs if run.id not in left_out)
+            snapshot = add_evidence(snapshot, counting, number, self.suites)
+            snapshot = replace(snapshot, discards=discarded)
+        with self._replacing:
+            self._past[key] = snapshot
+            if len(self._past) > _MAX_PAST_SNAPSHOTS:
+                self._past.popitem(last=False)
+        return snapshot
+
+
+def make_current_payload(session: Session, snapshot: Snapshot) -> Payload:
+    """Return the content of a snapshot, with the documents of a transaction of its revision."""
+    versions = documents.read_versions(session)
+    return Payload(
+        format=BUNDLE_FORMAT,
+        revision=snapshot.revision,
+        made_at=None,
+        facts=snapshot.facts.digest,
+        overlays=(),
+        documents=tuple(
+            BundledDocument(document, made) for _, _, document, made in versions if document
+        ),
+        evidence=bundle_evidence(snapshot.matrix.evidence),
+        suites=dict(snapshot.matrix.suites),
+    )
+
+
+def make_bundle_payload(
+    session: Session,
+    facts: Facts,
+    overlays: Sequence[str] | None,
+    revision: int | None,
+    suites: Callable[[], Mapping[str, SuiteDefinition]] = dict,
+) -> Payload:
+    """Return the content of a bundle.
+
+    Args:
+        revision: of the matrix; None: the latest. Evidence is always the latest.
+    """
+    number = revisions.latest_revision(session) if revision is None else revision
+    made_at = iso(revisions.require_revision(session, number).made_at) if number else None
+    found = [
+        BundledDocument(document, made)
+        for document, made in revisions.read_documents_at(session, number)
+    ]
+    left_out = discards.load_discarded(session)
+    counting = keep_counting(
+        run for run in evidence.load_evidence(session) if run.id not in left_out
+    )
+    known = suites()
+    found.sort(key=lambda item: (KINDS.index(key_of(item.document)[0]), key_of(item.document)[1]))
+    return Payload(
+        format=BUNDLE_FORMAT,
+        revision=number,
+        made_at=made_at,
+        facts=facts.digest,
+        overlays=tuple(
+            Overlay(Path(overlay.path).name, Path(overlay.path).read_text(encoding="utf-8"))
+            for overlay in open_library(overlays).overlays
+        ),
+        documents=tuple(found),
+        evidence=bundle_evidence(counting),
+        evidence_number=evidence.latest_number(session),
+        discards=discards.latest_discard(session),
+        suites={
+            name: known[name] for name in sorted({run.suite for run in counting} & known.keys())
+        },
+    )

@@ -1,0 +1,80 @@
+"""Serve targets and their pools."""
+
+from __future__ import annotations
+
+from msgspec import convert
+
+from compatgate.kit.database.tables import Page
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply
+from compatgate.service.matrix.documents.document_api import document_routes
+from compatgate.service.matrix.documents.models import Pool
+from compatgate.service.matrix.documents.schemas import (
+    TARGET,
+    PoolRowBody,
+    TargetBody,
+    TargetChange,
+)
+from compatgate.service.matrix.targets.filters import PoolFilters, TargetFilters
+from compatgate.web.call import Call
+from compatgate.web.route import Returns, route
+
+
+@route(
+    "GET",
+    "/targets",
+    scope="read",
+    tag="targets",
+    targets="checked",
+    query=TargetFilters,
+    returns=Returns(TargetBody, "A page of targets", paged=True, etag=True),
+)
+def list_targets(call: Call[TargetFilters]) -> Reply:
+    """List targets by name."""
+    found = call.gate.matrix.list_targets(**call.filters())
+    return page_reply(found, lambda row: row.to_json())
+
+
+TARGET_ROUTES = document_routes(
+    "Target",
+    "targets",
+    scope="bless",
+    part="operate",
+    body=TargetChange,
+    shown=TargetBody,
+    example=TARGET,
+)
+
+
+@route(
+    "GET",
+    "/targets/{name}/pools",
+    scope="read",
+    tag="targets",
+    targets="checked",
+    query=ListQuery,
+    returns=Returns(PoolRowBody, "A page of the target's pools", paged=True, etag=True),
+    errors=(404,),
+)
+def list_target_pools(call: Call[ListQuery]) -> Reply:
+    """List the pools of a target."""
+    call.principal.require_targets([call.args["name"]])
+    name = call.gate.matrix.get("Target", call.args["name"]).name
+    return _pools_reply(call.gate.matrix.list_pools(target=name, **call.query.filters()))
+
+
+def _pools_reply(found: Page[Pool]) -> Reply:
+    return page_reply(found, lambda row: convert(row, PoolRowBody, from_attributes=True))
+
+
+@route(
+    "GET",
+    "/pools",
+    scope="read",
+    tag="targets",
+    targets="checked",
+    query=PoolFilters,
+    returns=Returns(PoolRowBody, "A page of pools", paged=True, etag=True),
+)
+def list_pools(call: Call[PoolFilters]) -> Reply:
+    """List the pools of all targets by target and name."""
+    return _pools_reply(call.gate.matrix.list_pools(**call.filters()))

@@ -1,0 +1,166 @@
+"""Check waivers against the policies of their targets, find their end, and draft them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from typing import Any, Literal
+
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.components import COMPONENTS
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import ANY_TARGET, Waiver
+from compatgate.core.versions import parse_version
+from compatgate.documents.checks import is_within_limit, waiver_limit, waiver_problems
+from compatgate.documents.sources import DocumentProblem, Problems
+from compatgate.documents.specs import Document, TargetDoc, WaiverDoc, key_of, to_body
+from compatgate.documents.text import RawDocument
+from compatgate.documents.validation import DocumentCheck, ParsedDocuments
+from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.service.matrix.documents import repository as documents
+
+SOON_DAYS = 14
+"""A waiver that ends within so many days needs attention."""
+WaiverState = Literal["active", "soon", "expired"]
+_COMPONENT_LINE = re.compile(r"([^\s:=<>~!]+)(?:\s*:\s*|\s*=(?!=)\s*|\s+|(?=[=<>~!]))(\S.*)")
+_SEPARATOR = re.compile(r"[\s,;]+")
+
+
+def make_waiver_check(session: Session) -> DocumentCheck:
+    """Return a check of waivers against policies; stored waivers that do not change pass."""
+
+    def found(read: ParsedDocuments) -> Iterator[DocumentProblem]:
+        waivers = [(raw, one) for raw, one in read if isinstance(one, WaiverDoc)]
+        stored = documents.find_documents(session, [key_of(one) for _, one in waivers])
+        changed = [
+            (raw, one) for raw, one in waivers if not is_within_limit(stored.get(key_of(one)), one)
+        ]
+        targets = _load_targets(session, [one for _, one in changed], [one for _, one in read])
+        for raw, one in changed:
+            yield from waiver_problems(
+                raw, one, waiver_limit(one.spec.targets, targets, clock.now())
+            )
+
+    return found
+
+
+def check_waivers(session: Session, imported: Sequence[Document]) -> None:
+    """Check waivers again before writing: policies may have changed since they were read."""
+    found = Problems()
+    read = [(RawDocument(None, to_body(d)), d) for d in imported if isinstance(d, WaiverDoc)]
+    others = [(RawDocument(None, None), d) for d in imported if isinstance(d, TargetDoc)]
+    for problem in make_waiver_check(session)([*read, *others]) if read else ():
+        found.add(problem)
+    found.raise_if_any()
+
+
+def _load_targets(
+    session: Session, waivers: Sequence[WaiverDoc], read: Sequence[Document]
+) -> dict[str, TargetDoc]:
+    """Return the targets that waivers name, with imported changes."""
+    names = {name for waiver in waivers for name in waiver.spec.targets}
+    if ANY_TARGET in names:
+        stored = [document for document, _ in documents.load_documents(session, "Target")]
+    else:
+        stored = list(
+            documents.find_documents(session, [("Target", name) for name in names]).values()
+        )
+    targets = [one for one in (*stored, *read) if isinstance(one, TargetDoc)]
+    return {one.metadata.name: one for one in targets}
+
+
+class Countdown(Struct, frozen=True):
+    """The state of a waiver and the time until its end.
+
+    Attributes:
+        days: from today to the last day; negative: the waiver has ended.
+    """
+
+    waiver: Waiver
+    state: WaiverState
+    days: int
+
+
+def count_down(waiver: Waiver, today: date) -> Countdown:
+    """Return the state of a waiver; it holds through its last day, in UTC."""
+    days = (date.fromisoformat(waiver.expires) - today).days
+    state: WaiverState = "expired" if days < 0 else "soon" if days <= SOON_DAYS else "active"
+    return Countdown(waiver, state, days)
+
+
+def list_countdowns(
+    waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
+) -> list[Countdown]:
+    """Return waivers, the next to end first."""
+    words = search.casefold().split()
+    found = [
+        count_down(waiver, today)
+        for waiver in waivers
+        if (not target or target in waiver.targets or ANY_TARGET in waiver.targets)
+        and (not owner or owner == waiver.owner)
+        and _waiver_matches(waiver, words)
+    ]
+    return sorted(found, key=lambda one: (one.days, one.waiver.name))
+
+
+def _waiver_matches(waiver: Waiver, words: Iterable[str]) -> bool:
+    text = f"{waiver.name} {waiver.reason} {' '.join(waiver.rules)}".casefold()
+    return all(word in text for word in words)
+
+
+def draft_waiver_form(verdict: Mapping[str, Any]) -> dict[str, str]:
+    """Return form fields for a waiver of exactly the findings that decided a verdict."""
+    against = {f["rule"] for f in verdict["findings"] if f["outcome"] == verdict["verdict"]}
+    begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
+    if verdict["image"]:
+        return {**begun, "image": verdict["image"]}
+    matched = match_versions(verdict["stack"])
+    return {**begun, "components": "\n".join(f"{n} {said}" for n, said in matched.items())}
+
+
+def match_versions(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the constraints that exactly the versions of a stack satisfy, by component."""
+    return {name: f"=={value}" for name, value in stack.items() if _can_match(name, value)}
+
+
+def _can_match(name: str, value: Any) -> bool:
+    """Tell whether a waiver can match a component: its version satisfies ``==version``."""
+    if name not in COMPONENTS or name == "driver" or not isinstance(value, str):
+        return False
+    try:
+        return parse_constraint(name, f"=={value}").allows(parse_version(name, value))
+    except BadInput:
+        return False
+
+
+def split_words(text: str) -> list[str]:
+    """Return words that commas, semicolons or spaces separate."""
+    return [word for word in _SEPARATOR.split(text) if word]
+
+
+def parse_components(text: str) -> dict[str, str]:
+    """Read constraints, one component per line: ``torch ~=2.4.0``."""
+    found: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        parts = _COMPONENT_LINE.fullmatch(line)
+        if parts is None:
+            raise BadInput(
+                "needs a version",
+                field="components",
+                value=line,
+                hint="one component per line: torch ~=2.4.0",
+            )
+        if parts[1] in found:
+            raise BadInput("is stated twice", field="components", value=parts[1])
+        found[parts[1]] = parts[2].strip()
+    return found
+
+
+def end_document(document: Mapping[str, Any], today: date) -> dict[str, Any]:
+    """Return a waiver's document that ended yesterday at the latest."""
+    last = min(document["spec"]["expires"], (today - timedelta(days=1)).isoformat())
+    return {**document, "spec": {**document["spec"], "expires": last}}

@@ -1,0 +1,294 @@
+"""Describe one node: its sources side by side, its targets' pools, and what to label and taint.
+
+The gate sees a node's labels and taints, not its annotations: it cannot tell what compatgate
+has set there. It gives commands only if compatgate cannot have set anything yet, else the command
+that reads the node itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.core.node import NODE_COMPONENTS
+from compatgate.core.request import Pool
+from compatgate.kit import clock
+from compatgate.service.cluster.admission.matching import TARGET
+from compatgate.service.cluster.objects.connection import ClusterNode
+from compatgate.service.cluster.objects.labels import (
+    LABEL,
+    NodeDecision,
+    TaintLimit,
+    kubectl_commands,
+    plan_change,
+)
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.nodes.reports.comparison import (
+    NodeView,
+    driver_version,
+    find_gpu,
+    pools_with_gpu,
+)
+from compatgate.service.nodes.reports.reports import (
+    SHARED_SUFFIX,
+    format_gpus,
+    is_same_driver,
+    mismatched_resources,
+    rank_sources,
+)
+from compatgate.service.nodes.reports.repository import NodeRow
+from compatgate.service.nodes.reports.schemas import SourceKind, WitnessBody
+
+ORDER: tuple[SourceKind, ...] = ("driver", "labels", "kubelet")
+DEFAULT_TAINT_LIMIT = TaintLimit("10%", percent=10)
+"""Default taint limit of ``compatgate k8s reconcile``."""
+_SINGLE_SOURCE_TEXT = {
+    "labels": "Only the labels report",
+    "driver": "Only the driver itself reports",
+}
+_NO_SOURCE_TEXT = {"labels": "The labels say nothing", "driver": "The driver's report says nothing"}
+
+
+class SourceLine(Struct, frozen=True):
+    """One property, as each source reports it.
+
+    Attributes:
+        said: value by source; silent sources are left out.
+        decides: the deciding source; None: the line is information only.
+        differ: the sources report different values.
+    """
+
+    name: str
+    said: dict[SourceKind, str]
+    decides: SourceKind | None = None
+    differ: bool = False
+
+
+class SourceComparison(Struct, frozen=True):
+    """The sources of a node, the driver itself first; ``why`` says which one decides."""
+
+    witnesses: tuple[WitnessBody, ...]
+    lines: tuple[SourceLine, ...]
+    why: tuple[str, ...]
+
+
+def compare_sources(row: NodeRow) -> SourceComparison:
+    """Compare the reports of a node's sources."""
+    sources = msgspec.convert(row.witnesses, dict[SourceKind, WitnessBody])
+    lines = (*_compare_parts(sources), *_compare_resources(sources))
+    return SourceComparison(
+        tuple(sources[kind] for kind in ORDER if kind in sources),
+        tuple(line for line in lines if line.said),
+        tuple(_explain_sources(rank_sources(sources))),
+    )
+
+
+def _compare_parts(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
+    """Yield driver, GPUs, CUDA, platform and parts of the node, as each source reports them."""
+    getters: list[tuple[str, Callable[[WitnessBody], str | None]]] = [
+        ("Driver", lambda one: one.driver),
+        ("GPUs", lambda one: format_gpus(one.gpus) if one.gpus else None),
+        ("CUDA, at most", lambda one: one.cuda),
+        ("Platform", lambda one: one.platform),
+    ]
+    getters += [
+        (component.title, lambda one, name=name: one.node.get(name))  # type: ignore[misc]
+        for name, component in NODE_COMPONENTS.items()
+    ]
+    for title, get in getters:
+        values = {kind: value for kind, one in sources.items() if (value := get(one))}
+        if title == "CUDA, at most":
+            yield SourceLine(title, values)
+            continue
+        decides = next((o.witness for o in rank_sources(sources) if o.witness in values), None)
+        differ = len(set(values.values())) > 1
+        if title == "Driver":
+            differ = differ and not is_same_driver(*values.values())
+        yield SourceLine(title, values, decides, differ)
+
+
+def _compare_resources(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
+    """Compare the resources expected from labels with the kubelet's."""
+    labels, kubelet = sources.get("labels"), sources.get("kubelet")
+    wrong = mismatched_resources(labels, kubelet) if labels and kubelet else {}
+    reported = [name for one in (labels, kubelet) if one for name in one.resources]
+    for name in sorted({name.removesuffix(SHARED_SUFFIX) for name in reported}):
+        values: dict[SourceKind, str] = {}
+        if labels and name in labels.resources:
+            values["labels"] = f"{labels.resources[name]} expected"
+        if kubelet:
+            whole = kubelet.resources.get(name, 0)
+            shared = kubelet.resources.get(f"{name}{SHARED_SUFFIX}")
+            how = "" if shared is None else ", by sharing"
+            values["kubelet"] = f"{whole + (shared or 0)} handed out{how}"
+        yield SourceLine(name, values, differ=name in wrong)
+
+
+def _explain_sources(order: Sequence[WitnessBody]) -> Iterator[str]:
+    if not any(one.driver or one.gpus for one in order):
+        yield "No source reports its driver and GPUs; the kubelet's resources do not decide."
+        return
+    first, second = order[0], order[1] if len(order) > 1 else None
+    if second is None:
+        yield f"{_SINGLE_SOURCE_TEXT[first.witness]} its driver and GPUs."
+        return
+    if first.witness == "driver":
+        yield "The driver's own report decides about driver and GPUs."
+    else:
+        when = clock.readable(second.seen_at)
+        yield (
+            f"The driver's own report is of {when}, more than a day older than the labels: "
+            "the labels decide, since the driver may have been replaced."
+        )
+    missing = ["the driver"] if second.driver and not first.driver else []
+    missing += ["GPUs"] if second.gpus and not first.gpus else []
+    if missing:
+        silent = _NO_SOURCE_TEXT[first.witness]
+        yield f"{silent} of {' and '.join(missing)}: the other source decides."
+
+
+class TargetMatch(Struct, frozen=True):
+    """A target of a node, and why it belongs there; the named target may not exist."""
+
+    target: str
+    why: str
+    is_there: bool = True
+
+
+class PoolComparison(Struct, frozen=True):
+    """A pool compared with the node.
+
+    Attributes:
+        gpus: of the node, that this pool declares.
+        same_driver: None: the node's is not known.
+    """
+
+    target: str
+    pool: Pool
+    gpus: tuple[str, ...]
+    same_driver: bool | None
+
+    @property
+    def fits(self) -> bool:
+        """Return whether the node fits this pool."""
+        return bool(self.gpus) and bool(self.same_driver)
+
+
+class GpuKind(Struct, frozen=True):
+    """GPUs of one SKU on a node: the product without its MIG profile, or the type of a vGPU."""
+
+    product: str
+    profile: str | None
+    count: int
+    is_known: bool
+
+
+def target_matches(view: NodeView, snapshot: Snapshot) -> tuple[TargetMatch, ...]:
+    """Return the targets that a node belongs to, and why."""
+    named = (view.row.target or view.row.labels.get(TARGET, "")).strip()
+    if named:
+        what = "annotation" if view.row.target else "label"
+        why = f"its {what} {TARGET} names it"
+        return (TargetMatch(named, why, named in snapshot.documents),)
+    labels = {
+        name: snapshot.documents[name].spec.match.node_labels for name in view.standing.targets
+    }
+    return tuple(
+        TargetMatch(
+            name, f"it has the target's labels {', '.join(f'{k}={v}' for k, v in pairs.items())}"
+        )
+        for name, pairs in labels.items()
+    )
+
+
+def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:
+    """Compare the node with each pool of its targets; pools with its GPUs come first."""
+    version = driver_version(view.row.driver)
+    kinds = {kind["gpu"]: find_gpu(kind["gpu"], snapshot) for kind in view.row.gpus}
+    compared = []
+    for target in (snapshot.targets[t] for t in view.standing.targets if t in snapshot.targets):
+        having = {gpu: pools_with_gpu(target, kind, snapshot) for gpu, kind in kinds.items()}
+        for pool in target.pools:
+            gpus = tuple(gpu for gpu, pools in having.items() if pool in pools)
+            same = None if version is None else pool.driver == version
+            compared.append(PoolComparison(target.name, pool, gpus, same))
+    return tuple(sorted(compared, key=lambda one: (not one.gpus, one.target)))
+
+
+def single_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | None:
+    """Return the pool that the node's GPUs belong to; None: no pool or several."""
+    target = snapshot.targets.get(name)
+    if target is None or len(target.pools) == 1:
+        return None
+    kinds = [find_gpu(gpu, snapshot) for gpu in gpus]
+    pools = {pool.name for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)}
+    return pools.pop() if len(pools) == 1 else None
+
+
+def gpu_kinds(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
+    """Return the GPUs of a node, with MIG slices and whole GPUs separate."""
+    kinds = []
+    for one in view.row.gpus:
+        gpu = find_gpu(one["gpu"], snapshot)
+        product, profile = (gpu.vgpu or gpu.name, gpu.mig) if gpu else (one["gpu"], None)
+        kinds.append(GpuKind(product, profile, one["count"], gpu is not None))
+    return tuple(kinds)
+
+
+class TargetShare(Struct, frozen=True):
+    """The share of a target's nodes whose driver is not blessed."""
+
+    target: str
+    not_blessed: int
+    of: int
+
+    @property
+    def most(self) -> int:
+        """Return the number of nodes that may be tainted at once."""
+        return DEFAULT_TAINT_LIMIT.of(self.of)
+
+
+class Advice(Struct, frozen=True):
+    """Advice on the label and taint of a node.
+
+    Attributes:
+        says: present value of the node's label; None: no label, or labels not known.
+        commands: kubectl commands; empty: compatgate may have set something already.
+        look: command that reads the node and suggests changes.
+        too_many: targets whose taint limit would be exceeded.
+    """
+
+    says: str | None
+    commands: tuple[str, ...]
+    look: str
+    too_many: tuple[TargetShare, ...]
+
+
+def count_shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[TargetShare, ...]:
+    """Count the nodes of each target that would be tainted."""
+    counts = {name: [0, 0] for name in targets}
+    for view in views:
+        for name in counts.keys() & view.standing.targets:
+            counts[name][0] += view.standing.driver == "not-blessed"
+            counts[name][1] += 1
+    return tuple(TargetShare(name, bad, total) for name, (bad, total) in counts.items())
+
+
+def advise(view: NodeView, beside: Iterable[TargetShare]) -> Advice:
+    """Advise on the label and taint of a node, given the shares of its targets' nodes."""
+    row, standing = view.row, view.standing
+    says = row.labels.get(LABEL)
+    look = (
+        f"kubectl get node {shlex.quote(row.name)} -o json | compatgate k8s nodes --file - "
+        f"--cluster {shlex.quote(row.cluster)} --suggest --max-tainted 1"
+    )
+    many = tuple(one for one in beside if one.not_blessed > one.most)
+    commands: list[str] = []
+    if "labels" in row.witnesses and says is None:
+        node = ClusterNode(row.name, row.labels, {}, {})
+        decision = NodeDecision(standing.driver, standing.why, row.driver, standing.targets)
+        commands = kubectl_commands(plan_change(node, decision))
+    return Advice(says, tuple(commands), look, many if standing.driver == "not-blessed" else ())

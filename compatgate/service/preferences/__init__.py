@@ -1,1 +1,0 @@
-"""Let whoever reads pages choose their theme and time zone."""

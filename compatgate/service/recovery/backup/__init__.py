@@ -1,0 +1,1 @@
+"""Back up, restore and verify databases, and find what is wrong with an installation."""

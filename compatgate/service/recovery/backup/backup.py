@@ -1,0 +1,245 @@
+"""Take a backup with the database's own tool, and look at it before it gets its name.
+
+SQLite's backup API makes an SQLite file, ``pg_dump`` a dump in its custom format. Both show one
+moment while others write, so a backup under load is consistent, and no writer waits for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from msgspec import Struct
+from sqlalchemy import MetaData, Table, text
+from sqlalchemy.orm import Session
+
+from compatgate import version as program_version
+from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable, quote_error
+from compatgate.kit import clock
+from compatgate.kit.clock import iso
+from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database
+from compatgate.kit.files import PRIVATE_MODE, sync_folder
+from compatgate.service.audit.events.repository import GENESIS
+from compatgate.service.gate.decisions.anchors import append_anchor
+from compatgate.service.recovery.backup import postgresql
+
+Kind = Literal["sqlite", "postgresql"]
+VERSION_TABLE = "alembic_version"
+SQLITE_MAGIC = b"SQLite format 3\0"
+_OLD_MAGIC = b"\x28\xb5\x2f\xfd"
+"""Zstandard: the form of backups until 0.1, JSON lines."""
+
+
+class DamagedBackup(CompatgateError):
+    """An error: a file is not a backup, or not the backup that was written."""
+
+    status = 422
+    exit_code = 2
+    slug = "damaged-backup"
+
+
+class Content(Struct, frozen=True):
+    """What a database or a backup holds.
+
+    Attributes:
+        schema: its version.
+        latest_at: ISO time of the last audit record; empty: there is none.
+        audit_links: number of links in the audit chain.
+        audit_head: hash of the last link.
+    """
+
+    database: Kind
+    schema: str
+    tables: int
+    rows: int
+    latest_at: str
+    audit_links: int
+    audit_head: str
+
+
+class BackupReport(Struct, frozen=True):
+    """A backup that was written, as its command prints it."""
+
+    file: str
+    made_at: str
+    schema: str
+    program: str
+    rows: int
+    audit_links: int
+    audit_head: str
+    sha256: str
+
+
+@cache
+def tables_of(version: str) -> tuple[Table, ...]:
+    """Return the tables of a schema version; a table comes after those that it refers to."""
+    with TemporaryDirectory(prefix="compatgate-schema-") as folder:
+        database = Database.open(str(Path(folder) / "empty.db"))
+        try:
+            tables.migrate_schema(database, version)
+            metadata = MetaData()
+            with database.reading() as session:
+                metadata.reflect(session.connection())
+        finally:
+            database.close()
+    return tuple(table for table in metadata.sorted_tables if table.name != VERSION_TABLE)
+
+
+def write_backup(database: Database, path: str) -> BackupReport:
+    """Write a backup of a database, of this schema version or an older one.
+
+    Args:
+        path: file to replace; ``-`` is standard output.
+    """
+    with suppress(CompatgateError):  # the head of the chain then covers the latest decisions
+        if tables.current_version(database) == tables.expected_version():
+            with database.writing() as session:
+                append_anchor(session, {})
+    try:
+        parent = None if path == "-" else Path(path).absolute().parent
+        with TemporaryDirectory(prefix=".compatgate-backup-", dir=parent) as folder:
+            new = Path(folder) / "backup"
+            made_at = iso(clock.now())
+            content = _copy(database, new)
+            digest = digest_of(new)
+            if path == "-":
+                with new.open("rb") as file:
+                    shutil.copyfileobj(file, sys.stdout.buffer)
+                    sys.stdout.buffer.flush()
+            else:
+                _name(new, Path(path))
+    except (OSError, sqlite3.Error) as error:
+        reason = quote_error(error)
+        raise BadInput(f"cannot write {path}: {reason}", field="backup", value=path) from None
+    return BackupReport(
+        path, made_at, content.schema, program_version(), content.rows, content.audit_links,
+        content.audit_head, digest,
+    )  # fmt: skip
+
+
+def _copy(database: Database, new: Path) -> Content:
+    """Copy a database into a file, and compare the file with it."""
+    with database.reading() as session:
+        content = read_content(database, session)
+        if database.is_sqlite:
+            connection: Any = session.connection().connection.driver_connection
+            with closing(sqlite3.connect(new)) as target:
+                connection.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+        else:
+            postgresql.dump(session, database.url, new)
+    if database.is_sqlite:
+        with opened_copy(new) as copy, copy.reading() as session:
+            if read_content(copy, session) != content:
+                raise Unavailable("the backup is not what the database holds", field="backup")
+    else:
+        postgresql.read(new)
+    return content
+
+
+def _name(new: Path, path: Path) -> None:
+    """Give a complete file its name, once its content is on the disk."""
+    new.chmod(PRIVATE_MODE)
+    descriptor = os.open(new, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(new, path)
+    with suppress(OSError):  # some network file systems refuse it
+        sync_folder(path.absolute().parent)
+
+
+def read_content(database: Database, session: Session, name: str = "") -> Content:
+    """Count what a database holds, and check the pages of an SQLite file.
+
+    Args:
+        name: for errors; empty: the database's own.
+    """
+    name = name or database.shown
+    version = tables.version_of(session)
+    if version is None:
+        hint = "name the database with --database"
+        raise BadInput(f"{name} has no tables", field="database", hint=hint)
+    if version > tables.expected_version():
+        raise tables.newer_schema(name, version)
+    if database.is_sqlite:
+        found = str(session.execute(text("PRAGMA quick_check(1)")).scalar())
+        if found != "ok":
+            raise Unavailable(
+                f"the database {name} is damaged: {found.strip().splitlines()[-1]}",
+                field="database",
+                hint="stop the gate and restore a backup: compatgate db restore FILE --force",
+            )
+    known = tables_of(version)
+    counts = (f'SELECT count(*) FROM "{table.name}"' for table in known)  # noqa: S608 - our names
+    rows = sum(session.execute(text(query)).scalar_one() for query in counts)
+    last = session.execute(
+        text("SELECT seq, at, hash FROM audit ORDER BY seq DESC LIMIT 1")
+    ).one_or_none()
+    return Content(
+        "sqlite" if database.is_sqlite else "postgresql",
+        version,
+        len(known),
+        rows,
+        last.at if last else "",
+        last.seq if last else 0,
+        last.hash if last else GENESIS,
+    )
+
+
+def require_file(path: str) -> bytes:
+    """Return the first bytes of a backup."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(SQLITE_MAGIC))
+    except FileNotFoundError:
+        raise NotFound(f"{path} does not exist", field="backup", value=path) from None
+    except OSError as error:
+        reason = quote_error(error)
+        raise BadInput(f"cannot read {path}: {reason}", field="backup", value=path) from None
+
+
+def read_kind(path: str) -> Kind:
+    """Return which database's tool wrote a backup; raise as `require_file`."""
+    start = require_file(path)
+    if start == SQLITE_MAGIC:
+        return "sqlite"
+    if start.startswith(postgresql.MAGIC):
+        return "postgresql"
+    if start.startswith(_OLD_MAGIC):
+        what = f"{path} is a backup of an older compatgate, in a form that this one does not read"
+        hint = "restore it with the compatgate that wrote it, then run: compatgate db upgrade"
+        raise DamagedBackup(what, field="backup", value=path, hint=hint)
+    hint = "take another backup of this database"
+    raise DamagedBackup(
+        f"{path} is not a backup of compatgate", field="backup", value=path, hint=hint
+    )
+
+
+@contextmanager
+def opened_copy(path: Path) -> Iterator[Database]:
+    """Open an SQLite file that nobody else uses; it is one file again at the end."""
+    database = Database.open(f"sqlite:///{path}")
+    try:
+        yield database
+        with closing(database.engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA journal_mode = DELETE")
+    finally:
+        database.close()
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

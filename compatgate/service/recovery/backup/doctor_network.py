@@ -1,0 +1,175 @@
+"""Examine what a gate reaches over the network: a server, certificates, registries and engines."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from compatgate import version
+from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
+from compatgate.kit import clock
+from compatgate.release import install_hint
+from compatgate.service.recovery.backup.checks import Check, failed, guarded
+
+_TIMEOUT_S = 5.0
+_SOON = timedelta(days=30)
+_RENEW = "renew the certificate; serve reads the new files by itself"
+
+
+def check_certificate(path: str) -> Iterator[Check]:
+    """Check from when and until when a certificate in PEM is valid."""
+    try:
+        from cryptography import x509
+    except ImportError:
+        what = "reading it needs the extra signing"
+        yield Check("certificate", "skip", what, install_hint("signing"))
+        return
+    try:
+        found = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]
+    except ValueError:
+        what = f"{path} holds no certificate in PEM"
+        raise BadInput(what, field="--tls-cert", value=path) from None
+    yield judge_validity("certificate", path, found.not_valid_before_utc, found.not_valid_after_utc)
+
+
+def judge_validity(name: str, what: str, begin: datetime, end: datetime) -> Check:
+    """Return the check of a certificate's validity."""
+    now = clock.now()
+    if begin > now:
+        return Check(name, "fail", f"{what} is valid only from {begin:%Y-%m-%d %H:%M}Z", _RENEW)
+    if end <= now:
+        return Check(name, "fail", f"{what} expired on {end:%Y-%m-%d}", _RENEW)
+    left = f"{what} is valid until {end:%Y-%m-%d}, {(end - now).days} days"
+    return Check(
+        name, "warn" if end - now < _SOON else "ok", left, _RENEW if end - now < _SOON else ""
+    )
+
+
+def check_server(url: str, token: str | None) -> Iterator[Check]:
+    """Check that a gate is alive and ready, and until when its certificate is valid."""
+    from compatgate.client.settings import base_of
+
+    try:
+        base = base_of(url)
+    except CompatgateError as error:
+        yield failed("server", error)
+        return
+    if base.startswith("https:"):
+        yield from guarded("server TLS", lambda: _check_served_certificate(base))
+    health = list(guarded("server", lambda: _check_health(base)))
+    yield from health
+    if all(check.state == "ok" for check in health):
+        yield from guarded("readiness", lambda: _check_readiness(base, token))
+
+
+def _check_served_certificate(base: str) -> Iterator[Check]:
+    import socket
+
+    parts = urlsplit(base)
+    host, port = parts.hostname or "", parts.port or 443
+    try:
+        with (
+            socket.create_connection((host, port), _TIMEOUT_S) as plain,
+            ssl.create_default_context().wrap_socket(plain, server_hostname=host) as secure,
+        ):
+            found: Any = secure.getpeercert()
+    except ssl.SSLCertVerificationError as error:
+        what = (
+            f"the certificate of {host}:{port} is not trusted: {quote_error(error.verify_message)}"
+        )
+        fix = f"{_RENEW}; name your own authority in SSL_CERT_FILE"
+        yield Check("server TLS", "fail", what, fix)
+        return
+    begin, end = (
+        datetime.fromtimestamp(ssl.cert_time_to_seconds(found[name]), UTC)
+        for name in ("notBefore", "notAfter")
+    )
+    yield judge_validity("server TLS", f"the certificate of {host}:{port}", begin, end)
+
+
+def _check_health(base: str) -> Iterator[Check]:
+    status, _, took_s = _get(f"{base}/healthz")
+    if status == 200:
+        yield Check("server", "ok", f"{base} is alive, answered in {took_s * 1000:.0f} ms")
+    else:
+        yield Check("server", "fail", f"{base}/healthz answered {status}, so it is not a gate")
+
+
+def _check_readiness(base: str, token: str | None) -> Iterator[Check]:
+    status, body, _ = _get(f"{base}/readyz", token)
+    if status != 200:
+        problem = str(body.get("detail") or body.get("title") or f"answered {status}")
+        fix = "run compatgate doctor on the server's machine"
+        yield Check("readiness", "fail", problem, fix)
+        return
+    if degraded := body.get("degraded"):
+        what = f"degraded: {degraded.get('reason') if isinstance(degraded, dict) else degraded}"
+        yield Check("readiness", "warn", what, "bring the database back")
+        return
+    known = f", revision {body['revision']}" if "revision" in body else ""
+    yield Check("readiness", "ok", f"it can decide and record{known}")
+
+
+def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float]:
+    """Return status, JSON object (empty if there is none) and seconds."""
+    from compatgate.cli.gate.opening import import_httpx
+
+    import_httpx()
+    import httpx
+
+    headers = {"User-Agent": f"compatgate/{version()}"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        answer = httpx.get(url, headers=headers, timeout=_TIMEOUT_S)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        reason = quote_error(error)
+        hint = "check the address, and that the server runs"
+        raise Unavailable(f"{url} does not answer: {reason}", hint=hint) from None
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    return (
+        answer.status_code,
+        body if isinstance(body, dict) else {},
+        answer.elapsed.total_seconds(),
+    )
+
+
+def check_registry(place: str) -> Iterator[Check]:
+    """Check that a registry answers; it may ask for credentials then."""
+    host = place.partition("/")[0]
+    name = host.partition(":")[0]
+    scheme = "http" if name in ("localhost", "127.0.0.1") else "https"
+    status, _, took_s = _get(f"{scheme}://{host}/v2/")
+    if status in (200, 401):
+        yield Check("registry", "ok", f"{host} answered in {took_s * 1000:.0f} ms")
+        return
+    what = f"{host} answered {status} to /v2/, so it is not a registry"
+    yield Check("registry", "fail", what, "check --registry")
+
+
+def check_hosts(path: str) -> Iterator[Check]:
+    """Check that the Docker engines of staging hosts answer; others are the worker's to ask."""
+    from compatgate.canary.executors.docker.engine import Engine, translate_errors
+    from compatgate.canary.hosts_file import read_hosts
+
+    for host in read_hosts(Path(path)):
+        name = f"host {host.name}"
+        if host.executor != "docker":
+            yield Check(name, "skip", f"the worker checks executor {host.executor}")
+            continue
+        engine = Engine(host)
+
+        def ping(engine: Engine = engine, name: str = name) -> Iterator[Check]:
+            with translate_errors(engine) as api:
+                version = api.version().get("Version", "unknown")
+            yield Check(name, "ok", f"Docker {version} at {engine.where}")
+
+        yield from guarded(name, ping)
+        engine.close()

@@ -1,0 +1,1 @@
+"""Walk the audit chain: verify, seal and prune it."""

@@ -1,0 +1,358 @@
+"""Store evidence and warnings on entries, and tell how fresh evidence is.
+
+Evidence is numbered and only ever added. A failed run opens a warning, and a passed run closes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
+
+from compatgate.core.binding import Binding, Comparison
+from compatgate.core.matrix import Evidence
+from compatgate.core.request import Pool, Target
+from compatgate.core.versions import parse_version
+from compatgate.kit.database.tables import (
+    Base,
+    BigKey,
+    JsonText,
+    Page,
+    UtcTime,
+    page,
+    to_plain,
+)
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody, WarningBody
+from compatgate.service.matrix.documents.models import Revision
+from compatgate.service.runs.evidence.discards import DiscardedRun
+
+if TYPE_CHECKING:
+    from compatgate.service.runs.queue.filters import EvidenceFilters
+
+
+class EvidenceRecord(Base):
+    """A judged run, bound to what was measured. Rows are only ever added."""
+
+    __tablename__ = "evidence"
+    __table_args__ = (
+        Index(None, "known_at"),
+        Index(None, "suite", "sku", "seq"),
+        Index(None, "content"),
+    )
+
+    seq: Mapped[int] = mapped_column(
+        BigKey, primary_key=True, autoincrement=False, comment="1, 2, 3, ... without gaps"
+    )
+    run: Mapped[str] = mapped_column(ForeignKey("runs.id"), unique=True)
+    suite: Mapped[str] = mapped_column(Text)
+    sku: Mapped[str] = mapped_column(Text)
+    driver: Mapped[str] = mapped_column(Text, comment="Measured")
+    components: Mapped[dict[str, str]] = mapped_column(
+        JsonText, comment="JSON: component to version measured"
+    )
+    outcome: Mapped[str] = mapped_column(Text)
+    finished: Mapped[int] = mapped_column(BigInteger, comment="Seconds since the epoch")
+    development: Mapped[bool] = mapped_column(Boolean, comment="Ran outside a container")
+    known_at: Mapped[datetime] = mapped_column(
+        UtcTime, comment="Never before that of the previous row"
+    )
+    content: Mapped[str | None] = mapped_column(
+        Text, comment="Digest of the GPU content; null: unknown"
+    )
+    bound: Mapped[dict[str, Any] | None] = mapped_column(
+        JsonText, comment="JSON: what the run was bound to; null: before 0012"
+    )
+
+
+class EntryWarning(Base):
+    """A warning that a run contradicts a blessed entry; a passed run closes it."""
+
+    __tablename__ = "entry_warnings"
+    __table_args__ = (Index(None, "entry", "closed_at"), Index(None, "closed_at"))
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    entry: Mapped[str] = mapped_column(Text)
+    run: Mapped[str] = mapped_column(ForeignKey("runs.id"), comment="That opened it")
+    suite: Mapped[str] = mapped_column(Text)
+    sku: Mapped[str] = mapped_column(Text)
+    driver: Mapped[str] = mapped_column(Text)
+    message: Mapped[str] = mapped_column(Text)
+    opened_at: Mapped[datetime] = mapped_column(UtcTime)
+    closed_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Null: it is open")
+    closed_by: Mapped[str | None] = mapped_column(Text, comment="Id of the run that passed")
+
+
+class EvidenceRow(EvidenceBody, frozen=True):
+    """A stored row of evidence; the audit chain digests its binding as it was stored."""
+
+    bound: dict[str, Any] | None  # type: ignore[assignment]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return to_plain(self)
+
+
+class WarningRow(WarningBody, frozen=True):
+    """A stored warning; open while ``closed_at`` is None."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return to_plain(self)
+
+
+_EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__struct_fields__]
+
+
+def latest_number(session: Session) -> int:
+    """Return the number of the last row; 0 before the first."""
+    return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
+
+
+StateNumbers = tuple[int, int, int]
+"""Numbers of the last revision, of the last judged run and of the last discarded run."""
+
+
+def latest_state(session: Session) -> StateNumbers:
+    """Return the numbers of what answers rest on, in one query."""
+    last = (Revision.number, EvidenceRecord.seq, DiscardedRun.seq)
+    queries = (select(func.max(column)).scalar_subquery() for column in last)
+    result = session.execute(select(*queries)).one()
+    return result[0] or 0, result[1] or 0, result[2] or 0
+
+
+def latest_number_at(session: Session, when: datetime) -> int:
+    """Return the number of the last row at a moment."""
+    query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= when)
+    return session.execute(query).scalar() or 0
+
+
+def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
+    """Store a judged run, in a writing session."""
+    query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
+    last = session.execute(query.order_by(EvidenceRecord.seq.desc()).limit(1)).first()
+    values: dict[str, Any] = {
+        "seq": last.seq + 1 if last else 1,
+        "run": run.id,
+        "suite": run.suite,
+        "sku": run.sku,
+        "driver": run.driver.text,
+        "components": {name: version.text for name, version in run.components.items()},
+        "outcome": run.outcome,
+        "finished": run.finished,
+        "development": run.development,
+        "known_at": max(at, last.known_at) if last else at,
+        "content": run.content,
+        "bound": run.bound.to_json() if run.bound else None,
+    }
+    session.execute(insert(EvidenceRecord), [values])
+    return EvidenceRow(**values)
+
+
+def find_comparisons(session: Session, run_ids: Collection[str]) -> dict[str, Comparison]:
+    """Return what pairs found, of those runs that were judged in pairs."""
+    query = select(EvidenceRecord.run, EvidenceRecord.bound).where(EvidenceRecord.run.in_(run_ids))
+    results = {}
+    for run_id, bound in session.execute(query):
+        if bound and (compared := msgspec.convert(bound, Binding).compared):
+            results[run_id] = compared
+    return results
+
+
+def fingerprint(row: EvidenceRow) -> str:
+    """Return the digest by which the audit chain vouches for a row, without its binding."""
+    body = row.to_json()
+    return audit.digest_rows([{name: body[name] for name in body if name not in _BINDING}])
+
+
+_BINDING = ("content", "bound")
+"""Columns with a digest of their own: rows of older versions have none."""
+
+
+def binding_fingerprint(row: EvidenceRow) -> str | None:
+    """Return the digest by which the audit chain vouches for a row's binding; None: none."""
+    return audit.digest_rows([[row.content, row.bound]]) if row.bound is not None else None
+
+
+def load_evidence(
+    session: Session,
+    *,
+    after: int = 0,
+    until: int | None = None,
+    suites: Collection[str] | None = None,
+    skus: Collection[str] | None = None,
+) -> Iterator[Evidence]:
+    """Load judged runs in the order of their numbers."""
+    query = select(*_EVIDENCE_COLUMNS).where(EvidenceRecord.seq > after)
+    query = query.where(EvidenceRecord.seq <= until) if until is not None else query
+    query = query.where(EvidenceRecord.suite.in_(suites)) if suites is not None else query
+    query = query.where(EvidenceRecord.sku.in_(skus)) if skus is not None else query
+    query = query.order_by(EvidenceRecord.seq)
+    for result in session.execute(query.execution_options(yield_per=5000)):
+        yield to_evidence(_row(result))
+
+
+def to_evidence(row: EvidenceRow) -> Evidence:
+    """Return a stored row as the rules read it."""
+    return Evidence(
+        row.run,
+        row.suite,
+        row.sku,
+        parse_version("driver", row.driver),
+        {name: parse_version(name, text) for name, text in row.components.items()},
+        row.outcome,
+        row.finished,
+        row.development,
+        msgspec.convert(row.bound, Binding) if row.bound is not None else None,
+    )
+
+
+def list_evidence(session: Session, asked: EvidenceFilters) -> Page[EvidenceRow]:
+    """List evidence, newest first; ``since`` and ``until`` limit the time of storage."""
+    query = select(*_EVIDENCE_COLUMNS)
+    for name in ("suite", "sku", "run", "outcome", "content"):
+        if value := getattr(asked, name):
+            query = query.where(getattr(EvidenceRecord, name) == value)
+    query = query.where(EvidenceRecord.known_at >= asked.since) if asked.since else query
+    query = query.where(EvidenceRecord.known_at <= asked.until) if asked.until else query
+    key = EvidenceRecord.seq
+    return page(session, query, key, _row, cursor=asked.cursor, limit=asked.limit, descending=True)
+
+
+def iter_rows(session: Session) -> Iterator[EvidenceRow]:
+    """Yield every row, in order."""
+    query = select(*_EVIDENCE_COLUMNS).order_by(EvidenceRecord.seq)
+    for result in session.execute(query.execution_options(yield_per=1000)):
+        yield _row(result)
+
+
+def _row(found: Any) -> EvidenceRow:
+    return EvidenceRow(**found._mapping)
+
+
+_WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
+
+
+def open_warnings(
+    session: Session,
+    *,
+    entries: Collection[str] | None = None,
+    suite: str | None = None,
+    sku: str | None = None,
+) -> Iterator[WarningRow]:
+    """Return open warnings, oldest first."""
+    query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
+    query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
+    query = query.where(EntryWarning.suite == suite) if suite else query
+    query = query.where(EntryWarning.sku == sku) if sku else query
+    for result in session.execute(query.order_by(EntryWarning.id)):
+        yield WarningRow(*result)
+
+
+def open_warning(session: Session, **values: Any) -> None:
+    """Open a warning; ``values`` are those of `WarningRow`, without ``id``."""
+    session.execute(insert(EntryWarning), [values])
+
+
+def close_warnings(session: Session, ids: Collection[int], run: str, at: datetime) -> None:
+    """Close warnings after a passed run."""
+    changed = update(EntryWarning).where(EntryWarning.id.in_(ids))
+    session.execute(changed.values(closed_at=at, closed_by=run))
+
+
+FreshnessState = Literal["passed", "failed", "stale", "missing"]
+
+
+class Freshness(Struct, frozen=True):
+    """The newest judged run of a suite on a SKU and driver, whatever the stack.
+
+    Attributes:
+        required: the policy needs it to allow a stack; else only to bless one.
+        state: ``stale``: it passed, but too long ago or on another driver.
+        run: None: no run counts as evidence for the policy.
+        expires: end of its validity, in seconds since the epoch; None: not valid.
+        counting: runs that passed and still count, each of another stack.
+    """
+
+    suite: str
+    sku: str
+    driver: str
+    pools: tuple[str, ...]
+    required: bool
+    state: FreshnessState
+    why: str = ""
+    run: Evidence | None = None
+    expires: float | None = None
+    counting: int = 0
+
+
+def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[Freshness]:
+    """Return the freshness for each suite of a target's policy.
+
+    Args:
+        evidence: judged runs, the newest of each kind.
+        now: seconds since the epoch.
+    """
+    policy = target.policy.canary
+    suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
+    skus = {pool.gpu.sku for pool in target.pools if pool.gpu}
+    known = [run for run in evidence if run.sku in skus and run.counts_for(policy)]
+    counting = {
+        suite: policy.evidence_suites(suite) if suite in policy.suites else (suite,)
+        for suite in suites
+    }
+    groups: dict[tuple[str, str], list[Pool]] = {}  # the same runs count for a SKU and driver
+    for pool in target.pools:
+        if pool.gpu and pool.driver:
+            groups.setdefault((pool.gpu.sku, pool.driver.text), []).append(pool)
+    return [
+        _suite_freshness(
+            target, suite, pools, [r for r in known if r.suite in counting[suite]], now
+        )
+        for suite in suites
+        for pools in groups.values()
+    ]
+
+
+def _suite_freshness(
+    target: Target, suite: str, pools: list[Pool], runs: list[Evidence], now: float
+) -> Freshness:
+    policy, first = target.policy.canary, pools[0]
+    assert first.gpu  # noqa: S101 - `_alike` leaves others out
+    assert first.driver  # noqa: S101
+    about = [run for run in runs if run.sku == first.gpu.sku]
+    own = [run for run in about if run.driver == first.driver]
+    newest = max(own or about, key=lambda run: run.finished, default=None)
+    state, why = _freshness_state(newest, first, policy.max_age_s, now)
+    counting = [r for r in own if r.outcome == "passed" and r.finished + policy.max_age_s >= now]
+    return Freshness(
+        suite,
+        first.gpu.sku,
+        first.driver.text,
+        tuple(pool.name for pool in pools),
+        policy.require and suite in policy.suites,
+        state,
+        why,
+        newest,
+        newest.finished + policy.max_age_s if newest and state == "passed" else None,
+        len(counting),
+    )
+
+
+def _freshness_state(
+    run: Evidence | None, pool: Pool, max_age_s: int, now: float
+) -> tuple[FreshnessState, str]:
+    if run is None:
+        return "missing", "no judged run yet"
+    if run.outcome == "failed":
+        return "failed", "the newest run failed"
+    if run.driver != pool.driver:
+        return "stale", f"it was on driver {run.driver}, the pool has {pool.driver}"
+    if run.finished + max_age_s < now:
+        return "stale", "it is older than the policy allows"
+    return "passed", ""

@@ -1,0 +1,212 @@
+"""Show which judged runs are pooled with a run: "2 of 5 passed"; and discard a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from sqlalchemy.orm import Session
+
+from compatgate.core.binding import Binding
+from compatgate.core.entry_evidence import find_places, is_run_of_entry
+from compatgate.core.matrix import ANY_TARGET, Evidence
+from compatgate.errors import BadInput, Conflict
+from compatgate.kit.clock import iso
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.matrix.snapshots.snapshot import MAX_POOLED, Snapshot
+from compatgate.service.runs.evidence import discards, evidence
+from compatgate.service.runs.evidence.discards import Discard
+from compatgate.service.runs.evidence.evidence import EvidenceRow
+from compatgate.service.runs.queue import repository as runs
+from compatgate.service.runs.queue.filters import EvidenceFilters
+
+ACTION = "run.discarded"
+"""Action of the audit link about a discarded run."""
+_LONGEST_REASON = 1000
+
+
+class PooledRun(Struct, frozen=True):
+    """A judged run in a pool; ``discarded`` is who discarded it, when and why."""
+
+    row: EvidenceRow
+    discarded: Discard | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        row = self.row
+        return {
+            "run": row.run,
+            "outcome": row.outcome,
+            "finished": row.finished,
+            "discarded": discard_json(self.discarded),
+        }
+
+
+class RunEvidence(Struct, frozen=True):
+    """The evidence of one run, and the runs that it is pooled with.
+
+    Attributes:
+        discarded: None: it counts.
+        pool: runs of the same suite, content, SKU and driver, the newest first; the run is one.
+    """
+
+    row: EvidenceRow
+    discarded: Discard | None
+    pool: tuple[PooledRun, ...]
+
+    @property
+    def binding(self) -> Binding | None:
+        """Return what the run is bound to; None: it was judged before this was recorded."""
+        return msgspec.convert(self.row.bound, Binding) if self.row.bound is not None else None
+
+    @property
+    def counted(self) -> tuple[PooledRun, ...]:
+        """Return the pooled runs that nobody discarded."""
+        return tuple(one for one in self.pool if one.discarded is None)
+
+    @property
+    def passed(self) -> int:
+        """Return how many of the counted runs passed."""
+        return sum(one.row.outcome == "passed" for one in self.counted)
+
+    @property
+    def words(self) -> str:
+        """Return ``2 of 5 passed``."""
+        return f"{self.passed} of {len(self.counted)} passed"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            **self.row.to_json(),
+            "discarded": discard_json(self.discarded),
+            "pool": {
+                "passed": self.passed,
+                "judged": len(self.counted),
+                "runs": [one.to_json() for one in self.pool],
+            },
+        }
+
+
+def discard_json(found: Discard | None) -> dict[str, Any] | None:
+    """Return a discard as plain data; None: the run counts."""
+    if found is None:
+        return None
+    return {"by": found.discarded_by, "reason": found.reason, "at": iso(found.discarded_at)}
+
+
+def find_run_evidence(session: Session, run_id: str) -> RunEvidence | None:
+    """Return the evidence of a run with its pool; None: the run is not evidence."""
+    rows = evidence.list_evidence(session, EvidenceFilters(run=run_id, limit=1)).items
+    if not rows:
+        return None
+    row = rows[0]
+    pooled = [row, *(one for one in _alike(session, row) if one.seq != row.seq)]
+    gone = discards.find_discards(session, (one.run for one in pooled))
+    pooled.sort(key=lambda one: (one.finished, one.seq), reverse=True)
+    return RunEvidence(row, gone.get(run_id), tuple(PooledRun(o, gone.get(o.run)) for o in pooled))
+
+
+def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
+    """Yield the runs that are pooled with one; none for a run without a binding."""
+    if row.bound is None:
+        return
+    same = EvidenceFilters(suite=row.suite, sku=row.sku, content=row.content)
+    result = evidence.list_evidence(session, same)
+    for one in result.items[:MAX_POOLED]:
+        if (
+            one.bound is not None
+            and one.bound.get("suite") == row.bound.get("suite")
+            and (one.driver, one.development) == (row.driver, row.development)
+            and (row.content is not None or one.components == row.components)
+        ):
+            yield one
+
+
+def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: datetime) -> None:
+    """Discard a judged run, in a writing session: it counts for nothing from now on.
+
+    Warnings that it opened are closed. An entry that it revoked stays revoked.
+    """
+    reason = reason.strip()
+    if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():
+        hint = f"say in one line of at most {_LONGEST_REASON} characters why it does not count"
+        raise BadInput(
+            "must be one line of text, neither empty nor too long", field="reason", hint=hint
+        )
+    runs.find_run(session, run_id)
+    result = find_run_evidence(session, run_id)
+    if result is None:
+        what = f"the run {run_id} is not evidence, so it counts for nothing"
+        raise Conflict(what, field="run", value=run_id)
+    if result.discarded is not None:
+        what = f"{result.discarded.discarded_by} has discarded the run {run_id} already"
+        raise Conflict(what, field="run", value=run_id)
+    made = Discard(run_id, by, reason, at)
+    number = discards.add_discard(session, made)
+    opened = evidence.open_warnings(session, suite=result.row.suite, sku=result.row.sku)
+    closed = [warning for warning in opened if warning.run == run_id]
+    evidence.close_warnings(session, [w.id for w in closed], f"discarded by {by}", at)
+    detail = {
+        "discard": number,
+        "reason": reason,
+        "sha256": discards.fingerprint(made),
+        **({"closed": sorted({w.entry for w in closed})} if closed else {}),
+    }
+    audit.append(session, at=at, actor=by, action=ACTION, subject=run_id, detail=detail)
+
+
+class EntryPool(Struct, frozen=True):
+    """The runs of one suite, SKU, driver and GPU content that an entry allows."""
+
+    suite: str
+    sku: str
+    driver: str
+    content: str | None
+    blessed: bool
+    runs: tuple[Evidence, ...]
+
+    @property
+    def words(self) -> str:
+        """Return ``2 of 5 passed``."""
+        return f"{sum(r.outcome == 'passed' for r in self.runs)} of {len(self.runs)} passed"
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Return the ids of the runs that failed."""
+        return tuple(run.id for run in self.runs if run.outcome == "failed")
+
+
+def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
+    """Return the pools of runs that measured what an entry allows, on pools of its targets."""
+    entry = snapshot.entries.get(name)
+    if entry is None:
+        return []
+    every = ANY_TARGET in entry.targets
+    names = snapshot.targets if every else [t for t in entry.targets if t in snapshot.targets]
+    places = find_places(entry, [snapshot.targets[target] for target in names])
+    pools = {(p.gpu.sku, p.driver): p for _, p in places if p.gpu is not None}
+    results: dict[tuple[str, str, str, str], list[Evidence]] = {}
+    for run in snapshot.matrix.evidence:
+        pool = pools.get((run.sku, run.driver))
+        if pool is not None and run.outcome != "inconclusive" and is_run_of_entry(run, entry, pool):
+            key = (run.suite, run.sku, run.driver.text, run.content or "")
+            results.setdefault(key, []).append(run)
+    return [
+        EntryPool(
+            suite,
+            sku,
+            driver,
+            content or None,
+            content in entry.blessed_contents,
+            tuple(sorted(pooled, key=lambda run: run.finished, reverse=True)),
+        )
+        for (suite, sku, driver, content), pooled in sorted(results.items())
+    ]
+
+
+def is_vouched(detail: Mapping[str, Any], found: Discard | None) -> bool:
+    """Return whether an audit link vouches for a stored discard."""
+    return found is not None and discards.fingerprint(found) == detail.get("sha256")

@@ -1,0 +1,1 @@
+"""Queue canary runs for workers, store the evidence, and show the results."""

@@ -1,0 +1,387 @@
+"""Serve canary runs, their evidence, staging hosts, suites and workloads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from flask import request
+from msgspec import Meta, Struct
+
+from compatgate.canary.history import MetricHistory
+from compatgate.canary.judge.change_points import MAX_HISTORY
+from compatgate.canary.samples.sample import list_samples
+from compatgate.canary.workload import Workload
+from compatgate.errors import BadInput
+from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
+from compatgate.kit.http.requests import to_struct
+from compatgate.kit.principal import Principal
+from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
+from compatgate.service.runs.evidence.samples import collect_samples
+from compatgate.service.runs.queue import logs
+from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
+from compatgate.service.runs.queue.logs import check_log_exists, follow, print_pieces
+from compatgate.service.runs.queue.models import RunRow
+from compatgate.service.runs.queue.repository import DEFAULT_RUNS
+from compatgate.service.runs.queue.schemas import (
+    IMPORT,
+    RUN,
+    HostBody,
+    ImportRequest,
+    MetricHistoryBody,
+    PointBody,
+    RunBody,
+    RunDetailBody,
+    RunRequest,
+    RunsMade,
+    SamplesBody,
+    SuiteBody,
+    WorkloadBody,
+)
+from compatgate.service.runs.queue.submission import PRIORITY_HINT
+from compatgate.web.call import Call
+from compatgate.web.route import LARGEST, Body, NoQuery, Returns, route
+
+
+@route(
+    "GET",
+    "/runs",
+    scope="read",
+    tag="runs",
+    targets="checked",
+    query=RunFilters,
+    returns=Returns(RunBody, "A page of runs", paged=True, etag=True),
+)
+def list_runs(call: Call[RunFilters]) -> Reply:
+    """List canary runs, newest first."""
+    return page_reply(call.gate.runs.list(**call.filters()), RunRow.to_json)
+
+
+@route(
+    "POST",
+    "/runs",
+    scope="operate",
+    tag="runs",
+    targets="checked",
+    body=Body(RunRequest, examples={"run": RUN}),
+    returns=Returns(RunsMade, "The runs that were queued", status=201),
+    errors=(404,),
+)
+def submit_runs(call: Call[NoQuery]) -> Reply:
+    """Queue a suite: one run for each SKU and driver of the target.
+
+    A run that no registered staging host can take is refused.
+    """
+    asked = to_struct(call.document(), RunRequest, {"priority": PRIORITY_HINT})
+    call.principal.require_question({"target": asked.target}, named=True)
+    made = call.gate.runs.submit(asked, by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+@route(
+    "POST",
+    "/runs/imports",
+    scope="operate",
+    tag="runs",
+    targets="checked",
+    body=Body(ImportRequest, examples={"jsonl": IMPORT}),
+    returns=Returns(RunsMade, "The runs that were stored", status=201),
+    errors=(404, 409),
+)
+def import_report(call: Call[NoQuery]) -> Reply:
+    """Import a report of DCGM or nccl-tests, or results as JSON lines, with their source.
+
+    Each place in the report becomes a finished run. A policy counts it only where it names
+    `FORMAT@SOURCE` under `canary.imported`.
+    """
+    asked = to_struct(call.document(), ImportRequest)
+    call.principal.require_question({"target": asked.target}, named=True)
+    made = call.gate.runs.import_report(asked, by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+@route(
+    "GET",
+    "/runs/{id}",
+    scope="read",
+    tag="runs",
+    targets="checked",
+    returns=Returns(RunDetailBody, "The run", etag=True),
+    errors=(404,),
+)
+def show_run(call: Call[NoQuery]) -> Reply:
+    """Show a run with the results of its steps."""
+    found = call.gate.runs.show(call.args["id"])
+    _require_run(call.principal, found.run)
+    return Reply(found.to_json())
+
+
+def _reached_run(call: Call[Any]) -> str:
+    """Return the id of the run that the path names, if its target is within the caller's limit."""
+    run_id: str = call.args["id"]
+    if call.principal.targets is not None:
+        _require_run(call.principal, call.gate.runs.get(run_id))
+    return run_id
+
+
+def _require_run(principal: Principal, run: RunRow) -> None:
+    principal.require_question({"target": run.target}, named=True)
+
+
+@route(
+    "POST",
+    "/runs/{id}/cancel",
+    scope="operate",
+    tag="runs",
+    targets="checked",
+    returns=Returns(RunBody, "The current state of the run"),
+    errors=(404, 409),
+)
+def cancel_run(call: Call[NoQuery]) -> Reply:
+    """Cancel a run: at once if it waits, else within seconds, with the worker's next report."""
+    return Reply(call.gate.runs.cancel(_reached_run(call), by=call.principal.name).to_json())
+
+
+class DiscardReason(Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason for discarding a run."""
+
+    reason: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=2000)] | None,
+        Meta(description="reason, kept in the audit log; or use the header `X-Compatgate-Reason`"),
+    ] = None
+
+
+@route(
+    "POST",
+    "/runs/{id}/discard",
+    scope="bless",
+    tag="runs",
+    targets="checked",
+    reason="query",
+    query=DiscardReason,
+    returns=Returns(RunDetailBody, "The discarded run"),
+    errors=(404, 409),
+)
+def discard_run(call: Call[DiscardReason]) -> Reply:
+    """Discard a judged run: its result no longer counts.
+
+    Until then, its failure denies, even if other runs pass. The audit log records the person and
+    the reason. A discarded run cannot be restored.
+    """
+    by = call.by()
+    found = call.gate.runs.discard(_reached_run(call), by=by.author, reason=by.reason)
+    return Reply(found.to_json())
+
+
+@route(
+    "POST",
+    "/runs/{id}/rerun",
+    scope="operate",
+    tag="runs",
+    targets="checked",
+    returns=Returns(RunsMade, "The runs that were queued", status=201),
+    errors=(404, 409),
+)
+def rerun(call: Call[NoQuery]) -> Reply:
+    """Requeue a finished run, for the current state of its target."""
+    made = call.gate.runs.rerun(_reached_run(call), by=call.principal.name)
+    return Reply({"runs": [run.to_json() for run in made]}, status=201)
+
+
+class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of samples: a step, and a note."""
+
+    step: Annotated[Filter, Meta(description="only samples of this step")] | None = None
+    note: Annotated[str, Meta(max_length=2000, description="note stored in each file")] = ""
+
+
+@route(
+    "GET",
+    "/runs/{id}/samples",
+    scope="read",
+    tag="runs",
+    targets="checked",
+    query=SampleOptions,
+    returns=Returns(SamplesBody, "The samples"),
+    errors=(404, 409),
+)
+def take_samples(call: Call[SampleOptions]) -> Reply:
+    """Return the measurements of a run as sample files of its workloads.
+
+    A step gives no sample if it failed, printed an incomplete report, or was not
+    measured on the GPU that its host claims; `refused` says why.
+    """
+    gate, query = call.gate, call.query
+    found = collect_samples(
+        gate.runs, gate.facts, _reached_run(call), step=query.step, note=query.note
+    )
+    return Reply(found)
+
+
+class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a log: the part, and whether to follow it."""
+
+    follow: Annotated[
+        bool, Meta(description="stream events until the run ends: `output`, `state`, `end`")
+    ] = False
+    step: Annotated[Filter, Meta(description="only this step's output")] | None = None
+    after: Annotated[
+        int, Meta(ge=0, le=LARGEST["big"], description="id of the last event received")
+    ] = 0
+
+
+@route(
+    "GET",
+    "/runs/{id}/logs",
+    scope="read",
+    tag="runs",
+    targets="checked",
+    query=LogOptions,
+    returns=Returns(str, "The output", media=("text/plain", logs.STREAM_MEDIA)),
+    errors=(404, 410),
+)
+def show_logs(call: Call[LogOptions]) -> Reply:
+    """Show the log of a run; 410 says when and by whom it was removed.
+
+    With `follow`, the answer is a stream of server-sent events, which ends with the event `end`
+    when the run has ended. If a stream ends without `end`, continue with `after` or
+    `Last-Event-ID`. The free threads of the server limit the number of streams.
+    """
+    run_id, query, runs = _reached_run(call), call.query, call.gate.runs
+    check_log_exists(runs, run_id, query.step)
+    if not query.follow:
+        text = print_pieces(runs, run_id, after=query.after, step=query.step)
+        return Reply((part.encode() for part in text), media="text/plain; charset=utf-8")
+    after = max(query.after, _last_event())
+    if request.method == "HEAD":
+        return Reply(b"", media=logs.STREAM_MEDIA)
+    listeners = call.service.listeners
+    listeners.enter()
+    seconds = logs.MAX_STREAM_SECONDS
+    events = follow(runs, run_id, after=after, step=query.step, seconds=seconds)
+    return Reply(
+        logs.LogStream(events, listeners),
+        headers={"X-Accel-Buffering": "no"},
+        media=logs.STREAM_MEDIA,
+    )
+
+
+def _last_event() -> int:
+    text: Any = request.headers.get("Last-Event-ID", "0")
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > LARGEST["big"]:
+        raise BadInput("is not an event's id", field="Last-Event-ID", value=text)
+    return int(text)
+
+
+@route(
+    "GET",
+    "/evidence",
+    scope="read",
+    tag="evidence",
+    query=EvidenceFilters,
+    returns=Returns(EvidenceBody, "A page of evidence", paged=True, etag=True),
+)
+def list_evidence(call: Call[EvidenceFilters]) -> Reply:
+    """List judged runs that count as evidence, newest first."""
+    return page_reply(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
+
+
+@route(
+    "GET",
+    "/hosts",
+    scope="read",
+    tag="runs",
+    query=HostFilters,
+    returns=Returns(HostBody, "A page of hosts", paged=True, etag=True),
+)
+def list_hosts(call: Call[HostFilters]) -> Reply:
+    """List the staging hosts that workers serve, by name."""
+    return page_reply(call.gate.runs.hosts(**call.query.filters()), lambda row: row.to_json())
+
+
+@route(
+    "GET",
+    "/suites",
+    scope="read",
+    tag="runs",
+    targets="free",
+    query=ListQuery,
+    returns=Returns(SuiteBody, "A page of suites", paged=True, etag=True),
+)
+def list_suites(call: Call[ListQuery]) -> Reply:
+    """List the suites by name."""
+    found = call.gate.runs.catalogue()
+    suites = [found.suites[name] for name in sorted(found.suites)]
+
+    def show(suite: Any) -> SuiteBody:
+        names, gpus = list(suite.workloads), found.gpus_of(suite.name)
+        return SuiteBody(suite.name, suite.description, names, gpus, found.nodes_of(suite.name))
+
+    return page_reply(slice_page(suites, call.query), show)
+
+
+@route(
+    "GET",
+    "/workloads",
+    scope="read",
+    tag="runs",
+    targets="free",
+    query=ListQuery,
+    returns=Returns(WorkloadBody, "A page of workloads", paged=True, etag=True),
+)
+def list_workloads(call: Call[ListQuery]) -> Reply:
+    """List the workloads, by name."""
+    found = call.gate.runs.catalogue().workloads
+    workloads = [found[name] for name in sorted(found)]
+    return page_reply(slice_page(workloads, call.query), _workload)
+
+
+class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the histories of metrics."""
+
+    workload: Filter | None = None
+    gpu: Annotated[Filter, Meta(description="SKU")] | None = None
+    metric: Filter | None = None
+    runs: Annotated[
+        int, Meta(ge=1, le=MAX_HISTORY, description="number of finished runs to read, newest first")
+    ] = DEFAULT_RUNS
+
+
+@route(
+    "GET",
+    "/metric-histories",
+    scope="read",
+    tag="evidence",
+    targets="checked",
+    query=HistoryFilters,
+    returns=Returns(MetricHistoryBody, "A page of histories", paged=True),
+)
+def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
+    """Follow metrics over finished runs, and find changes of their level.
+
+    Metrics that became worse come first. A history covers all stacks and drivers; each change
+    names the parts that changed with it.
+    """
+    query = call.query
+    found = call.gate.runs.histories(
+        workload=query.workload,
+        gpu=query.gpu,
+        metric=query.metric,
+        runs=query.runs,
+        within=call.principal.targets,
+    )
+    return page_reply(slice_page(found, query), _history)
+
+
+def _history(one: MetricHistory) -> dict[str, Any]:
+    """Return a history as REST describes it: what the judge said is part of the run."""
+    body: dict[str, Any] = msgspec.to_builtins(one)
+    own = PointBody.__struct_fields__
+    points = [{name: point[name] for name in own} for point in body["points"]]
+    return {**body, "points": points}
+
+
+def _workload(workload: Workload) -> dict[str, Any]:
+    own = (name for name in WorkloadBody.__struct_fields__ if name != "samples")
+    body = {name: msgspec.to_builtins(getattr(workload, name)) for name in own}
+    return {**body, "samples": [msgspec.to_builtins(sample) for sample in list_samples(workload)]}

@@ -1,0 +1,407 @@
+"""Store and list runs, their steps and their logs, and the history of their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, true
+from sqlalchemy.orm import Session
+
+from compatgate.canary.history import MeasuredStep
+from compatgate.canary.run import Report
+from compatgate.core.versions import parse_version
+from compatgate.errors import BadInput, NotFound
+from compatgate.kit.database.tables import Page, page
+from compatgate.kit.principal import TargetPatterns, in_limit
+from compatgate.service.runs.evidence.discards import DiscardedRun
+from compatgate.service.runs.queue.filters import RunFilters
+from compatgate.service.runs.queue.models import (
+    ACTIVE,
+    OutputRow,
+    PastStep,
+    PrunedLog,
+    QueueState,
+    Run,
+    RunOutput,
+    RunRow,
+    RunStep,
+    StepRow,
+)
+
+_DERIVED = ("cancelling", "source")
+_COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__ if name not in _DERIVED]
+_FILTERED: dict[str, Any] = {
+    "target": Run.target,
+    "suite": Run.suite,
+    "entry": Run.entry,
+    "host": Run.on_host,
+    "asked_by": Run.asked_by,
+    "purpose": Run.purpose,
+}
+"""Filters of the list by the column that equals them."""
+_CHUNK = 500
+NO_STEP = ""
+"""Step name of the note that replaces a removed log."""
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def select_runs() -> Any:
+    """Return a select of what `row` reads."""
+    return select(*_COLUMNS)
+
+
+def to_row(found: Any) -> RunRow:
+    """Return a row of `select_runs`."""
+    values = dict(found._mapping)
+    open_ = values["state"] == "queued" or values["state"] in ACTIVE
+    values["cancelling"] = values["cancel_by"] is not None and open_
+    values["source"] = values["suite"] if values["purpose"] == "import" else None
+    return msgspec.convert(values, RunRow)
+
+
+def add_runs(session: Session, rows: Sequence[RunRow]) -> None:
+    """Store new runs, in this order; the database numbers them."""
+    left_out = ("seq", *_DERIVED)
+    names = [name for name in RunRow.__struct_fields__ if name not in left_out]
+    columns = [
+        {**{name: getattr(row, name) for name in names}, "driver_key": driver_key(row.driver)}
+        for row in rows
+    ]
+    session.execute(insert(Run), columns)
+
+
+def driver_key(driver: str | None) -> str | None:
+    """Return a driver's numbers: ``550.54.15`` and ``550.054.15`` are the same."""
+    if driver is None:
+        return None
+    try:
+        return ".".join(map(str, parse_version("driver", driver).key[0]))
+    except BadInput:
+        return driver
+
+
+def find_pairs(session: Session, run_id: str) -> dict[str, Any] | None:
+    """Return how the pairs of a run stand, as plain data; None if none were begun."""
+    return session.execute(select(Run.pairs).where(Run.id == run_id)).scalar()
+
+
+def list_earlier_pairs(
+    session: Session, *, suite: str, gpu: str | None, limit: int
+) -> list[dict[str, Any]]:
+    """Return the pairs of ended runs of a suite on a SKU, newest first."""
+    query = (
+        select(Run.pairs)
+        .where(Run.suite == suite, Run.pairs.is_not(None), Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
+        .order_by(Run.seq.desc())
+        .limit(limit)
+    )
+    return [pairs for pairs in session.execute(query).scalars() if pairs]
+
+
+def find_run(session: Session, run_id: str) -> RunRow:
+    """Return a run by its id."""
+    result = session.execute(select_runs().where(Run.id == run_id)).first()
+    if result is None:
+        hint = "compatgate canary list shows every run"
+        raise NotFound(f"run {run_id!r} does not exist", field="run", value=run_id, hint=hint)
+    return to_row(result)
+
+
+def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
+    """Return the ids of runs that begin with a text, in order.
+
+    Args:
+        beginning: ``run_`` and lower-case letters and digits.
+    """
+    within = Run.id.startswith(beginning, autoescape=True)
+    query = select(Run.id).where(within).order_by(Run.id).limit(limit)
+    return list(session.execute(query).scalars())
+
+
+def find_runs(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
+    """Return the existing runs of these ids."""
+    results: dict[str, RunRow] = {}
+    for start in range(0, len(run_ids), _CHUNK):
+        some = run_ids[start : start + _CHUNK]
+        for each in session.execute(select_runs().where(Run.id.in_(some))):
+            results[each.id] = to_row(each)
+    return results
+
+
+def list_by_purpose(session: Session, purpose: str, since: datetime) -> list[RunRow]:
+    """Return the runs of a purpose that were submitted since a time, or have not ended."""
+    recent = or_(Run.created_at >= since, Run.finished_at.is_(None))
+    query = select_runs().where(Run.purpose == purpose, recent).order_by(Run.seq)
+    return [to_row(result) for result in session.execute(query)]
+
+
+def list_run_questions(
+    session: Session, targets: Sequence[str] | None, since: datetime, *, most: int
+) -> list[RunRow]:
+    """Return the runs of stacks for some targets, newest first.
+
+    Args:
+        targets: their names; None: all targets.
+        most: most runs, the newest.
+    """
+    query = select_runs().where(Run.created_at >= since)
+    of_targets = Run.target.is_not(None) if targets is None else Run.target.in_(targets)
+    return [
+        to_row(result)
+        for result in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
+    ]
+
+
+def list_runs(
+    session: Session, asked: RunFilters, *, within: TargetPatterns | None = None
+) -> Page[RunRow]:
+    """Return runs, newest first; ``within`` is the caller's limit to targets, None: no limit."""
+    query = select_runs()
+    if asked.state == "active":
+        query = query.where(Run.state.in_(ACTIVE))
+    elif asked.state == "ended":
+        query = query.where(Run.state.not_in(("queued", *ACTIVE)))
+    elif asked.state:
+        query = query.where(Run.state == asked.state)
+    for name, column in _FILTERED.items():
+        if value := getattr(asked, name):
+            query = query.where(column == value)
+    query = query.where(Run.created_at >= asked.since) if asked.since else query
+    query = query.where(Run.created_at <= asked.until) if asked.until else query
+    if within is not None:
+        query = query.where(in_limit(session, Run.target, within))
+    return page(
+        session, query, Run.seq, to_row, cursor=asked.cursor, limit=asked.limit, descending=True
+    )
+
+
+def record_step(session: Session, run_id: str, step: StepRow) -> None:
+    """Store the result of a step; a later result of the same attempt replaces it."""
+    mine = (RunStep.run == run_id) & (RunStep.attempt == step.attempt)
+    known = session.execute(
+        select(RunStep.position).where(mine, RunStep.name == step.name)
+    ).scalar()
+    if known is None:
+        last = session.execute(select(func.max(RunStep.position)).where(RunStep.run == run_id))
+        known = (last.scalar() or 0) + 1
+    else:
+        session.execute(delete(RunStep).where(mine, RunStep.name == step.name))
+    values = {
+        "run": run_id,
+        "attempt": step.attempt,
+        "name": step.name,
+        "position": known,
+        "host": step.host,
+        "outcome": step.body["outcome"],
+        "body": _encode(step.body).decode(),
+    }
+    session.execute(insert(RunStep), [values])
+
+
+def list_steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
+    """Return the last result of each step, in the order in which they were first recorded."""
+    query = select(RunStep.attempt, RunStep.name, RunStep.host, RunStep.body)
+    query = query.where(RunStep.run == run_id)
+    query = query.where(RunStep.host == host) if host else query
+    results: dict[str, StepRow] = {}
+    for attempt, name, where, body in session.execute(query.order_by(RunStep.position)):
+        results[name] = StepRow(attempt, name, where, msgspec.json.decode(body))
+    return list(results.values())
+
+
+def append_output(
+    session: Session, run_id: str, attempt: int, step: str, data: bytes, at: Any
+) -> None:
+    """Append to a step's log."""
+    values = {"run": run_id, "attempt": attempt, "step": step, "data": data, "at": at}
+    session.execute(insert(RunOutput), [values])
+
+
+def find_pruned_log(session: Session, run_id: str) -> PrunedLog | None:
+    """Return the note on a run's removed log; None: the log was not removed."""
+    query = select(RunOutput.data).where(RunOutput.run == run_id, RunOutput.step == NO_STEP)
+    result = session.execute(query.limit(1)).scalar()
+    return None if result is None else msgspec.json.decode(result, type=PrunedLog)
+
+
+def read_output(
+    session: Session,
+    run_id: str,
+    *,
+    after: int = 0,
+    step: str | None = None,
+    limit: int = 100,
+) -> list[OutputRow]:
+    """Return the pieces of a run's log after a piece, in order.
+
+    Args:
+        after: id of the last piece known; 0: from the beginning.
+    """
+    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
+    query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
+    query = query.where(RunOutput.step == step) if step else query
+    return [
+        OutputRow(*result) for result in session.execute(query.order_by(RunOutput.id).limit(limit))
+    ]
+
+
+def steps_with_output(session: Session, run_id: str) -> set[str]:
+    """Return the names of the steps with output in a run's log."""
+    query = select(RunOutput.step).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    return set(session.execute(query.distinct()).scalars())
+
+
+def read_last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
+    """Return the last pieces of a run's log, in order."""
+    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
+    query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    query = query.order_by(RunOutput.id.desc()).limit(limit)
+    return [OutputRow(*result) for result in session.execute(query)][::-1]
+
+
+def read_queue(session: Session, now: datetime) -> QueueState:
+    """Return how many runs wait and run, and for how long the oldest waits."""
+    query = select(Run.state, func.count(), func.min(Run.created_at)).group_by(Run.state)
+    waiting, running, oldest_s = 0, 0, 0.0
+    for state, number, since in session.execute(query.where(Run.state.in_(("queued", *ACTIVE)))):
+        if state == "queued":
+            waiting, oldest_s = number, max(0.0, (now - since).total_seconds())
+        else:
+            running += number
+    return QueueState(waiting, running, oldest_s)
+
+
+def list_past_steps(
+    session: Session, *, suite: str, gpu: str | None, step: str, limit: int
+) -> list[PastStep]:
+    """Return the results of a step in ended runs of a suite on a SKU, newest run first.
+
+    Args:
+        gpu: SKU that they asked for; None: those that asked for none.
+    """
+    query = (
+        select(Run.id, Run.state, Run.finished_at, RunStep.body)
+        .join(RunStep, RunStep.run == Run.id)
+        .where(Run.suite == suite, RunStep.name == step, Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
+        .order_by(Run.seq.desc(), RunStep.attempt.desc())
+        .limit(limit)
+    )
+    results: dict[str, PastStep] = {}
+    for run, state, at, body in session.execute(query):
+        if at is not None:
+            results.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
+    return list(results.values())
+
+
+DEFAULT_RUNS = 200
+_MEASURED = ("passed", "failed", "inconclusive")
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    digest: str = ""
+
+
+class _EndedStep(msgspec.Struct, frozen=True):
+    origin: _Origin | None = None
+    exit_code: int | None = None
+
+
+_decode_ended_step = msgspec.json.Decoder(_EndedStep).decode
+
+
+def find_step_in_time(session: Session, *, host: str, step: str, digest: str) -> str:
+    """Return the last run in which a step ended well and by itself on a host; "" without one."""
+    query = (
+        select(RunStep.run, RunStep.body)
+        .join(Run, Run.id == RunStep.run)
+        .where(RunStep.host == host, RunStep.name == step)
+        .order_by(Run.seq.desc())
+    )
+    for run, body in session.execute(query.execution_options(yield_per=50)):
+        result = _decode_ended_step(body)
+        if result.exit_code == 0 and result.origin and result.origin.digest == digest:
+            return str(run)
+    return ""
+
+
+class _JudgedMetric(msgspec.Struct, frozen=True):
+    name: str
+    outcome: str = ""
+
+
+class _Judgement(msgspec.Struct, frozen=True):
+    metrics: tuple[_JudgedMetric, ...] = ()
+
+
+class _StepBody(msgspec.Struct, frozen=True):
+    """The part of a stored step that a history needs."""
+
+    workload: str
+    report: Report | None = None
+    origin: _Origin | None = None
+    image: str | None = None
+    block: msgspec.Raw | None = None
+    judgement: _Judgement | None = None
+
+
+_decode = msgspec.json.Decoder(_StepBody).decode
+
+
+def list_measured_steps(
+    session: Session,
+    *,
+    workload: str | None = None,
+    gpu: str | None = None,
+    runs: int = DEFAULT_RUNS,
+    within: TargetPatterns | None = None,
+) -> list[MeasuredStep]:
+    """Return the steps of the newest finished runs, newest first.
+
+    Discarded runs are left out, and so are single blocks of pairs: the run's own step has their
+    values.
+
+    Args:
+        workload: of the steps; None: any.
+        gpu: SKU that the runs asked for; None: any.
+        within: limit of the caller to targets; None: no limit.
+    """
+    newest = select(Run.seq).where(Run.state.in_(_MEASURED))
+    newest = newest.where(Run.id.not_in(select(DiscardedRun.run)))
+    if gpu is not None:
+        newest = newest.where(Run.gpu == gpu)
+    if within is not None:
+        newest = newest.where(in_limit(session, Run.target, within))
+    of_workload: ColumnElement[bool] = true()
+    if workload is not None:  # names of steps begin with that of their workload
+        of_workload = RunStep.name.startswith(workload, autoescape=True)
+        newest = newest.where(Run.id.in_(select(RunStep.run).where(of_workload)))
+    newest = newest.order_by(Run.seq.desc()).limit(runs)
+    query = (
+        select(
+            Run.id, Run.state, Run.finished_at, Run.gpu, Run.image,
+            RunStep.host, RunStep.name, RunStep.body,
+        )
+        .join(RunStep, RunStep.run == Run.id)
+        .where(Run.seq.in_(newest), of_workload)
+        .order_by(Run.seq.desc(), RunStep.attempt.desc(), RunStep.position)
+    )  # fmt: skip
+    results: dict[tuple[str, str], MeasuredStep] = {}
+    for run, state, at, sku, image, host, name, text in session.execute(query):
+        body = _decode(text)
+        if at is None or body.report is None or body.report.problems or body.block is not None:
+            continue
+        if workload is None or body.workload == workload:
+            digest = body.origin.digest if body.origin else ""
+            used = body.image or image
+            judged = body.judgement.metrics if body.judgement else ()
+            step = MeasuredStep(
+                run, state, at, sku or "", host, used, name, body.workload, digest, body.report,
+                {metric.name: metric.outcome for metric in judged},
+            )  # fmt: skip
+            results.setdefault((run, name), step)
+    return list(results.values())

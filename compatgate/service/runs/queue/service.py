@@ -1,0 +1,483 @@
+"""Submit, show, cancel and repeat runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from sqlalchemy.orm import Session
+
+from compatgate.canary.allowed_images import EVERY_IMAGE
+from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
+from compatgate.canary.history import (
+    MeasuredStep,
+    MetricHistory,
+    MetricKey,
+    MetricPoint,
+    Specs,
+    collect_points,
+    follow_metrics,
+)
+from compatgate.canary.peaks import Share, find_shares
+from compatgate.canary.run import Report, select_due
+from compatgate.canary.workloads import Library
+from compatgate.canary.workloads.library import ENVIRONMENT
+from compatgate.core.binding import Comparison, SuiteDefinition, define_suite
+from compatgate.core.facts import Facts
+from compatgate.errors import CompatgateError, Conflict
+from compatgate.kit import clock
+from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import Page
+from compatgate.kit.principal import TargetPatterns
+from compatgate.service.matrix.snapshots.reader import Snapshots
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.runs.evidence import evidence
+from compatgate.service.runs.evidence.evidence import EvidenceRow, WarningRow
+from compatgate.service.runs.evidence.imports import import_report
+from compatgate.service.runs.evidence.pools import (
+    EntryPool,
+    RunEvidence,
+    discard_run,
+    find_entry_pools,
+    find_run_evidence,
+)
+from compatgate.service.runs.evidence.promotion import EntryRemarks, entry_remarks
+from compatgate.service.runs.queue import leases
+from compatgate.service.runs.queue import repository as runs
+from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
+from compatgate.service.runs.queue.leases import could_take
+from compatgate.service.runs.queue.models import (
+    HostRow,
+    OutputRow,
+    PastStep,
+    PrunedLog,
+    QueueState,
+    RunRow,
+    StepRow,
+)
+from compatgate.service.runs.queue.queue import DatabaseQueue, make_offer, note_run
+from compatgate.service.runs.queue.reference import AUTO, NONE, find_against
+from compatgate.service.runs.queue.repository import list_measured_steps
+from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
+from compatgate.service.runs.queue.submission import (
+    blessed_evidence,
+    last_verifications,
+    plan_runs,
+    verification_candidates,
+    verification_key,
+)
+
+
+def load_library() -> Library:
+    """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
+
+    Each value of the variable is read once in a process.
+    """
+    return _load_library(os.environ.get(ENVIRONMENT, ""))
+
+
+def define_suites(load: Callable[[], Library]) -> dict[str, SuiteDefinition]:
+    """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
+    try:
+        catalogue = load()
+        return {
+            name: define_suite({one.name: one.digest for one in catalogue.of_suite(name)})
+            for name in catalogue.suites
+        }
+    except CompatgateError as error:
+        _log.warning("no evidence is stale for its suite: %s", error.detail)
+        return {}
+
+
+@cache
+def _load_library(folders: str) -> Library:
+    del folders  # `Library.open` reads the variable itself
+    return Library.open()
+
+
+def peak_shares(
+    steps: Iterable[StepRow], catalogue: Callable[[], Library], facts: Facts
+) -> dict[str, tuple[Share, ...]]:
+    """Return shares of published peaks by step, as the current workloads name the peaks.
+
+    Neither workloads nor facts are read where no step saw a GPU. If workloads
+    cannot be read, the run is shown without shares.
+    """
+    reports = {}
+    for step in steps:
+        env = (step.body.get("report") or {}).get("env")
+        if env and env.get("gpus"):
+            reports[step.name] = step
+    if not reports:
+        return {}
+    try:
+        workloads = catalogue().workloads
+    except CompatgateError:
+        return {}
+    results = {}
+    for name, step in reports.items():
+        workload = workloads.get(step.body["workload"])
+        report = msgspec.convert(step.body["report"], Report)
+        if workload is not None:
+            results[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+    return {name: some for name, some in results.items() if some}
+
+
+_log = logging.getLogger(__name__)
+GONE_AFTER = timedelta(hours=1)
+"""Silence after which a worker counts as gone."""
+
+
+class RunDetail(Struct, frozen=True):
+    """A run with its steps, and their shares of published peaks.
+
+    Attributes:
+        blocks: of a paired run; each is a process of candidate or reference.
+        pairs: how the pairs stand, as plain data; None if the candidate is judged alone.
+        evidence: of a judged run; None: it is not evidence.
+    """
+
+    run: RunRow
+    steps: tuple[StepRow, ...]
+    peaks: dict[str, tuple[Share, ...]] = {}
+    blocks: tuple[StepRow, ...] = ()
+    pairs: dict[str, Any] | None = None
+    evidence: RunEvidence | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        steps = [
+            {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
+            for step in self.steps
+        ]
+        judged = self.evidence.to_json() if self.evidence else None
+        pairs = self.pairs and {**self.pairs, "blocks": [_outline(one) for one in self.blocks]}
+        return {**self.run.to_json(), "steps": steps, "pairs": pairs, "evidence": judged}
+
+
+def _outline(block: StepRow) -> dict[str, Any]:
+    """Return a block without its report; its log has the values."""
+    members = ("name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block")
+    times = ("started_at", "finished_at")
+    results = {name: block.body.get(name) for name in (*members, *times)}
+    return {**results, "attempt": block.attempt, "host": block.host}
+
+
+def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
+    """Return a run that has not ended; if every host that could run it is away, with the reason."""
+    if run.state == "queued":
+        able = [host for host in hosts if could_take(run, make_offer(host))]
+    else:
+        able = [host for host in hosts if host.name == run.on_host]
+    if not able or not all(host.away_since for host in able):
+        return run
+    return replace(run, doing=f"waits for the host {able[0].name}, {able[0].away}")
+
+
+class Runs:
+    """The runs of one database.
+
+    Args:
+        catalogue: loads suites and workloads; called when a suite is named.
+
+    Attributes:
+        under_test: images that a submission may name; every image, until a service limits it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        facts: Facts,
+        snapshots: Snapshots,
+        catalogue: Callable[[], Library],
+    ) -> None:
+        self._database = database
+        self._facts = facts
+        self._snapshots = snapshots
+        self.catalogue = catalogue
+        self.under_test = EVERY_IMAGE
+        self.queue = self.open_queue()
+
+    def define_suites(self) -> dict[str, SuiteDefinition]:
+        """Return the definition of each suite, as `define_suites`."""
+        return define_suites(self.catalogue)
+
+    def find_unknown_suites(self, session: Session, names: Collection[str]) -> dict[str, str]:
+        """Return the suites that no folder of the gate and no worker has, each with a hint."""
+        return leases.find_unknown_suites(session, names, self.catalogue)
+
+    def open_queue(
+        self, settings: Settings = STANDARD_SETTINGS, suites: Collection[str] = ()
+    ) -> DatabaseQueue:
+        """Return the queue for a worker, with the worker's settings and the names of its suites."""
+        return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings, suites)
+
+    def submit(self, asked: RunRequest, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
+        """Queue the runs that a submission means.
+
+        Args:
+            purpose: ``request`` or ``verification``.
+        """
+        self.under_test.check(asked.image)
+        catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
+        now = clock.now()
+        with self._database.reading() as session:
+            known = leases.load_hosts(session)
+            made = plan_runs(
+                asked, catalogue, snapshot, known, self._facts, by=by, at=now, purpose=purpose
+            )
+            made = [self._compare(session, asked.against, run, snapshot, now) for run in made]
+        with self._database.writing() as session:
+            runs.add_runs(session, made)
+            for run in made:
+                detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
+                if run.against and run.against.image:
+                    detail["against"] = run.against.image
+                if run.explained:
+                    detail["explained"] = run.explained
+                note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
+            return tuple(runs.find_run(session, run.id) for run in made)
+
+    def _compare(
+        self, session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
+    ) -> RunRow:
+        """Return the run with what it is compared with."""
+        against = find_against(session, asked, run, snapshot, now)
+        if against is None:
+            return run
+        try:
+            self.under_test.check(against.image)
+        except CompatgateError as error:
+            if against.asked != AUTO:
+                raise
+            against = replace(against, image=None, reason=error.problem)
+        return replace(run, against=against)
+
+    def import_report(self, asked: ImportRequest, *, by: str) -> tuple[RunRow, ...]:
+        """Store the report of another tool as runs that have ended."""
+        snapshot = self._snapshots.refresh()
+        with self._database.writing() as session:
+            made = import_report(session, asked, snapshot, self._facts, by=by, at=clock.now())
+            result = tuple(runs.find_run(session, run_id) for run_id in made)
+        self._snapshots.expire()
+        return result
+
+    def list(self, *, within: TargetPatterns | None = None, **filters: Any) -> Page[RunRow]:
+        """Return runs, newest first, by the filters of `RunFilters`, and of some targets only."""
+        with self._database.reading() as session:
+            result = runs.list_runs(session, RunFilters(**filters), within=within)
+            return replace(result, items=self._name_away(session, result.items))
+
+    def find_ids(self, beginning: str, *, limit: int) -> tuple[str, ...]:
+        """Return the ids of runs that begin with a text."""
+        with self._database.reading() as session:
+            return tuple(runs.find_run_ids(session, beginning, limit=limit))
+
+    def get(self, run_id: str) -> RunRow:
+        """Return a run."""
+        with self._database.reading() as session:
+            return self._find(session, run_id)
+
+    def _find(self, session: Session, run_id: str) -> RunRow:
+        return self._name_away(session, [runs.find_run(session, run_id)])[0]
+
+    def _name_away(self, session: Session, rows: Sequence[RunRow]) -> tuple[RunRow, ...]:
+        """Return runs; those that no host can go on with now name the host that is away."""
+        open_ = any(not row.has_ended for row in rows)
+        hosts = leases.load_hosts(session) if open_ else []
+        if not any(host.away_since for host in hosts):
+            return tuple(rows)
+        return tuple(row if row.has_ended else _describe_wait(row, hosts) for row in rows)
+
+    def away_hosts(self) -> Sequence[HostRow]:
+        """Return the staging hosts that do not answer, by name."""
+        with self._database.reading() as session:
+            return [host for host in leases.load_hosts(session) if host.away_since]
+
+    def show(self, run_id: str) -> RunDetail:
+        """Return a run with its steps."""
+        with self._database.reading() as session:
+            run, every = self._find(session, run_id), runs.list_steps(session, run_id)
+            pairs = runs.find_pairs(session, run_id)
+            judged = find_run_evidence(session, run_id) if run.has_ended else None
+        steps = tuple(one for one in every if one.body.get("block") is None)
+        blocks = tuple(one for one in every if one.body.get("block") is not None)
+        peaks = peak_shares(steps, self.catalogue, self._facts)
+        return RunDetail(run, steps, peaks, blocks, pairs, judged)
+
+    def output(
+        self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
+    ) -> tuple[RunRow, Sequence[OutputRow]]:
+        """Return a run, and pieces of its log after one; both as of one moment."""
+        with self._database.reading() as session:
+            result = self._find(session, run_id)
+            return result, runs.read_output(session, run_id, after=after, step=step, limit=limit)
+
+    def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
+        """Return a run, and the last pieces of its log; both as of one moment."""
+        with self._database.reading() as session:
+            return self._find(session, run_id), runs.read_last_output(session, run_id, limit=limit)
+
+    def logged_steps(self, run_id: str) -> set[str]:
+        """Return the names of the steps that have ended in a run, or printed something."""
+        with self._database.reading() as session:
+            ended = {step.name for step in runs.list_steps(session, run_id)}
+            return ended | runs.steps_with_output(session, run_id)
+
+    def pruned_log(self, run_id: str) -> PrunedLog | None:
+        """Return the note on a run's removed log; None: the log was not removed."""
+        with self._database.reading() as session:
+            return runs.find_pruned_log(session, run_id)
+
+    def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
+        """Return the results of a step in the latest runs of the same suite on the same SKU."""
+        with self._database.reading() as session:
+            return runs.list_past_steps(
+                session, suite=run.suite, gpu=run.gpu, step=step, limit=limit
+            )
+
+    def cancel(self, run_id: str, *, by: str) -> RunRow:
+        """End a run: at once where it waits, else when its worker next says that it lives.
+
+        A worker that was silent for `GONE_AFTER` is not waited for, nor is one that would clean up.
+        """
+        now = clock.now()
+        with self._database.writing() as session:
+            run = runs.find_run(session, run_id)
+            if run.has_ended:
+                what = f"the run {run_id} has ended: {run.state}"
+                raise Conflict(what, field="run", value=run_id)
+            if run.state == "queued":
+                leases.end_run(session, run_id, "cancelled", f"cancelled by {by}", now)
+                note_run(session, now, by, "cancelled", run_id, {})
+            elif run.lease_until is not None and now - run.lease_until > GONE_AFTER:
+                gone = f"its worker {run.worker} is gone, and may have left it on {run.on_host}"
+                leases.end_run(session, run_id, "cancelled", f"cancelled by {by}; {gone}", now)
+                note_run(session, now, by, "cancelled", run_id, {"worker": run.worker})
+            elif run.cancel_by is None:
+                leases.ask_to_cancel(session, run_id, by)
+                note_run(session, now, by, "cancel", run_id, {"state": run.state})
+            return runs.find_run(session, run_id)
+
+    def rerun(self, run_id: str, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
+        """Requeue a run, for the current state of its target."""
+        run = self.get(run_id)
+        if not run.has_ended:
+            raise Conflict(f"the run {run_id} is {run.state}", field="run", value=run_id)
+        if run.purpose == "import":
+            hint = "run the tool again and import its report, or run a suite"
+            what = f"{run_id} was imported from {run.suite}"
+            raise Conflict(what, field="run", value=run_id, hint=hint)
+        asked = RunRequest(
+            suite=run.suite,
+            target=run.target,
+            pool=run.pool,
+            stack=run.stack or None,
+            image=run.image,
+            entry=run.entry,
+            host=run.host,
+            priority=run.priority,
+            against=run.against.asked if run.against and purpose == "request" else NONE,
+            explained=(run.explained or None) if purpose == "request" else None,
+        )
+        return self.submit(asked, by=by, purpose=purpose)
+
+    def discard(self, run_id: str, *, by: str, reason: str) -> RunDetail:
+        """Discard a judged run: neither its pass nor its failure counts from now on."""
+        with self._database.writing() as session:
+            discard_run(session, run_id, by=by, reason=reason, at=clock.now())
+        self._snapshots.expire()
+        return self.show(run_id)
+
+    def entry_pools(self, name: str) -> Sequence[EntryPool]:
+        """Return the pools of runs that measured what an entry allows."""
+        return find_entry_pools(self._snapshots.current(), name)
+
+    def ended(self, run_ids: Collection[str]) -> set[str]:
+        """Return the known runs of some ids that have ended."""
+        with self._database.reading() as session:
+            result = runs.find_runs(session, sorted(run_ids))
+        return {name for name, run in result.items() if run.has_ended}
+
+    def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
+        """Requeue the runs that blessed entries depend on, where verification is due.
+
+        Args:
+            every_s: seconds after which a blessed stack is to have been run again.
+        """
+        result = list(blessed_evidence(self._snapshots.refresh()))
+        now = clock.now()
+        with self._database.reading() as session:
+            rested_on = runs.find_runs(session, [run.id for _, run in result])
+            since = now - timedelta(seconds=every_s)
+            tried = runs.list_by_purpose(session, "verification", since)
+        queued: Sequence[RunRow] = ()
+        asked: set[bytes] = set()
+        for item in select_due(
+            verification_candidates(result, rested_on, last_verifications(tried)),
+            int(now.timestamp()),
+            every_s=every_s,
+        ):
+            like = verification_key(rested_on[item.run])
+            if like in asked:
+                continue  # another entry rests on the same
+            asked.add(like)
+            try:
+                queued = (*queued, *self.rerun(item.run, by=by, purpose="verification"))
+            except CompatgateError as error:
+                _log.warning("entry %s cannot be verified again: %s", item.entry, error.detail)
+        return tuple(queued)
+
+    def queue_state(self) -> QueueState:
+        """Return how many runs wait and run, and for how long the oldest waits."""
+        with self._database.reading() as session:
+            return runs.read_queue(session, clock.now())
+
+    def histories(self, *, metric: str | None = None, **filters: Any) -> Sequence[MetricHistory]:
+        """Return the history of each metric, those that became worse first.
+
+        Args:
+            metric: None: all.
+        """
+        result = follow_metrics(*self._measured(filters))
+        return [one for one in result if metric in (None, one.metric)]
+
+    def points(self, **filters: Any) -> Mapping[MetricKey, Sequence[MetricPoint]]:
+        """Return the values of each metric, newest first, without looking for changes."""
+        return collect_points(*self._measured(filters))
+
+    def _measured(self, filters: dict[str, Any]) -> tuple[Sequence[MeasuredStep], Specs]:
+        with self._database.reading() as session:
+            steps = list_measured_steps(session, **filters)
+        return steps, {name: one.metrics for name, one in self.catalogue().workloads.items()}
+
+    def hosts(self, **filters: Any) -> Page[HostRow]:
+        """Return staging hosts by name, by the filters of `HostFilters`."""
+        with self._database.reading() as session:
+            return leases.list_hosts(session, HostFilters(**filters))
+
+    def remarks(self, entries: Iterable[str]) -> dict[str, EntryRemarks]:
+        """Return the remarks of runs on entries, by name."""
+        return entry_remarks(self._database, self._snapshots.current(), entries)
+
+    def warnings(self) -> tuple[WarningRow, ...]:
+        """Return open warnings on entries, oldest first."""
+        with self._database.reading() as session:
+            return tuple(evidence.open_warnings(session))
+
+    def comparisons(self, run_ids: Collection[str]) -> dict[str, Comparison]:
+        """Return what pairs found, of those runs that were judged in pairs."""
+        with self._database.reading() as session:
+            return evidence.find_comparisons(session, run_ids)
+
+    def evidence(self, **filters: Any) -> Page[EvidenceRow]:
+        """Return evidence, newest first, by the filters of `EvidenceFilters`."""
+        with self._database.reading() as session:
+            return evidence.list_evidence(session, EvidenceFilters(**filters))

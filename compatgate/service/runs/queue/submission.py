@@ -1,0 +1,361 @@
+"""Plan runs: for a request, and to verify blessed stacks again.
+
+A request asks for one run for each SKU and driver of a target, or one for a host. A request that
+no staging host could run to its end is refused.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.canary.hosts import BUILDERS, CLUSTERS
+from compatgate.canary.run import EntryVerification
+from compatgate.canary.workloads import Library
+from compatgate.canary.workloads.contents import has_own_image
+from compatgate.core.facts import Facts
+from compatgate.core.gpu_needs import find_unmet
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.matrix import Entry, Evidence
+from compatgate.core.needs import Needs
+from compatgate.core.request import Pool, Target
+from compatgate.core.stack import Stack, parse_stack
+from compatgate.discovery.registry.image_spec import parse_reference
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import BadInput, NotFound
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.runs.queue.leases import could_take
+from compatgate.service.runs.queue.models import HostRow, RunRow, new_run
+from compatgate.service.runs.queue.queue import make_offer
+from compatgate.service.runs.queue.repository import driver_key
+from compatgate.service.runs.queue.schemas import RunRequest
+
+
+class Destination(Struct, frozen=True):
+    """The requirements of a run on its host; None: no requirement."""
+
+    pool: str | None
+    gpu: str | None
+    driver: str | None
+
+
+def find_destinations(
+    target: str | None,
+    pool: str | None,
+    host: str | None,
+    snapshot: Snapshot,
+    hosts: Sequence[HostRow],
+    *,
+    needs_gpu: bool,
+) -> list[Destination]:
+    """Return the destinations of a submission.
+
+    Args:
+        pool: of the target; None: all.
+        host: to run on; None: any.
+    """
+    named = next((one for one in hosts if one.name == host), None)
+    if host is not None and named is None:
+        hint = suggest_name(host, [one.name for one in hosts]) if hosts else NO_HOSTS_HINT
+        what = f"no worker has registered the host {host!r}"
+        raise NotFound(what, field="host", value=host, hint=hint)
+    if target is None:
+        if pool is not None:
+            raise BadInput("a pool needs a target", field="pool", hint="name the target")
+        if named is None:
+            hint = "a target that is stored, or the host to run on"
+            raise BadInput("name a target or a host", field="target", hint=hint)
+        return [Destination(None, named.gpu if needs_gpu else None, None)]
+    pools = find_pools(target, pool, snapshot)
+    if not needs_gpu:
+        return [Destination(pool, None, None)]
+    if named is not None and pool is None:
+        pools = [one for one in pools if one.gpu and one.gpu.sku == named.gpu] or pools
+    distinct: dict[tuple[str | None, str | None], Destination] = {}
+    for one in pools:
+        gpu = one.gpu.sku if one.gpu else None
+        driver = one.driver.text if one.driver else None
+        distinct.setdefault((gpu, driver_key(driver)), Destination(one.name, gpu, driver))
+    return list(distinct.values())
+
+
+def find_pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
+    """Return the pools of a target, or the named one."""
+    pools = list(snapshot.target(target).pools)
+    if name is None:
+        return pools
+    results = [pool for pool in pools if pool.name == name]
+    if not results:
+        hint = suggest_name(name, [pool.name for pool in pools])
+        what = f"the target {target!r} has no pool {name!r}"
+        raise NotFound(what, field="pool", value=name, hint=hint)
+    return results
+
+
+NO_HOSTS_HINT = "no worker has registered any; run: compatgate worker --hosts FILE"
+_NAMED = 8
+
+
+def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
+    """Return the run if a host could run it; a missing driver is noted in the run."""
+    able = [host for host in hosts if could_take(replace(run, driver=None), make_offer(host))]
+    if not able:
+        raise _no_host(run, hosts)
+    if imageless and run.image is None and all(host.executor in BUILDERS for host in able):
+        raise _no_image(imageless, able)
+    if any(could_take(run, make_offer(host)) for host in able):
+        return run
+    have = ", ".join(f"{host.name} has {host.driver}" for host in able[:_NAMED])
+    return replace(run, reason=f"waits for a host with driver {run.driver} ({have})")
+
+
+def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
+    """Return the error for workloads that have no image on any suitable host."""
+    several = len(workloads) > 1
+    names = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
+    where = ", ".join(host.name for host in hosts[:_NAMED])
+    return BadInput(
+        f"no image for the workload{'s' if several else ''} {names} on {where}: "
+        f"{'they run' if several else 'it runs'} in the image under test",
+        field="image",
+        hint="name the image under test",
+    )
+
+
+def _no_host(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
+    wants = [f"{run.nodes} nodes at once"] if run.nodes > 1 else []
+    wants += [run.gpu or "no GPU"]
+    wants += [f"{run.gpus} slots"] if run.gpus > 1 else []
+    wants += [f"the host {run.host}"] if run.host else []
+    have = []
+    for host in hosts[:_NAMED]:
+        driver = f", driver {host.driver}" if host.driver else ""
+        slots = f", {host.slots} slots" if host.slots > 1 else ""
+        have.append(f"{host.name} ({host.gpu or 'no GPU'}{driver}{slots}, {host.executor})")
+    hint = f"known hosts: {'; '.join(have)}" if hosts else NO_HOSTS_HINT
+    if hosts and run.nodes > 1 and not any(make_offer(host).spans for host in hosts):
+        hint += f"; several nodes at once take a {' or '.join(CLUSTERS)} host"
+    return BadInput(
+        f"no staging host can run it: it needs {', '.join(wants)}",
+        field="host" if run.host else "target",
+        value=run.host or run.target,
+        hint=hint,
+    )
+
+
+PRIORITIES = 1000
+PRIORITY_HINT = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
+MAX_ATTEMPTS = 3
+_LONGEST_STACK = 64
+
+
+def plan_runs(
+    asked: RunRequest,
+    catalogue: Library,
+    snapshot: Snapshot,
+    hosts: Sequence[HostRow],
+    facts: Facts,
+    *,
+    by: str,
+    at: datetime,
+    purpose: str = "request",
+) -> list[RunRow]:
+    """Plan the runs of a submission, each of which a host could run."""
+    gpus, nodes = catalogue.gpus_of(asked.suite), catalogue.nodes_of(asked.suite)
+    imageless = [one.name for one in catalogue.of_suite(asked.suite) if not has_own_image(one)]
+    stack = _stack(asked)
+    _check(asked, snapshot)
+    where = asked.target, asked.pool, asked.host
+    result = find_destinations(*where, snapshot, hosts, needs_gpu=bool(gpus))
+    _refuse_unfit(result, _needs_of_gpus(asked, catalogue, snapshot), facts)
+    made = [
+        new_run(
+            id=f"run_{secrets.token_hex(8)}",
+            suite=asked.suite,
+            state="queued",
+            stack=stack,
+            target=asked.target,
+            pool=place.pool,
+            entry=asked.entry,
+            image=asked.image,
+            gpu=place.gpu,
+            driver=place.driver,
+            gpus=max(1, gpus),
+            nodes=nodes,
+            host=asked.host,
+            priority=asked.priority,
+            purpose=purpose,
+            max_attempts=MAX_ATTEMPTS,
+            asked_by=by,
+            created_at=at,
+            explained=asked.explained or "",
+        )
+        for place in result
+    ]
+    return [check_run(run, hosts, imageless) for run in made]
+
+
+def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
+    """Return what is needed of each GPU, by who states it."""
+    results = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
+    if asked.entry in snapshot.entries:
+        results[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
+    if asked.stack:
+        results["the stack"] = parse_stack(asked.stack).needs
+    return {who: needs for who, needs in results.items() if needs}
+
+
+def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], facts: Facts) -> None:
+    """Refuse a submission whose run would go where a GPU cannot do what is needed.
+
+    A GPU of which that is not known is tried.
+    """
+    reasons = {place: _find_reason(place, stated, facts) for place in places}
+    refused = [(place, why) for place, why in reasons.items() if why]
+    if not refused:
+        return
+    place, why = refused[0]
+    fitting = [one.pool for one, reason in reasons.items() if one.pool and not reason]
+    hint = f"name a pool that can: {', '.join(fitting)}" if fitting else ""
+    field = "pool" if place.pool else "host"
+    raise BadInput(why, field=field, value=place.pool or place.gpu, hint=hint)
+
+
+def _find_reason(place: Destination, stated: Mapping[str, Needs], facts: Facts) -> str:
+    """Return who needs what of a GPU that cannot; empty where it can or that is not known."""
+    gpu = resolve_gpu(place.gpu, facts.gpus) if place.gpu and stated else None
+    for who, needs in stated.items() if gpu else ():
+        assert gpu is not None  # noqa: S101 - the line above
+        for unmet in find_unmet(needs, gpu, facts):
+            if unmet.excludes:
+                return f"{who} cannot run there: {unmet.message}"
+    return ""
+
+
+def _stack(asked: RunRequest) -> dict[str, Any]:
+    if asked.image is not None:
+        try:
+            parse_reference(asked.image)
+        except BadInput as error:
+            error.field = "image"
+            raise
+    if asked.stack is None:
+        return {}
+    if len(asked.stack) > _LONGEST_STACK:
+        raise BadInput(
+            "has too many components", field="stack", hint=f"at most {_LONGEST_STACK} components"
+        )
+    try:
+        return parse_stack(asked.stack, image=asked.image).to_json()
+    except BadInput as error:
+        raise error.at("stack") from None
+
+
+def _check(asked: RunRequest, snapshot: Snapshot) -> None:
+    if not -PRIORITIES <= asked.priority <= PRIORITIES:
+        what = "out of range"
+        raise BadInput(what, field="priority", value=asked.priority, hint=PRIORITY_HINT)
+    if asked.entry is not None and asked.entry not in snapshot.entries:
+        hint = suggest_name(asked.entry, snapshot.entries)
+        what = f"entry {asked.entry!r} does not exist"
+        raise NotFound(what, field="entry", value=asked.entry, hint=hint)
+
+
+_encode_key = msgspec.json.Encoder(order="deterministic").encode
+
+
+class LastVerification(Struct, frozen=True):
+    """The last verification of runs with the same key.
+
+    Attributes:
+        at: seconds since the epoch.
+    """
+
+    at: int
+    underway: bool
+
+
+def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
+    """Return the last verification of each key, from verification runs in any order."""
+    results: dict[bytes, LastVerification] = {}
+    for run in runs:
+        like = verification_key(run)
+        before = results.get(like)
+        at = int(run.created_at.timestamp())
+        underway = not run.has_ended or (before is not None and before.underway)
+        results[like] = LastVerification(max(at, before.at) if before else at, underway)
+    return results
+
+
+def verification_key(run: RunRow) -> bytes:
+    """Return the key that a run shares with its verifications."""
+    return _encode_key([run.suite, run.target, run.pool, run.stack, run.image])
+
+
+def blessed_evidence(snapshot: Snapshot) -> Iterator[tuple[Entry, Evidence]]:
+    """Yield each blessed entry with its latest passed run of each suite and SKU.
+
+    Only targets whose policy asks for evidence count. An entry without a passed run has nothing to
+    repeat; CG811 reports it.
+    """
+    seen: set[tuple[str, str]] = set()
+    passed: dict[tuple[str, str], list[Evidence]] = {}
+    for run in snapshot.matrix.evidence:
+        if run.outcome == "passed":
+            passed.setdefault((run.suite, run.sku), []).append(run)
+    for target in snapshot.targets.values():
+        if not target.policy.canary.require:
+            continue
+        for pool in target.pools:
+            for entry in snapshot.matrix.entries.of(target.name):
+                if entry.status != "blessed":
+                    continue
+                for run in _supporting_runs(entry, target, pool, passed):
+                    if (entry.name, run.id) not in seen:
+                        seen.add((entry.name, run.id))
+                        yield entry, run
+
+
+def verification_candidates(
+    found: Sequence[tuple[Entry, Evidence]],
+    runs: Mapping[str, RunRow],
+    again: Mapping[bytes, LastVerification],
+) -> list[EntryVerification]:
+    """Return the candidates for `compatgate.canary.run.select_due`."""
+    made = []
+    for entry, evidence in found:
+        run = runs.get(evidence.id)
+        if run is None:
+            continue
+        last = again.get(verification_key(run))
+        made.append(
+            EntryVerification(
+                run=evidence.id,
+                entry=entry.name,
+                suite=evidence.suite,
+                sku=evidence.sku,
+                finished=evidence.finished,
+                tried=last.at if last else None,
+                underway=bool(last and last.underway),
+            )
+        )
+    return made
+
+
+def _supporting_runs(
+    entry: Entry, target: Target, pool: Pool, passed: Mapping[tuple[str, str], list[Evidence]]
+) -> Iterator[Evidence]:
+    if pool.gpu is None:
+        return
+    policy = target.policy.canary
+    for suite in policy.suites:
+        runs = [run for run in passed.get((suite, pool.gpu.sku), ()) if run.counts_for(policy)]
+        about = [run for run in runs if entry.matches(Stack(run.components), pool)]
+        if about:
+            yield max(about, key=lambda run: run.finished)

@@ -1,0 +1,214 @@
+"""Build the Flask application: routes, hooks, pages, short links; errors as problems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from flask import Flask, Response, redirect, request
+from flask_compress import Compress
+from werkzeug.exceptions import NotFound
+
+from compatgate import version
+from compatgate.catalog import open_library
+from compatgate.kit.http import replies
+from compatgate.kit.http.links import API_PREFIX as API
+from compatgate.kit.http.links import UI_PREFIX
+from compatgate.kit.http.notes import note_of
+from compatgate.kit.http.replies import Envelope, Reply
+from compatgate.kit.principal import anonymous_principal
+from compatgate.kit.ui import assets
+from compatgate.service.access.identity.service import Identity
+from compatgate.service.audit.attestations.service import Attestations
+from compatgate.service.cluster.admission.api import DESK, AdmissionDesk
+from compatgate.service.cluster.manifests.service import ManifestChecks
+from compatgate.service.runs.queue import logs
+from compatgate.web import metrics
+from compatgate.web.asgi import Front
+from compatgate.web.auth import RequestLimits
+from compatgate.web.call import Service
+from compatgate.web.metrics import Metrics, TargetNames
+from compatgate.web.openapi import describe_api
+from compatgate.web.page_views import make_page_view
+from compatgate.web.route import make_route_view, to_response
+from compatgate.web.routes import HOOKS, PAGES, ROUTES, TAGS, views
+
+if TYPE_CHECKING:
+    from werkzeug.wrappers import Response as AnyResponse
+
+    from compatgate.service.gate.questions.service import Gate
+    from compatgate.web.call import Settings
+
+_COMPRESSION = {
+    "COMPRESS_REGISTER": False,  # each page says so by itself
+    "COMPRESS_MIMETYPES": ["text/html", "text/csv"],
+    "COMPRESS_ALGORITHM": ["zstd", "gzip"],
+    "COMPRESS_STREAMS": False,
+}
+"""Pages are small, so the fastest compression is enough."""
+
+
+def install_pages(app: Flask, service: Service) -> None:
+    """Add every page below ``/ui``, compressed, with templates and static files."""
+    app.config |= _COMPRESSION
+    compress = Compress(app)
+    for page in PAGES:
+        view = compress.compressed()(make_page_view(page, service))
+        _add_route(app, page.method, UI_PREFIX + page.path, f"ui.{page.endpoint}", view)
+    app.add_url_rule(f"{UI_PREFIX}/static/<digest>/<path:name>", "ui.static", _static)
+    app.add_url_rule(UI_PREFIX, "ui.begin", redirect_home)
+
+
+def wants_page() -> bool:
+    """Return whether a browser makes the request, which needs a page as answer."""
+    best = request.accept_mimetypes.best_match(["application/json", "text/html"])
+    return best == "text/html" and "text/html" in request.accept_mimetypes.values()
+
+
+def redirect_home() -> AnyResponse:
+    """Redirect from the root to the first page."""
+    return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
+
+
+def _static(digest: str, name: str) -> Response:
+    """Return a static file; an address with an old digest gets the current file."""
+    return assets.send_asset(name)
+
+
+JWKS = "/.well-known/jwks.json"
+PEM = "/.well-known/signing-keys.pem"
+_VERDICT_ID = re.compile(r"vd_[0-9a-f]{32}")
+
+
+def install_short_links(app: Flask, service: Service) -> None:
+    """Add ``/v/{id}``, and the public keys below ``/.well-known``."""
+
+    def verdict(id: str) -> Response:  # noqa: A002 - the name in the path
+        """Redirect to the page or route of a verdict, which checks access.
+
+        The page finds short ids, and suggests others for a mistyped one.
+        """
+        if not _VERDICT_ID.fullmatch(id) and not wants_page():
+            raise NotFound
+        below = urlsplit(service.settings.public_url).path.rstrip("/")  # a proxy's prefix
+        place = f"{below}{UI_PREFIX if wants_page() else API}/verdicts/{quote(id, safe='')}"
+        return Response(status=302, headers={"Location": place, "Vary": "Accept"})
+
+    def jwks() -> Response:
+        """Return the public keys at their well-known address."""
+        from compatgate.service.audit.attestations.keys import MEDIA
+
+        return to_response(Reply(service.attestations.key_set(), media=MEDIA))
+
+    def pem() -> Response:
+        """Return the public keys in PEM, as cosign and openssl read them."""
+        from compatgate.service.audit.attestations.keys import PEM_MEDIA
+
+        if not (keys := service.attestations.key_pem()):
+            raise NotFound
+        return to_response(Reply(keys, media=PEM_MEDIA))
+
+    views: tuple[tuple[str, str, Callable[..., Response]], ...] = (
+        ("/v/<id>", "verdict_link", verdict),
+        (JWKS, "jwks", jwks),
+        (PEM, "pem", pem),
+    )
+    for path, name, view in views:
+        app.add_url_rule(path, name, view, methods=["GET"], provide_automatic_options=False)
+
+
+_INDEX = {
+    "api": API,
+    "ui": "/ui/",
+    "openapi": f"{API}/openapi.json",
+    "health": ["/healthz", "/readyz", "/metrics"],
+    "keys": JWKS,
+}
+EXTENSION = "compatgate"
+"""Key of the `Service` in a Flask application's extensions."""
+
+
+def create_app(gate: Gate, settings: Settings) -> Flask:
+    """Return the application of one gate."""
+    app = Flask("compatgate", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
+    app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
+    app.url_map.merge_slashes = False
+    service = Service(
+        gate,
+        settings,
+        Metrics(TargetNames(gate.snapshots.known, settings.metric_targets)),
+        anonymous_principal(settings.anonymous),
+        open_library(settings.overlays),
+        _description,
+        logs.LogListeners(settings.max_listeners),
+        Attestations(gate.database, settings.signing, gate.still_holds),
+        Identity(gate.database, settings.identity),
+        RequestLimits(settings.failed, settings.rate, settings.anonymous_rate),
+        ManifestChecks(gate, settings.admission),
+    )
+    gate.database.on_error = service.metrics.database_failed
+    gate.sessions.limits = settings.sessions
+    replies.install_problems(app, service.explain)
+    metrics.install_health(app, service)
+    install_short_links(app, service)
+    for route in ROUTES:
+        _add_route(
+            app, route.method, API + route.flask_rule, route.name, make_route_view(route, service)
+        )
+    desk = AdmissionDesk(service)
+    for hook, view in views(service, desk):
+        _add_route(app, hook.method, hook.prefix + hook.flask_rule, hook.name, view)
+    _add_route(app, "GET", "/", "index", _index)
+    install_pages(app, service)
+    app.after_request(_make_counter(service.metrics))
+    app.extensions[EXTENSION] = service
+    app.extensions[DESK] = desk
+    app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
+    return app
+
+
+def create_front(
+    gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
+) -> Front:
+    """Return the ASGI application of one gate; it closes the gate at the end."""
+    app = create_app(gate, settings)
+    gate.nodes.inventory.prepare()
+    gate.watch_incidents(settings.incident_webhook)
+    return Front(app, app.extensions[EXTENSION], threads, parent)
+
+
+@cache
+def _description() -> bytes:
+    """Return the OpenAPI document, made once per process."""
+    return msgspec.json.encode(describe_api((*ROUTES, *HOOKS), TAGS))
+
+
+def _add_route(
+    app: Flask, method: str, path: str, name: str, view: Callable[..., AnyResponse]
+) -> None:
+    app.add_url_rule(path, name, view, methods=[method], provide_automatic_options=False)
+
+
+def _index() -> AnyResponse:
+    """Answer programs with the main addresses; redirect browsers to the pages."""
+    return (
+        redirect_home()
+        if wants_page()
+        else to_response(Reply({"name": "compatgate", "version": version(), **_INDEX}))
+    )
+
+
+def _make_counter(metrics: Metrics) -> Callable[[Response], Response]:
+    def count(response: Response) -> Response:
+        route = request.endpoint or "none"
+        metrics.requested(request.method, route, response.status_code)
+        if (note := note_of(request.environ)) is not None:
+            note.route, note.status = route, response.status_code
+        return response
+
+    return count

@@ -1,0 +1,212 @@
+"""Answer the server: health and known questions on the event loop, the rest in lanes of threads.
+
+Health is answered on the event loop, and so are questions and AdmissionReviews that memory knows:
+they wake no thread except the one that commits a batch of decisions. The Flask application
+answers everything else in threads; each kind of request has its own lane, so that none waits for
+another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from compatgate.kit import logs, tracing
+from compatgate.kit.http import replies
+from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
+from compatgate.kit.http.notes import NOTE, RequestNote
+from compatgate.kit.http.wsgi import Body, WsgiLane, receive_body, send_answer
+from compatgate.service.cluster.admission.api import DESK, MAX_BODY_BYTES
+from compatgate.web.access import AccessLog
+from compatgate.web.hook_app import HOOK_PATH, HookApp
+from compatgate.web.metrics import ALIVE_BODY
+from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
+from compatgate.web.route import JSON
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from compatgate.kit.http.notes import RequestKind
+    from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
+    from compatgate.web.call import Service
+
+_HEALTH_THREADS = 4
+_HEALTH = ("/healthz", "/readyz", "/metrics")
+_COMPUTING_THREADS = 16
+"""Requests that wait for a process which computes; no page waits behind them."""
+_COMPUTING = frozenset(
+    f"{prefix}/{name}"
+    for prefix in (API_PREFIX, UI_PREFIX)
+    for name in ("what-if", "solve", "backtests")
+)
+_ORPHAN_SECONDS = 0.25
+_PARTING_SECONDS = 0.3
+_RAW_JSON = JSON.encode()
+
+
+class Front:
+    """The ASGI application of one gate.
+
+    The process ends without its parent; None: its present parent.
+
+    Attributes:
+        listeners: descriptors of the sockets that the server accepts connections from.
+    """
+
+    def __init__(
+        self, app: Flask, service: Service, threads: int, parent: int | None = None
+    ) -> None:
+        self._service = service
+        self._rest = WsgiLane(app, "rest", threads)
+        self._hooks = WsgiLane(app, "hooks", threads)
+        self._questions = WsgiLane(app, "questions", threads, short=1)
+        self._health = WsgiLane(app, "health", _HEALTH_THREADS)
+        self._computing = WsgiLane(app, "computing", _COMPUTING_THREADS, watches=True)
+        waiters = LogWaiters()
+        self._asking = QuestionApp(service, self._questions, waiters)
+        self._reviewing = HookApp(app.extensions[DESK], service.metrics, self._hooks, waiters)
+        self._kinds: dict[WsgiLane, RequestKind] = {
+            self._hooks: "hook",
+            self._questions: "question",
+            self._health: "health",
+        }
+        self._access = AccessLog(service.settings.access_log, service.metrics)
+        self._parent = parent or os.getppid()
+        self.listeners: Sequence[int] = ()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or follow the life of the process."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        client = scope.get("client")
+        note = RequestNote(scope["method"], "health", client[0] if client else "", perf_counter())
+        scope[NOTE] = note
+        try:
+            if tracing.is_on() and scope["path"] not in _HEALTH:
+                with tracing.request(scope["headers"], note):
+                    await self._answer(scope, note, receive, send)
+            else:
+                await self._answer(scope, note, receive, send)
+        finally:
+            seconds = perf_counter() - note.began
+            self._service.metrics.answered(note.kind, seconds)
+            if note.error is not None or note.status >= self._access.lowest_status:
+                self._access.end(note, seconds)
+
+    async def _answer(self, scope: Scope, note: RequestNote, receive: Receive, send: Send) -> None:
+        fields = dict(scope["headers"])
+        path = scope["path"]
+        if path == "/healthz" and scope["method"] == "GET":
+            await self._alive(fields, note, send)
+            return
+        lane, most = self._lane(path)
+        note.kind = self._kinds.get(lane) or ("page" if path.startswith(UI_PREFIX) else "api")
+        drains = lane is self._hooks  # an API server that is still sending sees no answer
+        body = await _receive(fields, receive, most, drains=drains)
+        if body is None:
+            return
+        is_plain = _is_plain_json(scope, fields, body) and len(body.data) <= most
+        if is_plain and path == QUESTION_PATH and not scope["query_string"]:
+            await send_answer(send, await self._asking.answer(fields, body.data, note))
+        elif is_plain and path == HOOK_PATH:
+            await send_answer(send, await self._reviewing.answer(scope, body, note))
+        else:
+            await lane.answer(scope, body, receive, send)
+
+    def _lane(self, path: str) -> tuple[WsgiLane, int]:
+        """Return the lane for a path, and its maximum body size."""
+        most = self._service.settings.max_request_size
+        if path.startswith(QUESTION_PATH):
+            return self._questions, most
+        if path in _HEALTH:
+            return self._health, most
+        if path.startswith(f"{HOOKS_PREFIX}/"):
+            return self._hooks, max(most, MAX_BODY_BYTES)
+        if path in _COMPUTING or path.endswith("/plan"):
+            return self._computing, most
+        return self._rest, most
+
+    async def _alive(self, fields: Fields, note: RequestNote, send: Send) -> None:
+        number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
+        note.route, note.status, note.number = "healthz", 200, number
+        self._service.metrics.requested("GET", "healthz", 200)
+        await send_answer(send, replies.json_answer(ALIVE_BODY, number))
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """Begin and end with the server."""
+        await receive()
+        tracing.start("compatgate")
+        self._prepare_to_stop()
+        watch = asyncio.create_task(self._end_without_parent())
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        watch.cancel()
+        await asyncio.to_thread(self._service.gate.close)
+        await asyncio.to_thread(tracing.stop)
+        await asyncio.to_thread(logs.writer.flush)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def _prepare_to_stop(self) -> None:
+        """Before the server begins to stop, end followed logs and accept no connection.
+
+        The server closes connections that have no request yet. So those that it has accepted get a
+        moment for theirs; the next ones are another process's.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+
+            def stop(number: int, frame: Any, before: Any = before) -> None:
+                seconds = 0.0 if self._service.listeners.ending else _PARTING_SECONDS
+                self._service.listeners.ending = True
+                _stop_accepting(self.listeners)
+                loop.call_soon_threadsafe(loop.call_later, seconds, before, number, None)
+
+            if callable(before):
+                signal.signal(number, stop)
+
+    async def _end_without_parent(self) -> None:
+        """Stop when the process that would replace this one is gone."""
+        while os.getppid() == self._parent:
+            await asyncio.sleep(_ORPHAN_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _stop_accepting(listeners: Sequence[int]) -> None:
+    """Put a socket that nobody connects to in the place of each listener, in this process alone.
+
+    Closing or shutting down the listener would end it in all processes, or surprise the server.
+    """
+    for descriptor in listeners:
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.setblocking(False)
+            silent.bind("")
+            silent.listen()
+            os.dup2(silent.fileno(), descriptor)
+
+
+async def _receive(fields: Fields, receive: Receive, most: int, *, drains: bool) -> Body | None:
+    """Read a body; None: the client is gone. One that states too large a size is left unread."""
+    stated = fields.get(b"content-length", b"")
+    if stated.isdigit() and int(stated) > most and not drains:
+        return Body(b"", "unread")
+    return await receive_body(receive, most, drains=drains)
+
+
+def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
+    """Return whether a request posts JSON that has arrived whole, without unusual headers."""
+    stated = fields.get(b"content-length", b"")
+    return (
+        scope["method"] == "POST"
+        and body.rest == "none"
+        and fields.get(b"content-type") == _RAW_JSON
+        and b"content-encoding" not in fields
+        and len(fields) == len(scope["headers"])
+        and (not stated or (stated.isdigit() and int(stated) == len(body.data)))
+    )

@@ -1,0 +1,300 @@
+"""Declare pages, and render them.
+
+A page is declared once: who may see it, which parameters it takes, and where the navigation shows
+it. Rendering adds the navigation with its keys and fills the templates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from flask import request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from msgspec import Struct
+
+from compatgate import version
+from compatgate.errors import BadInput
+from compatgate.kit.http.links import (
+    UI_PREFIX,
+    current_page_link,
+    link,
+    other_parameters,
+    page_without_query,
+)
+from compatgate.kit.http.requests import read_reason
+from compatgate.kit.ui.assets import asset_path
+from compatgate.kit.ui.filters import FILTERS
+from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
+from compatgate.kit.ui.tables import Table, choose_columns
+from compatgate.resources import package_dir
+from compatgate.service.matrix.documents.service import Authorship
+from compatgate.web import browser
+from compatgate.web.route import NoQuery, Scope, declared
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from compatgate.kit.principal import Principal
+    from compatgate.service.gate.questions.service import Gate
+    from compatgate.web.call import Service
+
+Q = TypeVar("Q", bound=Struct)
+
+
+class PageRequest(Struct, Generic[Q], frozen=True):
+    """A request for a page.
+
+    Attributes:
+        args: values of the path.
+        query: validated query parameters.
+        form: the posted form.
+    """
+
+    service: Service
+    page: Page
+    principal: Principal
+    args: dict[str, Any]
+    query: Q
+    form: dict[str, str]
+
+    @property
+    def gate(self) -> Gate:
+        """Return the gate that answers."""
+        return self.service.gate
+
+    def by(self) -> Authorship:
+        """Return the author of a change, and the form's ``reason`` and ``force``."""
+        reason = read_reason(None, self.form.get("reason"))
+        return Authorship(self.principal.name, reason, self.principal, "force" in self.form)
+
+
+class HtmlPage(Struct, frozen=True):
+    """A page to render.
+
+    Attributes:
+        template: below ``templates``.
+        title: of the page.
+        context: for the template.
+        table: the page's main table, which its CSV export is made of.
+    """
+
+    template: str
+    title: str
+    context: dict[str, Any] = {}
+    table: Table | None = None
+    status: int = 200
+
+
+class Redirect(Struct, frozen=True):
+    """A redirection to another page after an action.
+
+    Attributes:
+        place: path below the application's root, ``/ui/tokens``.
+        done: result of the action, shown there once.
+        cookies: to keep in the browser for a year, by name.
+    """
+
+    place: str
+    done: str = ""
+    cookies: Mapping[str, str] = {}
+
+
+class PageOf(Struct, Generic[Q], frozen=True):
+    """A page, or the action of a form.
+
+    Attributes:
+        path: below ``/ui``, in Flask's form.
+        nav: its item in the navigation.
+    """
+
+    handler: Callable[[PageRequest[Q]], Any]
+    path: str
+    scope: Scope | None = "read"
+    method: Literal["GET", "POST"] = "GET"
+    nav: str = ""
+    query: type[Q] = NoQuery  # type: ignore[assignment]
+
+    @property
+    def endpoint(self) -> str:
+        """Return the name of the endpoint, unique among pages."""
+        return self.handler.__name__
+
+
+Page = PageOf[Any]
+page = declared(PageOf)
+MAX_CHOICES = 200
+"""Maximum number of choices in a form."""
+_DIGITS = 9
+
+
+def expected_revision(form: Mapping[str, str]) -> int:
+    """Return the revision of the document that the form shows."""
+    text = form.get("revision", "")
+    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
+        raise BadInput("is not a revision", field="revision", value=text, hint="reload the page")
+    return int(text)
+
+
+def choices(values: Iterable[str]) -> list[str] | None:
+    """Return the choices of a form; None: too many choices, so the user types."""
+    found = sorted(set(values))
+    return found if len(found) <= MAX_CHOICES else None
+
+
+class NavigationItem(Struct, frozen=True):
+    """An item of the navigation.
+
+    Attributes:
+        name: its path below ``/ui``, but for home.
+        key: key to press after ``g``.
+        scope: scope that the item needs.
+    """
+
+    name: str
+    label: str
+    key: str
+    scope: str = "read"
+
+    @property
+    def path(self) -> str:
+        """Return the path below ``/ui``; empty: home."""
+        return "" if self.name == "home" else self.name
+
+
+class NavigationGroup(Struct, frozen=True):
+    """A group of items."""
+
+    label: str
+    items: tuple[NavigationItem, ...]
+
+
+NAVIGATION: tuple[NavigationGroup, ...] = (
+    NavigationGroup(
+        "Gate",
+        (
+            NavigationItem("home", "Home", "h"),
+            NavigationItem("incidents", "Incidents", "j"),
+            NavigationItem("matrix", "Matrix", "m"),
+            NavigationItem("ask", "Ask", "a", "gate"),
+            NavigationItem("what-if", "What if", "w", "gate"),
+            NavigationItem("triage", "Triage", "c", "gate"),
+        ),
+    ),
+    NavigationGroup(
+        "Blessed",
+        (
+            NavigationItem("targets", "Targets", "t"),
+            NavigationItem("entries", "Entries", "e"),
+            NavigationItem("waivers", "Waivers", "x"),
+            NavigationItem("proposals", "Proposals", "p"),
+            NavigationItem("revisions", "Revisions", "v"),
+        ),
+    ),
+    NavigationGroup(
+        "Fleet",
+        (
+            NavigationItem("nodes", "Nodes", "n"),
+            NavigationItem("drift", "Drift", "y"),
+            NavigationItem("upgrades", "Upgrades", "z"),
+        ),
+    ),
+    NavigationGroup(
+        "Canaries",
+        (
+            NavigationItem("runs", "Runs", "r"),
+            NavigationItem("baselines", "Baselines", "b"),
+            NavigationItem("hosts", "Staging hosts", "s"),
+            NavigationItem("suites", "Suites", "i"),
+            NavigationItem("workloads", "Workloads", "o"),
+        ),
+    ),
+    NavigationGroup(
+        "Records",
+        (
+            NavigationItem("decisions", "Decisions", "d"),
+            NavigationItem("audit", "Audit", "l"),
+        ),
+    ),
+    NavigationGroup(
+        "Reference",
+        (
+            NavigationItem("facts", "Facts", "f"),
+            NavigationItem("rules", "Rules", "u"),
+        ),
+    ),
+    NavigationGroup("Administration", (NavigationItem("tokens", "Tokens", "k", "admin"),)),
+)
+
+
+def navigation_keys() -> dict[str, str]:
+    """Return the path of each key after ``g``."""
+    return {item.key: item.path for group in NAVIGATION for item in group.items}
+
+
+_INVISIBLE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+
+
+def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, done: str) -> str:
+    """Return a page as HTML."""
+    context: dict[str, Any] = {
+        "title": shown.title,
+        "table": choose_columns(shown.table) if shown.table else None,
+        "page": page,
+        "principal": principal,
+        "signed_in": not principal.is_anonymous,
+        "done": done,
+        "looks": current_preferences(),
+        "navigation": NAVIGATION,
+        "revision": service.gate.snapshots.known_revision(),
+        "degraded": service.gate.degraded(),
+        "form_token": browser.form_field,
+        **shown.context,
+    }
+    return environment().get_template(shown.template).render(context)
+
+
+def show_invisible(value: Any) -> Any:
+    """Replace invisible characters by visible ones: control characters, and marks of direction.
+
+    A foreign name must not reverse the text next to it.
+    """
+    return _INVISIBLE_CHARACTERS.sub("\ufffd", value) if type(value) is str else value
+
+
+def _template_folders() -> list[Path]:
+    """Return the folders of templates: the kit's, and one of each room."""
+    package = package_dir()
+    return [package / "kit/ui/templates", *sorted(package.glob("web/templates/*"))]
+
+
+@cache
+def environment() -> Environment:
+    """Return the template environment."""
+    made = Environment(
+        loader=FileSystemLoader(_template_folders()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=show_invisible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(FILTERS)
+    made.globals.update(
+        link=link,
+        here=current_page_link,
+        bare=page_without_query,
+        asked_besides=other_parameters,
+        asset=_asset,
+        browser_zone=BROWSER_ZONE,
+        version=version(),
+    )
+    return made
+
+
+def _asset(name: str) -> str:
+    return f"{request.script_root}{UI_PREFIX}{asset_path(name)}"

@@ -1,0 +1,172 @@
+"""Answer pages: HTML, a file, a redirect, or an error as a page.
+
+What was typed into a form whose session is over is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlsplit
+
+from flask import Response, redirect, request
+from werkzeug.datastructures import MultiDict
+from werkzeug.exceptions import HTTPException
+
+from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
+from compatgate.kit.http import replies
+from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import CSP, to_problem
+from compatgate.kit.http.requests import parse_query
+from compatgate.kit.ui.tables import is_export, to_csv
+from compatgate.web import auth, browser
+from compatgate.web.page import HtmlPage, Page, PageRequest, Redirect, render
+
+if TYPE_CHECKING:
+    from werkzeug.wrappers import Response as AnyResponse
+
+    from compatgate.kit.principal import Principal
+    from compatgate.web.call import Service
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_DONE_COOKIE = "compatgate_done"
+_MAX_WORD = 200
+"""Of an address that leads nowhere, to search for."""
+_YEAR = 365 * 86400
+_NOT_SHOWN = ("shown",)
+"""Fields that people do not type."""
+_LARGEST = 1_000_000
+"""Characters of the largest form that is kept: its sender may be anybody."""
+
+
+def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
+    """Return the view function of a page."""
+
+    def view(**args: Any) -> AnyResponse:
+        principal = service.nobody
+        try:
+            service.gate.require_pages()
+            principal = auth.remember(browser.page_viewer(service))
+            service.limits.take(principal, auth.peer_address())
+            auth.admit(
+                principal,
+                page.scope,
+                targets="refused" if page.scope else "free",
+                what="the page",
+            )
+            form = browser.check_form() if page.method == "POST" else {}
+            filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
+            query = parse_query(page.query, MultiDict(filled))
+            answer = page.handler(PageRequest(service, page, principal, args, query, form))
+            return to_http(answer, page, principal, service)
+        except CompatgateError as error:
+            return refuse_page(error, page, principal, service)
+        except Exception as error:
+            return refuse_page(service.explain(error, request.environ), page, principal, service)
+
+    return view
+
+
+def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:
+    """Convert a handler's answer to HTTP."""
+    if isinstance(answer, Redirect):
+        return _redirect(answer)
+    if not isinstance(answer, HtmlPage):
+        return answer  # type: ignore[no-any-return]
+    if answer.table is not None and is_export():
+        name = quote(f"{answer.table.name}.csv")
+        response = Response(to_csv(answer.table), content_type="text/csv; charset=utf-8")
+        response.headers["Content-Disposition"] = f"attachment; filename={name}"
+    else:
+        done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
+        html = render(answer, page, principal, service, done)
+        response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
+        browser.set_visit_cookie(response)
+        if done:
+            response.delete_cookie(_DONE_COOKIE, path="/")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers[CSP] = POLICY
+    return response
+
+
+def _redirect(answer: Redirect) -> AnyResponse:
+    response = redirect(answer.place, 303)
+    if answer.done:
+        response.set_cookie(
+            _DONE_COOKIE, quote(answer.done), max_age=60, httponly=True, samesite="Lax", path="/"
+        )
+    for name, value in answer.cookies.items():
+        response.set_cookie(
+            name, value, max_age=_YEAR, httponly=True, samesite="Lax", path="/",
+            secure=request.is_secure,
+        )  # fmt: skip
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def refuse_page(
+    error: CompatgateError, page: Page, principal: Principal, service: Service
+) -> AnyResponse:
+    """Return an error as a page, with a link to sign in for callers without access."""
+    if isinstance(error, Unauthorized) and request.method == "GET" and not browser.is_bearer():
+        place = link("sign-in", next=request.full_path.rstrip("?"))
+        if request.headers.get("HX-Request"):
+            return Response(status=204, headers={"HX-Redirect": place})
+        return redirect(place, 303)
+    replies.note_error(error, request.environ)
+    auth.note_refusal(error, f"{request.method} {request.path}", service)
+    if error.status >= 500:
+        replies.problem_answer(error, request.environ)  # for the log
+    shown = keep_form(error, page, principal) or HtmlPage(
+        "error.html",
+        error.slug.replace("-", " ").capitalize(),
+        {
+            "error": error,
+            "problem": to_problem(error),
+            "word": request.path.rpartition("/")[2][:_MAX_WORD],
+        },
+        status=error.status,
+    )
+    response = to_http(shown, page, principal, service)
+    if isinstance(error, TooManyRequests):
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response
+
+
+def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlPage | None:
+    """Return the page that shows a refused form's fields, to send them again once signed in.
+
+    None: the error is shown as any other. Only this site's own forms are kept: another site must
+    not put words into a person's mouth.
+    """
+    over = isinstance(error, Unauthorized | browser.StaleForm)
+    if not over or page.method != "POST" or page.scope is None or not _is_own_form():
+        return None
+    try:
+        fields = [one for one in request.form.items(multi=True) if one[0] != browser.FIELD]
+    except HTTPException:  # no form, or too large
+        return None
+    if sum(len(name) + len(text) for name, text in fields) > _LARGEST:
+        return None
+    context = {
+        "error": error,
+        "problem": to_problem(error),
+        "place": request.full_path.rstrip("?"),
+        "fields": fields,
+        "typed": [(name, text) for name, text in fields if text and name not in _NOT_SHOWN],
+        "files": any(file.filename for file in request.files.values()),
+        "may_send": principal.may(page.scope),
+    }
+    return HtmlPage("kept-form.html", "Not sent yet", context, status=error.status)
+
+
+def _is_own_form() -> bool:
+    """Return whether the browser says that a page of this site sent the request."""
+    if browser.is_bearer() or request.headers.get("HX-Request"):
+        return False
+    if site := request.headers.get("Sec-Fetch-Site"):
+        return site == "same-origin"
+    return urlsplit(request.headers.get("Origin", "")).netloc == request.host  # without TLS

@@ -1,0 +1,1 @@
+"""Answer the pages below ``/ui``, one module for each thing that is shown."""

@@ -1,0 +1,361 @@
+"""Show the page Ask: may this stack run on that target?
+
+The page reads pasted text (a lockfile, an SBOM, the output of nvidia-smi, a stack) and lists the
+versions that the vendors' facts allow with the rest of the stack.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from flask import request
+from msgspec import Struct
+from msgspec.structs import replace
+from werkzeug.datastructures import MultiDict
+
+from compatgate.catalog import read_source
+from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
+from compatgate.core.entry_stacks import known_versions
+from compatgate.core.evaluate import evaluate
+from compatgate.core.facts import Facts
+from compatgate.core.facts.packages import Packages
+from compatgate.core.request import Target, parse_request
+from compatgate.core.stack import Stack, parse_stack_text
+from compatgate.core.versions import Version
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.read import read_lockfile
+from compatgate.discovery.observations import Conflict, settle
+from compatgate.discovery.probe import Probe, probe_labels, probe_output, read_probe
+from compatgate.discovery.stated_stack import attach_remarks, attach_wheels
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit import clock
+from compatgate.kit.http.links import link
+from compatgate.kit.http.requests import parse_query
+from compatgate.service.gate.questions.api import parse_matrix_time
+from compatgate.service.gate.questions.decider import resolve_target
+from compatgate.web.auth import peer_address
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.pages.question_links import (
+    Question,
+    format_ci_step,
+    format_command,
+    format_curl,
+    format_stack,
+    read_words,
+)
+
+MAX_VERSIONS = 48
+"""Versions in the list, the newest; a user can type older ones."""
+
+
+class Choice(Struct, frozen=True):
+    """A version.
+
+    Attributes:
+        fits: no fact speaks against the version.
+        why: the first finding against it.
+        chosen: the question states this version.
+    """
+
+    version: str
+    fits: bool
+    why: str
+    chosen: bool
+
+
+def list_choices(
+    facts: Facts, target: Target, stack: Stack, component: str, now: datetime
+) -> tuple[Choice, ...]:
+    """Return versions of a component, newest first.
+
+    A version fits unless a rule fails that holds without the component: faults of the rest of the
+    stack do not count.
+    """
+    others = {name: v for name, v in stack.components.items() if name != component}
+    rest = replace(stack, components=others)
+    wrong = set(_list_failures(facts, target, rest, now)) if others or stack.arch else set()
+    stated = stack.get(component)
+    found = []
+    for version in _list_versions(facts, component, stated):
+        tried = replace(stack, components={**others, component: version})
+        failing = _list_failures(facts, target, tried, now)
+        new = [message for rule, message in failing.items() if rule not in wrong]
+        chosen = stated is not None and version.key == stated.key
+        found.append(Choice(version.text, not new, new[0] if new else "", chosen))
+    return tuple(found)
+
+
+def _list_versions(facts: Facts, component: str, stated: Version | None) -> Sequence[Version]:
+    newest = sorted(known_versions(facts, component), reverse=True)[:MAX_VERSIONS]
+    if stated is not None and all(version.key != stated.key for version in newest):
+        return [stated, *newest]
+    return newest
+
+
+def _list_failures(facts: Facts, target: Target, stack: Stack, now: datetime) -> dict[str, str]:
+    verdict = evaluate(stack, target, facts=facts, now=now, with_fixes=False)
+    return {f.rule: f.message for f in verdict.findings if f.outcome == "fail"}
+
+
+_NAME = "pasted text"
+_IMAGE = re.compile(
+    r"(docker://)?[a-z0-9][\w.-]*((:\d+)?(/[\w.-]+)+(:[\w.-]+)?|:[\w.-]+)(@sha256:[0-9a-f]{64})?"
+)
+_STACK = re.compile(r"\s*[\w-]+=[^=,\s][^,\s]*(\s*,\s*[\w-]+=[^=,\s][^,\s]*)*\s*")
+_SMI = re.compile(r"NVIDIA-SMI|<nvidia_smi_log|Driver Version\s*:|^name, ?driver_version", re.M)
+_LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
+_DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]", re.IGNORECASE)
+_LINUX = Platform(os="linux", cpu="x86_64")
+_HINT = (
+    "paste the output of nvidia-smi, an image reference, a Dockerfile, a lockfile, a bill of"
+    " materials, node labels, a probe, or versions like cuda=12.4,torch=2.4.1"
+)
+
+
+class PastedText(Struct, frozen=True):
+    """The content of pasted text.
+
+    Attributes:
+        kind: of the text, in words.
+        stack: in the form of requests.
+        pools: in the form of requests.
+        image: an image reference.
+        notes: warnings about the content.
+    """
+
+    kind: str
+    stack: dict[str, Any] = {}
+    pools: tuple[dict[str, Any], ...] = ()
+    image: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedText:
+    """Recognise and read pasted text."""
+    from compatgate.discovery.sbom.read import is_bill
+
+    given = text.strip()
+    if not given:
+        raise BadInput("no text or file is given", field="pasted", hint=_HINT)
+    if "\n" not in given and _IMAGE.fullmatch(given):
+        return PastedText("an image reference", image=given.removeprefix("docker://"))
+    if "\n" not in given and _STACK.fullmatch(given):
+        return PastedText("versions", parse_stack_text(given))
+    if '"compatgate"' in given and given.startswith("{"):
+        document = read_probe(given, origin=_NAME)
+        return PastedText("a probe", document["stack"], tuple(document["pools"]))
+    if _SMI.search(given):
+        return _from_probe("nvidia-smi output", probe_output(text, facts, origin=_NAME))
+    if _DOCKERFILE.match(given):
+        return _read_dockerfile(text, platform, facts.packages)
+    if is_bill(given):
+        return _read_bill(text, platform, facts.packages)
+    if _LABELS.search(given):
+        return _from_probe("node labels", probe_labels(text, facts, origin=_NAME))
+    return _read_lock(text, platform, facts.packages)
+
+
+def _from_probe(kind: str, probe: Probe) -> PastedText:
+    notes = [
+        *_to_texts(probe.host.get("notes")),
+        *(conflict.message for conflict in probe.conflicts),
+    ]
+    return PastedText(kind, pools=tuple(pool.to_body() for pool in probe.pools), notes=tuple(notes))
+
+
+def _to_texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list | tuple) else []
+
+
+def _read_bill(text: str, platform: Platform, known: Packages) -> PastedText:
+    from compatgate.discovery.sbom.read import read_sbom
+
+    signals = read_source("image_signals")
+    reading = read_sbom(_NAME, text.encode(), known=known, signals=signals, platform=platform)
+    return PastedText("a bill of materials", _settle_stack(reading.observations, reading, ()))
+
+
+def _read_dockerfile(text: str, platform: Platform, known: Packages) -> PastedText:
+    """Return the image that a Dockerfile begins from; what its lines bring is open."""
+    from compatgate.discovery.dockerfile.read import read_dockerfile
+
+    signals = read_source("image_signals")
+    reading = read_dockerfile(_NAME, text.encode(), known=known, signals=signals, platform=platform)
+    if not reading.base:
+        stack, conflicts = settle(reading.observations)
+        return PastedText("a Dockerfile", attach_remarks(stack, reading.open, conflicts))
+    return PastedText("a Dockerfile", attach_remarks({}, reading.open, ()), image=reading.base)
+
+
+def _read_lock(text: str, platform: Platform, known: Packages) -> PastedText:
+    try:
+        reading = read_lockfile(_NAME, text.encode(), known=known, platform=platform)
+    except BadInput as error:
+        if error.field == _NAME:
+            error.field, error.hint = "pasted", _HINT
+        raise
+    stack = _settle_stack(reading.observations, reading, reading.arch)
+    return PastedText("a lockfile", attach_wheels(stack, reading.wheels))
+
+
+def _settle_stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:
+    stack, disagreements = settle(observations, arch)
+    said: tuple[Conflict, ...] = (*reading.conflicts, *disagreements)
+    return attach_remarks(stack, reading.open, said)
+
+
+_LIBRARIES = ("cuda", "cudnn", "nccl")
+LONGEST_PASTE = 512 * 1024
+"""Characters of pasted text that are read."""
+
+
+class ComponentChoice(Struct, frozen=True):
+    """A component with selectable versions.
+
+    Attributes:
+        version: as stated; empty: none.
+        href: link that lists the versions.
+        choices: the versions, if the question lists them.
+    """
+
+    name: str
+    label: str
+    version: str
+    href: str
+    choices: tuple[Choice, ...] = ()
+
+
+@page("/ask", scope="gate", nav="ask", query=Question)
+def show_question(ask: PageRequest[Question]) -> HtmlPage:
+    """Show the question, and its answer once the question is complete."""
+    return _answered_page(ask, ask.query)
+
+
+def _answered_page(
+    ask: PageRequest[Any],
+    question: Question,
+    *,
+    error: CompatgateError | None = None,
+    pasted: str = "",
+) -> HtmlPage:
+    verdict: dict[str, Any] | None = None
+    body: dict[str, Any] = {}
+    picked: list[ComponentChoice] = []
+    typed, snapshot = question.stack, ask.gate.snapshot()
+    assumed: tuple[str, ...] = ()
+    try:
+        question, assumed = read_words(question, ask.gate.facts, snapshot.targets)
+        if question.is_complete:
+            body = question.body()
+            verdict = _decide_question(ask, question, body)
+        picked = _list_component_choices(ask, question)
+    except CompatgateError as problem:
+        error = error or problem
+    base = ask.service.settings.public_url or request.host_url.rstrip("/")
+    command = format_command(body, base) if verdict else None
+    context = {
+        "question": question,
+        "typed": typed if error else question.stack,
+        "assumed": assumed,
+        "verdict": verdict,
+        "problem": error,
+        "pasted": pasted,
+        "picked": picked,
+        "targets": sorted(snapshot.documents),
+        "gpus": sorted(ask.gate.facts.gpus.gpus),
+        "curl": format_curl(body, base) if verdict else None,
+        "command": command,
+        "step": format_ci_step(command) if command else None,
+        "fix": question.with_fix,
+        "choose": question.with_component,
+    }
+    return HtmlPage("ask.html", "Ask", context, status=error.status if error else 200)
+
+
+def _decide_question(
+    ask: PageRequest[Any], question: Question, body: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the verdict now, or with an older matrix."""
+    if not question.at.strip():
+        return ask.gate.preview(body).to_json()
+    return ask.gate.what_would(body, at=parse_matrix_time(question.at.strip())).to_json()
+
+
+def _list_component_choices(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
+    """Return the components to choose from; the picked one has its versions."""
+    stated = question.stack_body() if question.stack.strip() else {}
+    names = [name for name in sort_components(COMPONENTS) if name != "driver"]
+    frameworks = [n for n in names if is_framework(n)]
+    known = [n for n in frameworks if ask.gate.facts.framework(n)]
+    found = []
+    for name in [*_LIBRARIES, *known]:
+        value = stated.get(name)
+        here = ComponentChoice(
+            name,
+            label_of(name),
+            value if isinstance(value, str) else "",
+            question.link(pick=name),
+        )
+        if question.pick == name and (place := _resolve_question(ask, question)) is not None:
+            choices = list_choices(ask.gate.facts, *place, name, clock.now())
+            here = replace(here, choices=choices)
+        found.append(here)
+    return found
+
+
+def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target, Stack] | None:
+    """Return the target and the stack of a question, which may be empty; None: it has no place."""
+    if not (question.target or question.driver or question.gpu):
+        return None
+    body = question.body()
+    body.pop("image", None)
+    empty = "stack" not in body
+    body.setdefault("stack", {"arch": ""})
+    snapshot = ask.gate.snapshot()
+    asked = parse_request(body, snapshot.facts.gpus)
+    return resolve_target(asked, snapshot), Stack({}) if empty else asked.stack
+
+
+@page("/ask/paste", scope="gate", method="POST", nav="ask")
+def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Fill the question from pasted text."""
+    text = ask.form.get("pasted", "")[:LONGEST_PASTE]
+    question = _read_form(ask.form, ("target", "stack"))
+    try:
+        found = read_pasted(text, ask.gate.facts)
+    except CompatgateError as error:
+        return _answered_page(ask, question, error=error, pasted=text)
+    return fill_question(ask.form, found)
+
+
+def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
+    """Return the question of some fields of a form."""
+    return parse_query(Question, MultiDict((name, form[name]) for name in names if form.get(name)))
+
+
+def fill_question(form: dict[str, str], found: PastedText) -> Redirect:
+    """Return the way to the page Ask, filled from pasted text; other fields stay as they are."""
+    fields = {name: form.get(name, "") for name in ("target", "driver", "gpu", "stack", "image")}
+    if found.pools:
+        pool = found.pools[0]
+        fields |= {"target": "", "driver": str(pool.get("driver") or "")}
+        fields |= {"gpu": str(pool.get("gpu") or ""), "os": str(pool.get("os") or "")}
+    if found.stack:
+        fields["stack"] = format_stack(found.stack)
+    if found.image:
+        fields["image"] = found.image
+    more = f"; used the first of {len(found.pools)} pools" if found.pools[1:] else ""
+    notes = "".join(f"; {note}" for note in found.notes[:3])
+    return Redirect(link("ask", **fields), f"Read as {found.kind}{more}{notes}")
+
+
+@page("/ask/keep", scope="gate", method="POST", nav="ask")
+def log_question(ask: PageRequest[Any]) -> Redirect:
+    """Decide and log the question, and show the verdict at its permanent link."""
+    question = _read_form(ask.form, Question.__struct_fields__)
+    ask.service.limits.take_question(ask.principal, peer_address())
+    verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")
+    return Redirect(link("verdicts", verdict.id), "Saved in the decision log.")

@@ -1,0 +1,203 @@
+"""Show the vendors' facts with sources, and the rules."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from markupsafe import Markup
+from msgspec import Meta
+
+from compatgate.core.rules import BY_ID, RULES
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import NotFound
+from compatgate.kit.http.links import link
+from compatgate.kit.ui.filters import format_compact
+from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, TableQuery, make_table
+from compatgate.service.gate.facts.api import read_records, read_tables
+from compatgate.service.gate.facts.schemas import FactRecord
+from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.pages.support import show_support
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+__all__ = [
+    "show_record",
+    "show_rule",
+    "show_rules",
+    "show_support",
+    "show_table",
+    "show_tables",
+]
+
+_LONGEST = 200
+_MAX_FIELDS = 9
+"""Fields of records that a table of one list shows as columns."""
+_URL = re.compile(r"https?://[^\s'\"<>;,)]+")
+_NO_MATCHES = EmptyNotice("No matches.", "A record must contain every word.")
+
+
+class FactsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of records."""
+
+    q: Annotated[str, Meta(max_length=200)] = ""
+    part: Annotated[str, Meta(max_length=100)] = ""
+
+
+@page("/facts", nav="facts", query=TableQuery)
+def show_tables(ask: PageRequest[TableQuery]) -> HtmlPage:
+    """Show the tables of facts, and the digest of all facts."""
+    columns = (
+        Column("table", "Table", "code"),
+        Column("records", "Records", "number"),
+        Column("lists", "Lists"),
+    )
+    rows = [
+        (
+            Cell(table.name, link("facts", table.name)),
+            sum(table.records.values()),
+            ", ".join(f"{part} ({count})" for part, count in table.records.items()),
+        )
+        for table in read_tables(ask.service)
+    ]
+    table = make_table("facts", columns, rows, _NO_MATCHES, sort=ask.query.sort, label="tables")
+    return HtmlPage("facts.html", "Facts", {"facts": ask.gate.facts}, table)
+
+
+@page("/facts/<table>", nav="facts", query=FactsQuery)
+def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
+    """Show the records of a table; the fields of one list are columns."""
+    name, query = ask.args["table"], ask.query
+    known = read_records(ask.service, name)
+    parts = sorted({one.part for one in known})
+    words = query.q.casefold().split()
+    records = [
+        one
+        for one in known
+        if query.part in ("", one.part)
+        and all(word in f"{one.name} {one.record}".casefold() for word in words)
+    ]
+    fields = _common_fields(records) if query.part or len(parts) == 1 else []
+    columns = [Column(one, one.replace("_", " ").capitalize()) for one in fields]
+    if not fields:
+        columns = [Column("list", "List"), Column("says", "Statement")]
+    columns = [Column("name", "Name", "code"), *columns, Column("source", "Source")]
+    rows = [_record_row(name, one, fields) for one in records]
+    table = make_table(name, columns, rows, _NO_MATCHES, sort=query.sort, label="records")
+    context = {"name": name, "query": query, "parts": parts}
+    return HtmlPage("fact-table.html", f"Facts: {name}", context, table)
+
+
+@page("/facts/<table>/<path:name>", nav="facts")
+def show_record(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the records with a name."""
+    table, name = ask.args["table"], ask.args["name"]
+    records = [one for one in read_records(ask.service, table) if one.name == name]
+    if not records:
+        problem = f"record {name!r} does not exist in {table}"
+        hint = "see the page of the table for all names"
+        raise NotFound(problem, field="name", value=name, hint=hint)
+    context = {
+        "table_name": table,
+        "name": name,
+        "found": records,
+        "plain": _without_sources,
+        "sources": _list_sources,
+    }
+    return HtmlPage("fact.html", f"{name}", context)
+
+
+def _common_fields(records: list[FactRecord]) -> list[str]:
+    """Return the fields with a simple value in most records, in the order of the file."""
+    counts: dict[str, int] = {}
+    for one in records:
+        for field, value in _without_sources(one.record).items():
+            if value not in (None, "", []) and _is_simple(value) and str(value) != one.name:
+                counts[field] = counts.get(field, 0) + 1
+    return [field for field, count in counts.items() if 2 * count > len(records)][:_MAX_FIELDS]
+
+
+def _record_row(table: str, one: FactRecord, fields: list[str]) -> tuple[Any, ...]:
+    """Return a row with some fields; without fields, with the list and the whole record."""
+    record = {key: v for key, v in _without_sources(one.record).items() if v != one.name}
+    title, url = next(iter(_list_sources(one.record)), ("", None))
+    values = [_format_value(record.get(field)) for field in fields]
+    values = values if fields else [one.part, _shorten(format_compact(record))]
+    return (Cell(one.name, link("facts", table, one.name)), *values, Cell(_shorten(title), url))
+
+
+def _format_value(value: Any) -> Any:
+    if value is None or isinstance(value, (int, float)):
+        return value
+    if isinstance(value, dict):
+        return _shorten(format_compact(value))
+    return _shorten(", ".join(map(str, value)) if isinstance(value, list) else value)
+
+
+def _is_simple(value: Any) -> bool:
+    parts = value if isinstance(value, list) else [value]
+    return not any(isinstance(part, (dict, list)) for part in parts)
+
+
+def _without_sources(record: dict[str, Any]) -> dict[str, Any]:
+    left_out = ("source", "confidence")
+    return {key: v for key, v in record.items() if not any(word in key for word in left_out)}
+
+
+def _shorten(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _list_sources(record: dict[str, Any]) -> list[tuple[str, str | None]]:
+    """Return the sources of a record, each with its first URL."""
+    stated = [value for key, value in record.items() if "source" in key]
+    texts = [str(t) for value in stated for t in (value if isinstance(value, list) else [value])]
+    urls = [_URL.search(text) for text in texts]
+    return [(t, url[0].rstrip(".") if url else None) for t, url in zip(texts, urls, strict=True)]
+
+
+@page("/rules", nav="rules", query=TableQuery)
+def show_rules(ask: PageRequest[TableQuery]) -> HtmlPage:
+    """Show all rules."""
+    columns = (
+        Column("id", "Rule", "code"),
+        Column("name", "Name"),
+        Column("by", "Decided by"),
+        Column("says", "Checks"),
+    )
+    rows = [
+        (
+            Cell(rule.id, link("rules", rule.id)),
+            rule.name,
+            "the vendors' facts" if rule.about_facts else "matrix, policy and evidence",
+            rule.documentation.partition("\n")[0].strip(" #*"),
+        )
+        for rule in RULES
+    ]
+    table = make_table(
+        "rules", columns, rows, EmptyNotice("No rules."), sort=ask.query.sort, label="rules"
+    )
+    return HtmlPage("listing.html", "Rules", table=table)
+
+
+@page("/rules/<id>", nav="rules")
+def show_rule(ask: PageRequest[Any]) -> HtmlPage:
+    """Show what a rule checks, why, and how to fix its findings."""
+    name = ask.args["id"]
+    rule = BY_ID.get(name.upper())
+    if rule is None:
+        hint = suggest_name(name.upper(), BY_ID)
+        raise NotFound(f"rule {name} does not exist", field="id", value=name, hint=hint)
+    context = {"rule": rule, "text": Markup(_make_markdown().render(rule.documentation))}  # noqa: S704
+    return HtmlPage("rule.html", f"{rule.id} {rule.name}", context)
+
+
+@cache
+def _make_markdown() -> MarkdownIt:
+    """Return a Markdown renderer that escapes HTML, also in this project's docstrings."""
+    from markdown_it import MarkdownIt  # not at every start: it loads sixty modules
+
+    return MarkdownIt("commonmark", {"html": False})

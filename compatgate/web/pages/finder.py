@@ -1,0 +1,249 @@
+"""Answer a text: decide the question that it asks, and find the objects that it names.
+
+A text may be a question in words, an id or its beginning, a name or a part of it, or an error. The
+verdict on a question is not logged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct
+
+from compatgate.core.performance import near_names
+from compatgate.core.rules import RULES
+from compatgate.core.triage import FoundCause
+from compatgate.core.worded_question import (
+    WordedQuestion,
+    is_image,
+    names_component,
+    read_question,
+)
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit.http.links import link
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.gate.triage.service import name_causes
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.web.page import NAVIGATION
+from compatgate.web.pages.question_links import Question, format_stack
+
+MAX_HITS = 6
+"""Hits of one kind."""
+_MAX_TARGETS = 12
+"""Targets that a question without one is answered for."""
+_MAX_OTHERS = 6
+_SHORTEST_ID, _SHORTEST_ERROR = 4, 12
+_VERDICT = re.compile(r"(?:vd_)?([0-9a-f]{4,32})")
+_RUN = re.compile(r"run_[0-9a-z]*")
+
+
+class Hit(Struct, frozen=True):
+    """An object that the text names.
+
+    Attributes:
+        exact: the text is its name or id, or the only beginning of an id.
+    """
+
+    name: str
+    kind: str
+    href: str
+    exact: bool = False
+
+
+class OtherAnswer(Struct, frozen=True):
+    """The verdict on another release of a series, or on another target."""
+
+    name: str
+    verdict: str
+    allowed: bool
+    href: str
+
+
+class PaletteAnswer(Struct, frozen=True):
+    """The answer to a question in words.
+
+    Attributes:
+        question: in the exact form.
+        verdict: None where the question names no place, and ``others`` are the targets.
+        assumptions: releases that were taken, in words.
+        more: targets that ``others`` leaves out.
+    """
+
+    question: Question
+    verdict: dict[str, Any] | None
+    assumptions: tuple[str, ...] = ()
+    others: tuple[OtherAnswer, ...] = ()
+    more: int = 0
+
+
+class Findings(Struct, frozen=True):
+    """The meaning of a text.
+
+    Attributes:
+        problem: why the text is no question, where it nearly is one.
+        near: names near to the text, where nothing is found.
+    """
+
+    answer: PaletteAnswer | None = None
+    problem: CompatgateError | None = None
+    causes: tuple[FoundCause, ...] = ()
+    hits: tuple[Hit, ...] = ()
+    near: tuple[Hit, ...] = ()
+
+
+def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
+    """Return what a text means, as it was typed; ``may`` tells whether the caller has a scope."""
+    word = text.strip()
+    if not word:
+        return Findings()
+    hits = tuple(find_names(gate, word, may))
+    if not may("gate"):
+        return Findings(hits=hits, near=() if hits else tuple(find_near(gate, word)))
+    if image := _find_image(gate, word):
+        return Findings(hits=(*image, *hits))
+    answer, problem = None, None
+    try:
+        answer = answer_question(gate, word)
+    except CompatgateError as error:
+        problem = error
+    causes = () if answer else find_causes(gate, word)
+    near = () if hits or answer or problem or causes else tuple(find_near(gate, word))
+    return Findings(answer, None if causes else problem, causes, hits, near)
+
+
+def find_causes(gate: Gate, text: str) -> tuple[FoundCause, ...]:
+    """Return the causes that an error text shows."""
+    return name_causes(gate, text, {}).causes[:MAX_HITS] if len(text) >= _SHORTEST_ERROR else ()
+
+
+def answer_question(gate: Gate, text: str) -> PaletteAnswer | None:
+    """Return the answer to a question in words; None: the text asks nothing."""
+    if not names_component(text):
+        return None
+    targets = gate.snapshot().targets
+    read = read_question(text, gate.facts, targets)
+    if not read.stack or read.image:
+        return None
+    question = to_question(read)
+    assumptions = tuple(one.message for one in read.assumptions)
+    if question.target or question.gpu or question.driver:
+        verdict = gate.preview(question.body()).to_json()
+        return PaletteAnswer(question, verdict, assumptions, tuple(_answer_series(gate, read)))
+    others = tuple(
+        _answer(gate, name, Question(target=name, stack=question.stack))
+        for name in sorted(targets)[:_MAX_TARGETS]
+    )
+    return PaletteAnswer(question, None, assumptions, others, len(targets) - len(others))
+
+
+def _answer(gate: Gate, name: str, question: Question) -> OtherAnswer:
+    verdict = gate.preview(question.body())
+    return OtherAnswer(name, verdict.verdict, verdict.allowed, question.link())
+
+
+def _answer_series(gate: Gate, read: WordedQuestion) -> Iterator[OtherAnswer]:
+    """Yield the verdicts on the other releases of each series."""
+    for assumed in read.assumptions:
+        taken = str(read.stack[assumed.component])
+        for other in assumed.others[:_MAX_OTHERS]:
+            stack = {**read.stack, assumed.component: other + taken.removeprefix(assumed.taken)}
+            question = WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
+            yield _answer(gate, f"{assumed.component} {other}", to_question(question))
+
+
+def to_question(read: WordedQuestion) -> Question:
+    """Return a question in words as the page Ask takes it."""
+    stack = format_stack(read.stack)
+    if not read.target:
+        return Question(stack=stack, image=read.image, driver=read.driver, gpu=read.gpu)
+    if read.gpu:
+        hint = "name the target, or a GPU with its driver"
+        raise BadInput("name a target or a GPU, not both", field="gpu", value=read.gpu, hint=hint)
+    changes = f"driver={read.driver}" if read.driver else ""
+    return Question(target=read.target, stack=stack, image=read.image, set=changes)
+
+
+def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
+    """Return what can be asked about an image; it is read only when that is chosen."""
+    image, _, target = word.partition(" @ ")
+    image, target = image.strip(), target.strip()
+    if not is_image(image):
+        return ()
+    known = gate.snapshot().targets
+    names = [target] if target in known else sorted(known)[:MAX_HITS]
+    asks = (
+        Hit(f"{image} on {name}", "ask", Question(target=name, image=image).link())
+        for name in names
+    )
+    decided = Hit(f"decisions on {image}", "decisions", link("decisions", image=image))
+    return (*asks, decided)
+
+
+def find_names(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
+    """Yield pages and objects whose name contains a text, or whose id begins with it."""
+    folded = word.casefold()
+    yield from _find_ids(gate, folded)
+    snapshot = gate.snapshot()
+    pages = [
+        Hit(item.label, "page", link(item.path) if item.path else link())
+        for group in NAVIGATION
+        for item in group.items
+        if may(item.scope)
+    ]
+    yield from islice((one for one in pages if folded in one.name.casefold()), MAX_HITS)
+    for kind, label, names in _named_documents(snapshot):
+        for name in _matching(names, folded):
+            yield Hit(name, label, link(kind, name), name == word)
+    for view in gate.nodes.list(search=word, limit=MAX_HITS).items:
+        place = link("nodes", view.row.name, cluster=view.row.cluster)
+        yield Hit(view.row.name, f"node of {view.row.cluster}", place)
+    for name in gate.upgrades.find_names(word, limit=MAX_HITS):
+        yield Hit(name, "upgrade", link("upgrades", name), name == word)
+    for name in _matching([host.name for host in gate.runs.hosts().items], folded):
+        yield Hit(name, "staging host", link("hosts", search=name))
+    rules = (
+        Hit(f"{rule.id} {rule.name}", "rule", link("rules", rule.id), rule.id.casefold() == folded)
+        for rule in RULES
+        if folded in f"{rule.id} {rule.name}".casefold()
+    )
+    yield from islice(rules, MAX_HITS)
+
+
+def _named_documents(snapshot: Snapshot) -> tuple[tuple[str, str, Iterable[str]], ...]:
+    """Return the pages of documents, with the kind of each and the names."""
+    return (
+        ("targets", "target", snapshot.documents),
+        ("entries", "entry", snapshot.entries),
+        ("waivers", "waiver", snapshot.waivers),
+    )
+
+
+def _matching(names: Iterable[str], folded: str) -> list[str]:
+    """Return the names that contain a text; those that begin with it come first."""
+    matches = (name for name in names if folded in name.casefold())
+    return sorted(matches, key=lambda name: (not name.casefold().startswith(folded), name))[
+        :MAX_HITS
+    ]
+
+
+def _find_ids(gate: Gate, folded: str) -> Iterator[Hit]:
+    """Yield verdicts and runs whose id begins with the text."""
+    if (verdict := _VERDICT.fullmatch(folded)) and len(verdict[1]) >= _SHORTEST_ID:
+        verdicts = gate.history.find_verdict_ids(f"vd_{verdict[1]}", limit=MAX_HITS)
+        for one in verdicts:
+            yield Hit(one, "verdict", link("verdicts", one), len(verdicts) == 1)
+    if _RUN.fullmatch(folded) and len(folded) >= _SHORTEST_ID:
+        runs = gate.runs.find_ids(folded, limit=MAX_HITS)
+        for one in runs:
+            yield Hit(one, "run", link("runs", one), len(runs) == 1)
+
+
+def find_near(gate: Gate, word: str) -> Iterator[Hit]:
+    """Yield objects whose names are near to a text that nothing contains."""
+    rules = ("rules", "rule", [rule.id for rule in RULES])
+    for kind, label, names in (*_named_documents(gate.snapshot()), rules):
+        for name in near_names(word, list(names), most=3):
+            yield Hit(name, label, link(kind, name))

@@ -1,0 +1,343 @@
+"""Show entries and change their status; show revisions and the difference between two."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from compatgate.core.components import COMPONENTS, sort_components
+from compatgate.core.entry_stacks import EntryStacks, represent
+from compatgate.documents.specs import KINDS
+from compatgate.errors import CompatgateError
+from compatgate.kit import clock
+from compatgate.kit.http.links import current_page_link, link
+from compatgate.kit.ui.filters import component_label
+from compatgate.kit.ui.tables import (
+    NO_MATCHES,
+    Cell,
+    Column,
+    EmptyNotice,
+    Table,
+    TableQuery,
+    is_export,
+    list_rows,
+    make_list_table,
+    make_page_query,
+    make_table,
+)
+from compatgate.service.gate.cells.pairs import Pair, list_entry_pairs, shared_fit_cache
+from compatgate.service.matrix.documents.blessing import EvidenceNeeded
+from compatgate.service.matrix.documents.filters import EntryFilters, RevisionFilters
+from compatgate.service.matrix.documents.models import StoredDocument
+from compatgate.service.matrix.documents.schemas import RevisionBody
+from compatgate.service.matrix.documents.service import STATUS_VERBS
+from compatgate.service.runs.evidence.promotion import EntryRemarks
+from compatgate.web.page import (
+    MAX_CHOICES,
+    HtmlPage,
+    PageRequest,
+    Redirect,
+    choices,
+    expected_revision,
+    page,
+)
+from compatgate.web.pages.question_links import entry_stack_text, preview_represented
+from compatgate.web.route import LARGEST
+
+MAX_TARGETS = 40
+"""Most targets on the page of an entry; the matrix shows all."""
+MAX_REVISIONS = 20
+_MAX_NAMED = 4
+"""Targets of an entry that a list names."""
+_STATUSES = ("candidate", "blessed", "deprecated", "revoked")
+_ENTRY_COLUMNS = (
+    Column("name", "Entry"),
+    Column("status", "Status", "badge"),
+    Column("constraints", "Constraints", "code"),
+    Column("targets", "Targets"),
+    Column("owner", "Owner", "name"),
+    Column("runs", "Canary runs"),
+    Column("replacement", "Replacement", "name"),
+    Column("changed", "Changed", "time"),
+)
+_NO_ENTRIES = EmptyNotice(
+    "No entries yet.",
+    "An entry states which versions are known to work on which targets.",
+    "compatgate matrix import entries.yaml --reason 'what runs today'",
+)
+
+
+EntryQuery = make_page_query(EntryFilters)
+
+
+@page("/entries", nav="entries", query=EntryQuery)
+def show_entries(ask: PageRequest[Any]) -> HtmlPage:
+    """Show entries by name, with the state of their canary runs."""
+    query, names = ask.query, ask.gate.snapshot().documents
+    found = list_rows(ask.gate.matrix.list_entries, query)
+    said = ask.gate.runs.remarks(row.name for row in found.items)
+    lines = [_entry_row(row, said[row.name]) for row in found.items]
+    table = make_list_table(
+        "entries", _ENTRY_COLUMNS, lines, found, query, _NO_ENTRIES, unfit=NO_MATCHES
+    )
+    context = {
+        "query": query,
+        "statuses": _STATUSES,
+        "targets": choices(names),
+        "components": list(COMPONENTS),
+    }
+    return HtmlPage("entries.html", "Entries", context, table=table)
+
+
+def _entry_row(row: StoredDocument, remarks: EntryRemarks) -> tuple[Any, ...]:
+    spec = row.document["spec"]
+    return (
+        Cell(row.name, href=link("entries", row.name), note=spec.get("reason", "")),
+        spec["status"],
+        " · ".join(
+            f"{name} {spec['components'][name]}" for name in sort_components(spec["components"])
+        ),
+        _targets_cell(spec["targets"]),
+        row.document["metadata"].get("owner"),
+        _runs_cell(remarks, spec.get("evidenceOverride")),
+        spec.get("replacement"),
+        row.updated_at,
+    )
+
+
+def _targets_cell(names: Sequence[str]) -> Cell:
+    """Return the targets of an entry: some of many, for a row that is not too high."""
+    every = ", ".join(names)
+    if is_export() or len(names) <= _MAX_NAMED + 1:
+        return Cell(every)
+    return Cell(f"{', '.join(names[:_MAX_NAMED])} and {len(names) - _MAX_NAMED} more", title=every)
+
+
+def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:
+    if remarks.warnings:
+        return Cell("contradicted", tone="fail", title=remarks.warnings[0].message)
+    if override:
+        return Cell("overridden", tone="warn", title=override)
+    if remarks.promotion is None:
+        return Cell(None)
+    state = remarks.promotion.state
+    words = {"ready": "ready for approval", "failed": "run failed", "waiting": "waiting for runs"}
+    tones = {"ready": "pass", "failed": "fail", "waiting": "muted"}
+    return Cell(words[state], tone=tones[state])
+
+
+@page("/entries/<name>", nav="entries", query=TableQuery)
+def show_entry(ask: PageRequest[TableQuery]) -> HtmlPage:
+    """Show an entry."""
+    return _entry_page(ask, ask.gate.matrix.get("Entry", ask.args["name"]))
+
+
+@page("/entries/<name>/status", scope="bless", method="POST", nav="entries")
+def change_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Bless, deprecate or revoke an entry, unless someone else changed it."""
+    name, form = ask.args["name"], ask.form
+    matrix, status = ask.gate.matrix, form.get("status", "")
+    try:
+        made = matrix.restate(
+            name,
+            status,
+            ask.by(),
+            replacement=form.get("replacement", "").strip(),
+            evidence_override=form.get("override", "").strip(),
+            expected=expected_revision(form),
+        )
+    except CompatgateError as error:
+        return _entry_page(ask, matrix.get("Entry", name), error)
+    return Redirect(
+        link("entries", name), done=f"{name} is {status} since revision {made.revision}."
+    )
+
+
+def _entry_page(
+    ask: PageRequest[Any], row: StoredDocument, error: CompatgateError | None = None
+) -> HtmlPage:
+    gate, snapshot, now = ask.gate, ask.gate.snapshot(), clock.now()
+    entry = snapshot.entries.get(row.name)
+    represented = represent(entry, gate.facts) if entry else EntryStacks()
+    pairs: list[Pair] = []
+    total = 0
+    if entry is not None:
+        pairs, total = list_entry_pairs(
+            snapshot, entry, shared_fit_cache(gate.facts), now, MAX_TARGETS
+        )
+    spec = row.document["spec"]
+    remarks = gate.runs.remarks([row.name])[row.name]
+    context = {
+        "row": row,
+        "spec": spec,
+        "constraints": [
+            (component_label(n), spec["components"][n]) for n in sort_components(spec["components"])
+        ],
+        "replacement": spec.get("replacement"),
+        "replaced_by_entry": spec.get("replacement") in snapshot.entries,
+        "remarks": remarks,
+        "asks_override": isinstance(error, EvidenceNeeded)
+        or (remarks.promotion is not None and bool(remarks.promotion.needs)),
+        "pools": gate.runs.entry_pools(row.name),
+        "stack": entry_stack_text(entry, gate.facts) if entry else "",
+        "targets_total": total,
+        "targets_shown": MAX_TARGETS,
+        "open": represented.open,
+        "verbs": {
+            status: verb for status, verb in STATUS_VERBS.items() if status != spec["status"]
+        },
+        "names": sorted(snapshot.entries)[:MAX_CHOICES],
+        "history": gate.matrix.list_changes("Entry", row.name, limit=MAX_REVISIONS),
+        "error": error,
+        "typed": ask.form,
+    }
+    sort = getattr(ask.query, "sort", None)
+    table = _target_table(ask, pairs, represented, sort)
+    return HtmlPage(
+        "entry.html", row.name, context, table=table, status=error.status if error else 200
+    )
+
+
+def _target_table(
+    ask: PageRequest[Any], pairs: list[Pair], represented: EntryStacks, sort: str | None
+) -> Table:
+    columns = (
+        Column("target", "Target"),
+        Column("status", "Status", "badge"),
+        Column("gate", "Verdict", "badge"),
+        Column("why", "Why"),
+        Column("ask", "Ask"),
+    )
+    lines = []
+    for pair in pairs:
+        said = preview_represented(ask, pair.target, represented)
+        verdict = said["verdict"]
+        first = next(iter(verdict["findings"]), None) if verdict else None
+        found = f"{first['rule']}: {first['message']}" if first else ""
+        lines.append(
+            (
+                Cell(pair.target, href=link("targets", pair.target)),
+                Cell(pair.status),
+                Cell(verdict["verdict"]) if verdict else None,
+                pair.why or found,
+                Cell("ask", href=said["ask"]) if verdict and ask.principal.may("gate") else None,
+            )
+        )
+    empty = EmptyNotice(
+        "No pool matches.",
+        "None of the entry's targets has one of the entry's GPUs.",
+    )
+    return make_table("targets", columns, lines, empty, sort=sort, label="targets")
+
+
+DOCUMENTS_PER_PAGE = 50
+"""Documents with their differences on one page."""
+_REVISION_COLUMNS = (
+    Column("number", "Revision", "number"),
+    Column("made_at", "Created", "time"),
+    Column("author", "Author"),
+    Column("reason", "Reason"),
+    Column("action", "Action"),
+    Column("count", "Documents", "number"),
+    Column("proposal", "Proposal", "code"),
+)
+_NO_REVISIONS = EmptyNotice(
+    "No revisions yet.",
+    "Each change of the matrix creates one, with author and reason.",
+    "compatgate matrix import FILE --reason 'a first matrix'",
+)
+RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
+
+
+RevisionQuery = make_page_query(RevisionFilters)
+
+
+@page("/revisions", nav="revisions", query=RevisionQuery)
+def show_revisions(ask: PageRequest[Any]) -> HtmlPage:
+    """Show revisions, newest first, and a form to compare two."""
+    query = ask.query
+    found = list_rows(ask.gate.matrix.list_revisions, query)
+    lines = [_revision_row(row) for row in found.items]
+    table = make_list_table(
+        "revisions", _REVISION_COLUMNS, lines, found, query, _NO_REVISIONS, unfit=NO_MATCHES
+    )
+    last = ask.gate.snapshot().revision
+    context = {"query": query, "kinds": KINDS, "last": last}
+    return HtmlPage("revisions.html", "Revisions", context, table=table)
+
+
+def _revision_row(row: RevisionBody) -> tuple[Any, ...]:
+    place = link("revisions", row.number)
+    return (
+        Cell(row.number, href=place),
+        row.made_at,
+        row.author,
+        Cell(row.reason, href=place),
+        row.action,
+        row.count,
+        Cell(row.proposal, href=link("proposals", row.proposal))
+        if row.proposal
+        else Cell("direct", tone="muted", title="direct change, without a proposal"),
+    )
+
+
+class ChangesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Position in a long list of changed documents."""
+
+    skip: RevisionNumber = 0
+
+
+@page("/revisions/<int:number>", nav="revisions", query=ChangesQuery)
+def show_revision(ask: PageRequest[ChangesQuery]) -> HtmlPage:
+    """Show a revision and its changes."""
+    row = ask.gate.matrix.show_revision(ask.args["number"])
+    context = {
+        "row": row,
+        **_slice_changes(row.changes, ask.query.skip),
+        "last": ask.gate.snapshot().revision,
+    }
+    return HtmlPage("revision.html", f"Revision {row.number}", context)
+
+
+class RevisionRange(ChangesQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Revisions to compare; 0 is the empty matrix before the first."""
+
+    older: RevisionNumber | None = None
+    newer: RevisionNumber | None = None
+
+
+@page("/revisions/diff", nav="revisions", query=RevisionRange)
+def show_difference(ask: PageRequest[RevisionRange]) -> HtmlPage:
+    """Show the changes between two revisions, document by document."""
+    last = ask.gate.snapshot().revision
+    newer = last if ask.query.newer is None else ask.query.newer
+    older = max(newer - 1, 0) if ask.query.older is None else ask.query.older
+    edits = ask.gate.matrix.diff(older, newer)
+    part = _slice_changes(edits, ask.query.skip)
+    context = {
+        "older": older,
+        "newer": newer,
+        "last": last,
+        **part,
+        "changes": [edit.to_change() for edit in part["changes"]],
+    }
+    return HtmlPage("revisions-diff.html", f"Revision {older} to {newer}", context)
+
+
+def _slice_changes(changes: Any, skip: int) -> dict[str, Any]:
+    end = skip + DOCUMENTS_PER_PAGE
+    counts = dict.fromkeys(("create", "change", "delete"), 0)
+    counts.update(Counter(change.action for change in changes))
+    return {
+        "changes": changes[skip:end],
+        "counts": counts,
+        "skip": skip,
+        "total": len(changes),
+        "following": current_page_link(skip=end) if end < len(changes) else None,
+        "preceding": current_page_link(skip=max(0, skip - DOCUMENTS_PER_PAGE) or None)
+        if skip
+        else None,
+    }

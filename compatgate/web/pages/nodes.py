@@ -1,0 +1,352 @@
+"""Show nodes, their sources and targets, and drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Literal, get_args
+
+from sqlalchemy import select
+
+from compatgate.core.request import DriftKind, DriverState, drift_title
+from compatgate.errors import CompatgateError
+from compatgate.kit import clock
+from compatgate.kit.http.links import current_page_link, link
+from compatgate.kit.http.replies import Filter
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    EmptyNotice,
+    Table,
+    TableQuery,
+    fetch_rows,
+    list_rows,
+    make_list_table,
+    make_page_query,
+    make_table,
+)
+from compatgate.service.gate.comparison.service import answer_what_if
+from compatgate.service.matrix.documents.models import Target
+from compatgate.service.nodes.reports.comparison import NodeView
+from compatgate.service.nodes.reports.details import (
+    ORDER,
+    PoolComparison,
+    advise,
+    compare_pools,
+    compare_sources,
+    count_shares,
+    gpu_kinds,
+    single_pool,
+    target_matches,
+)
+from compatgate.service.nodes.reports.drift import DriftGroup
+from compatgate.service.nodes.reports.filters import DriftFilters, NodeFilters
+from compatgate.service.nodes.reports.reports import format_gpus
+from compatgate.service.nodes.reports.schemas import GpusBody
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page
+
+STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}
+"""Tones of driver states."""
+_NODE_COLUMNS = (
+    Column("name", "Node"),
+    Column("state", "Driver state", "badge"),
+    Column("driver", "Driver", "name"),
+    Column("drift", "Drift"),
+    Column("witnesses", "Sources", "badge"),
+    Column("targets", "Target", "name"),
+    Column("gpus", "GPUs", "name"),
+    Column("cluster", "Cluster", "name"),
+    Column("since", "Since", "time"),
+    Column("seen", "Last seen", "time"),
+)
+_NO_NODES = EmptyNotice(
+    "No nodes.",
+    "Nodes appear here once they report: from the labels of a cluster, or from the driver itself.",
+    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
+)
+_POOL_COLUMNS = (
+    Column("target", "Target"),
+    Column("pool", "Pool"),
+    Column("gpu", "GPU declared"),
+    Column("has", "Reported"),
+    Column("driver", "Driver declared", "code"),
+    Column("same", "Reported", "badge"),
+    Column("nodes", "Nodes declared", "number"),
+)
+_NO_POOLS = EmptyNotice(
+    "No matching target.",
+    "A target selects nodes by match.nodeLabels, or by the annotation compatgate.dev/target.",
+)
+MAX_GROUPS = 20
+_TRIED = 5
+"""Number of groups with their failing entries; other groups have a link."""
+_MAX_ENTRIES = 60
+_DRIFT_COLUMNS = (
+    Column("node", "Node"),
+    Column("what", "Difference", "name"),
+    Column("have", "Reported", "name"),
+    Column("declared", "Declared", "name"),
+    Column("state", "Driver state", "badge"),
+    Column("target", "Target", "name"),
+    Column("gpus", "GPUs", "name"),
+    Column("cluster", "Cluster", "name"),
+    Column("since", "Since", "time"),
+    Column("seen", "Last seen", "time"),
+)
+_NO_DRIFT = EmptyNotice(
+    "No drifted nodes.",
+    "Only reported nodes are compared. Report the nodes of a cluster:",
+    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
+)
+
+
+YesOrNo = Literal["yes", "no"]
+NodeQuery = make_page_query(NodeFilters, disagrees=YesOrNo | None, stale=YesOrNo | None)
+DriftQuery = make_page_query(DriftFilters, stale=YesOrNo | None)
+
+
+class ClusterQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The cluster of a node."""
+
+    cluster: Filter | None = None
+
+
+def yes_or_no(answer: YesOrNo | None) -> bool | None:
+    """Convert ``yes`` or ``no`` to a filter of the gate's lists."""
+    return None if answer is None else answer == "yes"
+
+
+@page("/nodes", nav="nodes", query=NodeQuery)
+def show_nodes(ask: PageRequest[Any]) -> HtmlPage:
+    """Show nodes by cluster and name."""
+    query, snapshot = ask.query, ask.gate.snapshot()
+    answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
+    found = list_rows(ask.gate.nodes.list, query, **answers)
+    lines = [_node_row(view) for view in found.items]
+    table = make_list_table("nodes", _NODE_COLUMNS, lines, found, query, _NO_NODES)
+    context = {
+        "query": query,
+        "targets": choices(snapshot.documents),
+        "gpus": choices(pool.gpu for t in snapshot.documents.values() for pool in t.spec.pools),
+        "states": tuple(STATES),
+    }
+    return HtmlPage("nodes.html", "Nodes", context, table=table)
+
+
+def _node_row(view: NodeView) -> tuple[Any, ...]:
+    row, standing = view.row, view.standing
+    first = standing.targets[0] if len(standing.targets) == 1 else None
+    sources, tone = ("agree", "pass") if len(row.witnesses) > 1 else ("only one", "muted")
+    if row.disagreements:
+        sources, tone = "disagree", "warn"
+    drift = [
+        f"{drift_title(one.what)}, declared {', '.join(one.declared) or 'none'}"
+        for one in standing.differences
+    ]
+    return (
+        node_cell(view),
+        _state_cell(view),
+        row.driver,
+        "; ".join(drift),
+        Cell(sources, tone=tone, title="; ".join(row.disagreements)),
+        Cell(", ".join(standing.targets) or None, link("targets", first) if first else None),
+        gpus_of(view),
+        row.cluster,
+        row.since,
+        _seen_cell(view),
+    )
+
+
+def _state_cell(view: NodeView) -> Cell:
+    return Cell(view.standing.driver, tone=STATES[view.standing.driver], title=view.standing.why)
+
+
+def _seen_cell(view: NodeView) -> Cell:
+    tone, note = ("warn", "stale") if view.stale else ("", "")
+    return Cell(view.row.seen_at, tone=tone, note=note)
+
+
+def node_cell(view: NodeView) -> Cell:
+    """Return the cell of a node's name, with a link to its page."""
+    return Cell(view.row.name, node_link(view.row.cluster, view.row.name))
+
+
+def node_link(cluster: str, name: str) -> str:
+    """Return the link to a node's page; the name may exist in several clusters."""
+    return link("nodes", name, cluster=cluster)
+
+
+def gpus_of(view: NodeView) -> str:
+    """Format GPUs as ``8 x L4``."""
+    if not view.row.gpus:
+        return "not known"
+    return format_gpus(GpusBody(one["gpu"], one["count"]) for one in view.row.gpus)
+
+
+@page("/nodes/<name>", nav="nodes", query=ClusterQuery)
+def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
+    """Show a node: its sources, its targets, and advice."""
+    name, cluster = ask.args["name"], ask.query.cluster
+    clusters = ask.gate.nodes.clusters_of(name)
+    if cluster is None and len(clusters) > 1:
+        return HtmlPage("node-clusters.html", name, {"clusters": clusters})
+    return _node_page(ask, ask.gate.nodes.show(name, cluster))
+
+
+@page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes")
+def remove_node(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Remove a node that is gone."""
+    name, cluster = ask.args["name"], ask.form.get("cluster") or None
+    view = ask.gate.nodes.show(name, cluster)
+    try:
+        gone = ask.gate.nodes.remove(name, ask.by(), cluster)
+    except CompatgateError as error:
+        return _node_page(ask, view, error)
+    where = f"{gone.row.name} of {gone.row.cluster}"
+    return Redirect(link("nodes"), f"Removed {where}. The node returns with its next report.")
+
+
+def _node_page(
+    ask: PageRequest[Any], view: NodeView, error: CompatgateError | None = None
+) -> HtmlPage:
+    snapshot, standing = ask.gate.snapshot(), view.standing
+    drifts = standing.driver == "not-blessed"
+    beside = [
+        share
+        for target in (standing.targets if drifts else ())
+        for share in count_shares(ask.gate.nodes.of_target(target), [target])
+    ]
+    skus = [kind["gpu"] for kind in view.row.gpus]
+    pool = {one.target: single_pool(one.target, skus, snapshot) for one in standing.differences}
+    context = {
+        "view": view,
+        "row": view.row,
+        "standing": standing,
+        "tones": STATES,
+        "gpus": gpus_of(view),
+        "title_of": drift_title,
+        "belongings": target_matches(view, snapshot),
+        "compared": compare_sources(view.row),
+        "order": ORDER,
+        "kinds": gpu_kinds(view, snapshot),
+        "pools": _pools(compare_pools(view, snapshot)),
+        "advice": advise(view, beside),
+        "tried": lambda one: try_node_values(one, pool[one.target]),
+        "error": error,
+        "typed": ask.form,
+    }
+    return HtmlPage("node.html", view.row.name, context, status=error.status if error else 200)
+
+
+def try_node_values(difference: Any, pool: str | None) -> str | None:
+    """Return the link to a what-if with the node's value; None: the value is not known."""
+    if difference.have is None:
+        return None
+    changes = {difference.what: difference.have}
+    if difference.what not in ("driver", "gpu"):
+        changes = {"set": f"{difference.what}={difference.have}"}
+    return link("what-if", target=difference.target, pool=pool, **changes)
+
+
+def _pools(compared: Sequence[PoolComparison]) -> Table:
+    lines = []
+    for one in compared:
+        same = Cell("not known", tone="unknown")
+        if one.same_driver is not None:
+            same = Cell("another", tone="fail" if one.gpus else "muted")
+        if one.same_driver:
+            same = Cell("the same", tone="pass")
+        line = (
+            Cell(one.target, link("targets", one.target)),
+            one.pool.name,
+            one.pool.gpu.sku if one.pool.gpu else None,
+            ", ".join(one.gpus) or Cell("none of these", tone="muted"),
+            str(one.pool.driver) if one.pool.driver else None,
+            same,
+            one.pool.count,
+        )
+        lines.append(line)
+    return make_table("pools", _POOL_COLUMNS, lines, _NO_POOLS, label="pools")
+
+
+@page("/drift", nav="drift", query=DriftQuery)
+def show_drift(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the groups of drifted nodes, then every drifted node."""
+    query, nodes = ask.query, ask.gate.nodes
+    wanted = {name: getattr(query, name) for name in ("target", "what", "cluster", "gpu")}
+    wanted["stale"] = yes_or_no(query.stale)
+    groups: Sequence[DriftGroup] = ()
+    if query.cursor or query.format:  # the pages that follow, and a file, have the nodes alone
+        found = fetch_rows(nodes.drift, query.cursor, **wanted)
+    else:
+        groups, found = nodes.drift_together(**wanted)
+    lines = [line for view in found.items for line in _drift_rows(view, query)]
+    table = make_list_table(
+        "drift", _DRIFT_COLUMNS, lines, found, query, _NO_DRIFT, label="differences"
+    )
+    leading = groups[:MAX_GROUPS]
+    context = {
+        "query": query,
+        "kinds": get_args(DriftKind),
+        "groups": leading,
+        "more": len(groups) - len(leading),
+        "changed": _changed_targets(ask, leading),
+        "lost": list(_lost_entries(ask, leading[:_TRIED])),
+        "targets": choices(ask.gate.snapshot().documents),
+        "tried": lambda one: try_node_values(one, one.pool),
+        "among": _group_link,
+        "node_link": node_link,
+    }
+    return HtmlPage("drift.html", "Drift", context, table=table)
+
+
+def _drift_rows(view: NodeView, query: Any) -> list[tuple[Any, ...]]:
+    return [
+        (
+            node_cell(view),
+            drift_title(one.what),
+            one.have if one.have else Cell("not known", tone="muted"),
+            ", ".join(one.declared) or "none",
+            _state_cell(view),
+            Cell(one.target, link("targets", one.target)),
+            gpus_of(view),
+            view.row.cluster,
+            view.row.since,
+            _seen_cell(view),
+        )
+        for one in view.standing.differences
+        if query.target in (None, one.target) and query.what in (None, one.what)
+    ]
+
+
+def _changed_targets(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, Any]:
+    """Return the targets that changed after their nodes did, by name: their drift is younger."""
+    query = select(Target.name, Target.revision, Target.updated_at)
+    query = query.where(Target.name.in_([one.target for one in groups]))
+    with ask.gate.database.reading() as session:
+        targets = {row.name: row for row in session.execute(query)}
+    return {
+        one.target: targets[one.target]
+        for one in groups
+        if one.target in targets and targets[one.target].updated_at > one.since
+    }
+
+
+def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterator[str]:
+    """Yield, for each group, what would fail with its nodes' values; empty: not computed."""
+    snapshot, now = ask.gate.snapshot(), clock.now()
+    for one in groups:
+        few = len(snapshot.matrix.entries.of(one.target)) <= _MAX_ENTRIES
+        summary = ""
+        if one.have and few and ask.principal.may("gate"):
+            with suppress(CompatgateError):  # what the facts do not know cannot be tried
+                question = {"target": one.target, "pool": one.pool, "set": {one.what: one.have}}
+                summary = answer_what_if(question, snapshot, now).summary
+        yield summary
+
+
+def _group_link(one: DriftGroup) -> str:
+    """Return the link to the nodes of a group."""
+    if one.have is None or one.what not in ("driver", "gpu"):
+        return current_page_link(target=one.target, what=one.what, cursor=None, sort=None)
+    return link("nodes", target=one.target, **{one.what: one.have})

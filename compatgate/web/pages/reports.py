@@ -1,0 +1,63 @@
+"""Show the report about a target and a period."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.errors import BadInput
+from compatgate.kit.clock import parse_moment
+from compatgate.kit.http.links import link
+from compatgate.service.attention.reports.formats import arrange
+from compatgate.service.attention.reports.service import make_report
+from compatgate.web.page import HtmlPage, PageRequest, page
+
+_Text = Annotated[str, Meta(max_length=64)]
+
+
+class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The period of a report, as dates or times in UTC."""
+
+    since: _Text = ""
+    until: _Text = ""
+
+    def period(self) -> tuple[datetime | None, datetime | None]:
+        """Return both ends; None where none is stated."""
+        since, until = self.since.strip(), self.until.strip()
+        return (
+            parse_moment(since, field="since") if since else None,
+            parse_moment(until, field="until", end_of_day=True) if until else None,
+        )
+
+
+@page("/targets/<name>/report", nav="targets", query=PeriodQuery)
+def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    """Show what happened on a target, and what would be answered today."""
+    name, problem, sections = ask.args["name"], None, []
+    try:
+        report = make_report(ask.gate, name, *ask.query.period())
+        sections = arrange(msgspec.to_builtins(report))
+    except BadInput as error:
+        problem = error
+    context = {
+        "name": name,
+        "query": ask.query,
+        "sections": sections,
+        "problem": problem,
+        "place_of": _place_of,
+    }
+    return HtmlPage("report.html", f"{name}: report", context, None, 400 if problem else 200)
+
+
+_REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
+_PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
+
+
+def _place_of(text: str) -> str | None:
+    """Return the page of a verdict, run or revision that a cell names; None: it is other text."""
+    match = _REFERENCE.fullmatch(text)
+    return link(_PLACES[match[1]], text.removeprefix("revision ")) if match else None

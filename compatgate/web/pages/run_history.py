@@ -1,0 +1,178 @@
+"""Show the history of a workload's metrics: levels, changes, and what changed with them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from itertools import pairwise
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from compatgate.canary.history import MetricHistory, MetricPoint
+from compatgate.canary.judge.change_points import MIN_HISTORY
+from compatgate.canary.judge.statistics import median
+from compatgate.kit import clock
+from compatgate.kit.http.replies import Filter
+from compatgate.kit.http.requests import Since, Until
+from compatgate.service.runs.queue.repository import DEFAULT_RUNS
+from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.pages.trend_charts import RunMark, mark_runs
+
+_SHORTEST = timedelta(hours=2)
+"""The narrowest time to zoom into."""
+_RANGES = (7, 30, 90)
+"""Offered ranges, in days."""
+MAX_DRAWN = 12
+"""Maximum number of drawn metrics; the filters choose others."""
+
+
+class HistoryRow(Struct, frozen=True):
+    """A run of a history; ``level`` is the median of the runs between two changes."""
+
+    point: MetricPoint
+    level: float
+    mark: RunMark
+
+
+class HistoryView(Struct, frozen=True):
+    """A history, its drawn runs, and the values within the tolerance of its first level."""
+
+    history: MetricHistory
+    rows: tuple[HistoryRow, ...]
+    band: tuple[float, float]
+
+
+class HistoryQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the page."""
+
+    gpu: Filter | None = None
+    metric: Filter | None = None
+    since: Since | None = None
+    until: Until | None = None
+    first: Annotated[int, Meta(ge=0, le=100_000)] = 0
+
+
+@page("/workloads/<name>/history", nav="workloads", query=HistoryQuery)
+def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
+    """Show how the metrics of a workload moved over finished runs."""
+    workload = ask.gate.runs.catalogue().workload(ask.args["name"])
+    within = ask.principal.targets
+    every = ask.gate.runs.histories(workload=workload.name, within=within)
+    wanted = [
+        (one, shown)
+        for one in every
+        if ask.query.gpu in (None, one.gpu) and ask.query.metric in (None, one.metric)
+        if (shown := find_range(one, ask.query.since, ask.query.until))
+    ]
+    drawn = wanted[ask.query.first : ask.query.first + MAX_DRAWN]
+    points = [one.points[0].at for one in every if one.points]
+    context = {
+        "workload": workload,
+        "views": [view_history(one, shown) for one, shown in drawn],
+        "total": len(wanted),
+        "first": ask.query.first,
+        "next": ask.query.first + MAX_DRAWN if ask.query.first + MAX_DRAWN < len(wanted) else None,
+        "query": ask.query,
+        "filters": [
+            ("gpu", "GPU", ask.query.gpu, sorted({one.gpu for one in every if one.gpu})),
+            ("metric", "Metric", ask.query.metric, sorted({one.metric for one in every})),
+            ("since", "Since", *_time_field(ask.query.since, time())),
+            ("until", "Until", *_time_field(ask.query.until, time.max)),
+        ],
+        "zooms": (
+            offer_zoom(min(points), ask.query.since, ask.query.until, clock.now()) if points else []
+        ),
+        "ranges": [(days, (clock.today() - timedelta(days=days)).isoformat()) for days in _RANGES],
+        "least": MIN_HISTORY,
+        "runs": DEFAULT_RUNS,
+    }
+    return HtmlPage("workload-history.html", f"History of {workload.name}", context)
+
+
+def _time_field(at: datetime | None, whole: time) -> tuple[datetime | str | None, str | None]:
+    """Return value and kind of a limit's field: a date, or text where it is within a day."""
+    if at is None or at.astimezone(UTC).time() == whole:
+        return at, "date"
+    return clock.iso(at), None
+
+
+class Zoom(Struct, frozen=True):
+    """A link to another time.
+
+    Attributes:
+        since: start, as the address has it; None: the first run.
+        until: end, as the address has it; None: now.
+    """
+
+    sign: str
+    label: str
+    since: str | None
+    until: str | None
+
+
+def offer_zoom(
+    first: datetime, since: datetime | None, until: datetime | None, now: datetime
+) -> list[Zoom]:
+    """Return links that narrow, widen and move the shown time.
+
+    Args:
+        since: start of the shown time; None: ``first``.
+        until: end of the shown time; None: ``now``.
+    """
+    begin, end = since or first, min(until or now, now)
+    length = max(end - begin, _SHORTEST)
+    quarter, half = length / 4, length / 2
+    made = [("+", "Zoom in", begin + quarter, end - quarter)] if length > _SHORTEST else []
+    if begin > first or end < now:
+        made.append(("-", "Zoom out", begin - half, end + half))
+    if begin > first:
+        made.append(("←", "Earlier", begin - half, end - half))
+    if end < now:
+        made.append(("→", "Later", begin + half, end + half))
+    return [
+        Zoom(sign, label, _moment(left) if left > first else None,
+             _moment(right) if right < now else None)
+        for sign, label, left, right in made
+    ]  # fmt: skip
+
+
+def _moment(at: datetime) -> str:
+    return clock.iso(at.replace(second=0, microsecond=0))
+
+
+def find_range(history: MetricHistory, since: datetime | None, until: datetime | None) -> range:
+    """Return the places of the points within a time; an empty range if no run ended then."""
+    places = [
+        place
+        for place, point in enumerate(history.points)
+        if (since is None or point.at >= since) and (until is None or point.at <= until)
+    ]
+    return range(places[0], places[-1] + 1) if places else range(0)
+
+
+def view_history(history: MetricHistory, shown: range | None = None) -> HistoryView:
+    """Return a history with the runs at some places; None: all.
+
+    Levels, changes and tolerance are those of the whole history: a part shows them unchanged.
+    """
+    values = [point.value for point in history.points]
+    places = {point.run: place for place, point in enumerate(history.points)}
+    edges = [0, *(places[change.run] for change in history.changes), len(values)]
+    levels = [
+        level
+        for start, end in pairwise(edges)
+        for level in [median(values[start:end])] * (end - start)
+    ]
+    points = history.points
+    marks = mark_runs([point.outcome for point in points], [point.parts for point in points])
+    rows = []
+    for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True)):
+        if place in edges[1:-1]:  # a change begins here; the list below explains its number
+            number = edges.index(place, 1)
+            mark = replace(mark, letters=f"{number} {mark.letters}".strip())
+        rows.append(HistoryRow(point, level, mark))
+    first = history.changes[0].before if history.changes else median(values)
+    reach = history.tolerance * abs(first)
+    drawn = rows[shown.start : shown.stop] if shown else rows
+    return HistoryView(history, tuple(drawn), (first - reach, first + reach))

@@ -1,0 +1,406 @@
+"""Show canary runs: the list, the form for new runs, a run, and a comparison of two runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, get_args
+
+import msgspec
+from flask import jsonify
+from msgspec import Meta, Struct
+
+from compatgate.canary.run import ENDED, Attribution, Purpose
+from compatgate.core.stack import parse_stack_text
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.kit.http.links import api_link, link
+from compatgate.kit.http.replies import Filter
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    EmptyNotice,
+    TableQuery,
+    list_rows,
+    make_list_table,
+    make_page_query,
+    make_table,
+)
+from compatgate.service.runs.evidence.comparison import (
+    MetricChange,
+    compare_parts,
+    compare_runs,
+    envs_of,
+    overlay_metrics,
+)
+from compatgate.service.runs.evidence.inspection import (
+    format_change,
+    has_many_metrics,
+    inspect_steps,
+    outline_steps,
+)
+from compatgate.service.runs.evidence.pair_view import view_pairs
+from compatgate.service.runs.queue import logs
+from compatgate.service.runs.queue.filters import RunFilters
+from compatgate.service.runs.queue.models import ACTIVE, RunRow
+from compatgate.service.runs.queue.schemas import RunRequest
+from compatgate.service.runs.queue.service import RunDetail
+from compatgate.service.runs.queue.submission import PRIORITIES
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.route import LARGEST
+
+STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
+_RUN_COLUMNS = (
+    Column("run", "Run", "code"),
+    Column("state", "State", "badge"),
+    Column("suite", "Suite", "name"),
+    Column("target", "Target", "name"),
+    Column("gpu", "GPU", "name"),
+    Column("host", "Host", "name"),
+    Column("about", "Details"),
+    Column("asked", "Requested", "time"),
+    Column("took", "Duration, s", "number"),
+)
+_NO_RUNS = EmptyNotice(
+    "No runs yet.",
+    "A run executes a suite of canary workloads on a staging host, for the stack of a target.",
+    "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
+)
+_NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
+
+
+RunsQuery = make_page_query(RunFilters)
+
+
+@page("/runs", nav="runs", query=RunsQuery)
+def show_runs(ask: PageRequest[Any]) -> HtmlPage:
+    """Show every run, newest first; refresh runs in progress."""
+    query = ask.query
+    result = list_rows(ask.gate.runs.list, query)
+    rows = [_run_row(run) for run in result.items]
+    table = make_list_table("runs", _RUN_COLUMNS, rows, result, query, _NO_RUNS, unfit=_NO_MATCHES)
+    context = {
+        "filters": _filters(ask),
+        "active": not all(run.has_ended for run in result.items),
+    }
+    return HtmlPage("runs.html", "Runs", context, table)
+
+
+def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str] | None]]:
+    query = ask.query
+    return [
+        ("state", "State", query.state, list(STATES)),
+        ("suite", "Suite", query.suite, sorted(ask.gate.runs.catalogue().suites)),
+        ("target", "Target", query.target, sorted(ask.gate.snapshot().documents)),
+        ("host", "Host", query.host, [row.name for row in ask.gate.runs.hosts().items]),
+        ("purpose", "For", query.purpose, list(get_args(Purpose))),
+        ("entry", "Entry", query.entry, None),
+        ("asked_by", "Asked by", query.asked_by, None),
+    ]
+
+
+def _run_row(run: RunRow) -> tuple[Any, ...]:
+    place = f"pool {run.pool}" if run.pool else ""
+    repeated = ", to verify again" if run.purpose == "verification" else ""
+    driver = f"driver {run.driver}" if run.driver else ""
+    return (
+        Cell(run.id, link("runs", run.id)),
+        Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
+        Cell(
+            run.suite,
+            None if run.source else link("suites") + f"#{run.suite}",
+            note="imported" if run.source else "",
+        ),
+        Cell(run.target, link("targets", run.target) if run.target else None, note=place),
+        Cell(run.gpu, note=driver),
+        Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "requested"),
+        Cell(run_note(run)),
+        Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
+        run_seconds(run),
+    )
+
+
+def run_note(run: RunRow) -> str:
+    """Return the progress of a run, or the reason of its state."""
+    if run.has_ended or not run.doing:
+        return run.reason
+    return run.doing if run.progress is None else f"{100 * run.progress:.0f} %: {run.doing}"
+
+
+def run_seconds(run: RunRow) -> float | None:
+    """Return the duration of a run in seconds; None: it has not ended."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return round((run.finished_at - run.started_at).total_seconds(), 1)
+
+
+RunForm = msgspec.defstruct(
+    "RunForm",
+    [(name, str, "") for name in RunRequest.__struct_fields__],
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+"""The form's values as text."""
+
+
+@page("/runs/new", scope="operate", nav="runs", query=RunForm)
+def show_run_form(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form for new runs."""
+    return _form(ask, ask.query)
+
+
+def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = None) -> HtmlPage:
+    snapshot, catalogue = ask.gate.snapshot(), ask.gate.runs.catalogue()
+    suites = [
+        (name, catalogue.suites[name].description, catalogue.gpus_of(name))
+        for name in sorted(catalogue.suites)
+    ]
+    context = {
+        "wanted": wanted,
+        "problem": problem,
+        "suites": suites,
+        "targets": sorted(snapshot.documents),
+        "pools": sorted({p.name for t in snapshot.targets.values() for p in t.pools}),
+        "entries": sorted(snapshot.entries),
+        "hosts": [row.name for row in ask.gate.runs.hosts().items],
+        "most": PRIORITIES,
+    }
+    status = problem.status if problem else 200
+    return HtmlPage("run-new.html", "Submit a run", context, status=status)
+
+
+@page("/runs/new", scope="operate", method="POST", nav="runs")
+def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Queue the runs."""
+    values = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
+    try:
+        if not values["suite"]:
+            raise BadInput("choose a suite", field="suite")
+        asked: dict[str, Any] = {name: text for name, text in values.items() if text}
+        if values["stack"]:
+            asked["stack"] = parse_stack_text(values["stack"])
+        made = ask.gate.runs.submit(
+            RunRequest(**{**asked, "priority": _priority(values["priority"])}),
+            by=ask.principal.name,
+        )
+    except CompatgateError as error:
+        if error.status >= 500:
+            raise
+        return _form(ask, RunForm(**values), error)
+    if len(made) == 1:
+        return Redirect(link("runs", made[0].id), "Queued the run.")
+    return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
+
+
+def _priority(text: str) -> int:
+    try:
+        return int(text or "0")
+    except ValueError:
+        hint = f"a whole number from {-PRIORITIES} to {PRIORITIES}; 0 is the default"
+        raise BadInput("is not a whole number", field="priority", value=text, hint=hint) from None
+
+
+_MAX_COMPARABLE = 20
+
+
+@page("/runs/<id>", nav="runs")
+def show_run(ask: PageRequest[Any]) -> HtmlPage:
+    """Show every detail of a run."""
+    runs, run_id = ask.gate.runs, ask.args["id"]
+    detail = runs.show(run_id)
+    run, long = detail.run, has_many_metrics(detail)
+    steps = [step.to_json() for step in detail.steps]
+    evidence = runs.evidence(run=run_id).items
+    warned = ask.gate.runs.remarks([run.entry]).get(run.entry) if run.entry else None
+    result = (step.body.get("imported") for step in detail.steps)
+    context = {
+        "run": run,
+        "about": run_note(run),
+        "took": run_seconds(run),
+        "stack": _stated_stack(run.stack),
+        "measured": [] if run.source else compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
+        "attribution": msgspec.convert(
+            next((one for one in result if one), None), Attribution | None
+        ),
+        "long": long,
+        "pairs": view_pairs(detail),
+        "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
+        "log": logs.read_end(runs, run_id),
+        "evidence": evidence,
+        "judged": detail.evidence,
+        "warnings": [w for w in (warned.warnings if warned else ()) if w.run == run_id],
+        "others": _comparable_runs(ask, run),
+        "api": api_link("runs", run_id),
+        "evidence_api": api_link("evidence", run=run_id),
+        "fill": _repeat_link(run),
+    }
+    return HtmlPage("run.html", run_id, context)
+
+
+def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
+    """Return runs to compare with: of the same suite on the same GPU."""
+    result = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
+    return [one for one in result if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
+
+
+def _stated_stack(stack: dict[str, Any]) -> str:
+    return ",".join(
+        f"{name}={'+'.join(value) if isinstance(value, list) else value}"
+        for name, value in stack.items()
+        if isinstance(value, str | list)
+    )
+
+
+def _repeat_link(run: RunRow) -> str:
+    """Return the link to the form with the values of this run."""
+    names = ("suite", "target", "pool", "image", "entry", "host")
+    asked = {name: getattr(run, name) for name in names}
+    return link(
+        "runs",
+        "new",
+        **asked,
+        stack=_stated_stack(run.stack),
+        priority=run.priority or None,
+        against=run.against.asked if run.against else None,
+        explained=run.explained or None,
+    )
+
+
+@page("/runs/<id>/state", nav="runs")
+def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the state of a run alone; its page polls this until the run ends."""
+    detail = ask.gate.runs.show(ask.args["id"])
+    context = {"run": detail.run, "about": run_note(detail.run), "steps": outline_steps(detail)}
+    return HtmlPage("run-now.html", detail.run.id, context)
+
+
+@page("/runs/<id>/steps/<name>", nav="runs")
+def show_run_step(ask: PageRequest[Any]) -> HtmlPage:
+    """Show a step with charts of all its metrics."""
+    detail = ask.gate.runs.show(ask.args["id"])
+    wanted = [step for step in detail.steps if step.name == ask.args["name"]]
+    if not wanted:
+        hint = suggest_name(ask.args["name"], [step.name for step in detail.steps])
+        what = f"the run {detail.run.id} has no step {ask.args['name']!r}"
+        raise NotFound(what, field="step", value=ask.args["name"], hint=hint)
+    only = RunDetail(detail.run, tuple(wanted), detail.peaks)
+    steps = inspect_steps(ask.gate.runs, ask.gate.baselines, only)
+    context = {"run": detail.run, "steps": steps, "long": False}
+    return HtmlPage("run-steps.html", wanted[0].name, context)
+
+
+class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a log: the last known piece."""
+
+    after: Annotated[int, Meta(ge=0, le=LARGEST["big"])] = 0
+
+
+@page("/runs/<id>/log", nav="runs", query=LogQuery)
+def follow_log(ask: PageRequest[LogQuery]) -> Any:
+    """Return the new part of the log, for the page that shows it."""
+    part = logs.read_after(ask.gate.runs, ask.args["id"], ask.query.after)
+    response = jsonify({"text": part.text, "after": part.after, "ended": part.ended})
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@page("/runs/<id>/cancel", scope="operate", method="POST", nav="runs")
+def cancel_run(ask: PageRequest[Any]) -> Redirect:
+    """Cancel a run."""
+    run = ask.gate.runs.cancel(ask.args["id"], by=ask.principal.name)
+    done = "The run was cancelled." if run.has_ended else "The run ends within seconds."
+    return Redirect(link("runs", run.id), done)
+
+
+@page("/runs/<id>/discard", scope="bless", method="POST", nav="runs")
+def discard_run(ask: PageRequest[Any]) -> Redirect:
+    """Discard a judged run."""
+    run_id, reason = ask.args["id"], ask.form.get("reason") or ""
+    ask.gate.runs.discard(run_id, by=ask.principal.name, reason=reason)
+    return Redirect(link("runs", run_id), "Discarded the run. No policy counts it.")
+
+
+@page("/runs/<id>/rerun", scope="operate", method="POST", nav="runs")
+def repeat_run(ask: PageRequest[Any]) -> Redirect:
+    """Submit a run again."""
+    made = ask.gate.runs.rerun(ask.args["id"], by=ask.principal.name)
+    if len(made) == 1:
+        return Redirect(link("runs", made[0].id), f"Queued a new run of {ask.args['id']}.")
+    return Redirect(link("runs"), f"Queued {len(made)} runs.")
+
+
+_METRIC_COLUMNS = (
+    Column("step", "Step", "name"),
+    Column("metric", "Metric", "name"),
+    Column("a", "First, median", "number"),
+    Column("b", "Second, median", "number"),
+    Column("unit", "Unit"),
+    Column("change", "Change, %", "number"),
+    Column("tolerance", "Tolerance, %", "number"),
+    Column("beyond", "Beyond tolerance"),
+    Column("outcome", "Verdict", "badge"),
+)
+_NO_METRICS = EmptyNotice(
+    "The two runs have no metric in common.", "Compare runs of the same suite."
+)
+
+
+class RunPairQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The two runs; the second is compared with the first."""
+
+    a: Filter | None = None
+    b: Filter | None = None
+
+
+@page("/runs/compare", nav="runs", query=RunPairQuery)
+def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
+    """Show the differences of two runs."""
+    query = ask.query
+    context: dict[str, Any] = {"a": None, "b": None, "found": None, "problem": None}
+    table = None
+    if query.a and query.b:
+        try:
+            a, b = ask.gate.runs.show(query.a), ask.gate.runs.show(query.b)
+        except CompatgateError as error:
+            context["problem"] = error
+        else:
+            result = compare_runs(
+                a,
+                b,
+                {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()},
+                ask.gate.facts.gpus,
+            )
+            context |= {
+                "a": a,
+                "b": b,
+                "found": result,
+                "overlays": overlay_metrics(result.metrics),
+            }
+            rows = [_metric_row(one) for one in result.metrics]
+            table = make_table(
+                "compare", _METRIC_COLUMNS, rows, _NO_METRICS, sort=query.sort, label="metrics"
+            )
+    status = context["problem"].status if context["problem"] else 200
+    recent = ask.gate.runs.list(state="ended", limit=50).items
+    context |= {
+        "query": query,
+        "recent": recent,
+        "swapped": link("runs", "compare", a=query.b, b=query.a),
+    }
+    return HtmlPage("run-compare.html", "Compare two runs", context, table, status)
+
+
+def _metric_row(one: MetricChange) -> tuple[Any, ...]:
+    judged = one.judged
+    percent = None if one.change is None else round(100 * one.change, 2)
+    note = "" if one.change is None else format_change(one.change)
+    return (
+        one.step,
+        judged.name,
+        Cell(one.medians[0], title=f"{one.a} values"),
+        Cell(one.medians[1], title=f"{one.b} values"),
+        one.unit,
+        Cell(percent, tone="fail" if one.beyond else "", title=note),
+        round(100 * judged.tolerance, 2),
+        Cell("yes" if one.beyond else "no", tone="fail" if one.beyond else "muted"),
+        Cell(judged.outcome, title=judged.reason, note=judged.reason),
+    )

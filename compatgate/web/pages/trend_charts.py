@@ -1,0 +1,121 @@
+"""Show metrics over runs: marks for the runs of a chart, and a line for lists.
+
+A chart is drawn from the table under it, whose rows carry the marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from compatgate.canary.history import MetricKey, MetricPoint
+from compatgate.kit.http.links import link
+from compatgate.kit.ui.charts import draw_sparkline, find_shape
+from compatgate.kit.ui.tables import Cell, Column
+
+if TYPE_CHECKING:
+    from compatgate.canary.workload import Workload
+    from compatgate.kit.principal import TargetPatterns
+    from compatgate.service.runs.queue.service import Runs
+
+_PARTS = {"driver": ("D", "driver"), "cudnn": ("N", "cuDNN"), "image": ("I", "image")}
+"""Letter and label of the parts whose change is marked."""
+_RUNS = 80
+"""Finished runs that a list reads."""
+VALUES = 20
+"""Maximum number of values in a line."""
+TREND = Column("trend", "Last runs", "number")
+
+
+class RunMark(Struct, frozen=True):
+    """The marks of a run in a chart.
+
+    Attributes:
+        shape, tone: for the outcome of the metric, or of the run where it was not judged.
+        letters: driver, cuDNN or image differ from the run before that states them.
+    """
+
+    shape: str
+    tone: str
+    letters: str = ""
+    words: tuple[str, ...] = ()
+
+
+def mark_runs(outcomes: Sequence[str], parts: Sequence[Mapping[str, str]]) -> list[RunMark]:
+    """Return the marks of runs, given their outcomes and versions by part, oldest first."""
+    marks = []
+    before: Mapping[str, str] = {}
+    for outcome, present in zip(outcomes, parts, strict=True):
+        changed = [
+            name
+            for name in _PARTS
+            if before.get(name) and present.get(name) and before[name] != present[name]
+        ]
+        words = tuple(f"{_PARTS[name][1]} {before[name]} to {present[name]}" for name in changed)
+        letters = "".join(_PARTS[name][0] for name in changed)
+        marks.append(RunMark(*find_shape(outcome), letters, words))
+        before = present
+    return marks
+
+
+class Trends(Struct, frozen=True):
+    """The newest values of all metrics.
+
+    Attributes:
+        points: oldest first, by workload, step, GPU and metric; those measured last come first.
+    """
+
+    points: Mapping[MetricKey, Sequence[MetricPoint]]
+    units: Mapping[tuple[str, str], str]
+
+    def of_metric(self, workload: str, metric: str, gpu: str | None = None) -> Cell:
+        """Return the line of a metric, of the step that has it first.
+
+        Args:
+            gpu: SKU; None: the one measured last.
+        """
+
+        def fits(key: MetricKey) -> bool:
+            return (key[0], key[3]) == (workload, metric) and gpu in (None, key[2])
+
+        return self._cell(fits)
+
+    def of_workload(self, workload: Workload) -> Cell:
+        """Return the line of the first metric that a workload declares, where it was measured."""
+        first = next(iter(workload.metrics), None)
+        return self.of_metric(workload.name, first) if first else Cell(None)
+
+    def of_host(self, host: str) -> Cell:
+        """Return the line of the metric that a host measured last, on this host alone."""
+        return self._cell(lambda _: True, host)
+
+    def _cell(self, fits: Callable[[MetricKey], bool], host: str | None = None) -> Cell:
+        for key, every in self.points.items():
+            points = [one for one in every if host in (None, one.host)][-VALUES:]
+            if points and fits(key):
+                workload, step, gpu, metric = key
+                unit = self.units.get((workload, metric), "")
+                what = f"{metric} of {step} on {gpu or 'hosts without a GPU'}, across stacks"
+                line = draw_sparkline([(one.value, one.outcome) for one in points], what, unit)
+                href = link("workloads", workload, "history", gpu=gpu, metric=metric)
+                suffix = "" if unit in ("", "1") else f" in {unit}"
+                return Cell(points[-1].value, href, note=f"{metric}{suffix}", spark=line)
+        return Cell(None)
+
+
+def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None = None) -> Trends:
+    """Return the newest values of all metrics.
+
+    Args:
+        workload: None: all.
+    """
+    result = runs.points(workload=workload, runs=_RUNS, within=within)
+    newest = sorted(result.items(), key=lambda item: (-item[1][0].at.timestamp(), item[0]))
+    units = {
+        (name, metric): spec.unit
+        for name, one in runs.catalogue().workloads.items()
+        for metric, spec in one.metrics.items()
+    }
+    return Trends({key: points[::-1] for key, points in newest}, units)

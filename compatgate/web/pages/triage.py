@@ -1,0 +1,72 @@
+"""Show the page Triage: paste an error, read its causes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.service.gate.triage.schemas import MAX_PASTE
+from compatgate.service.gate.triage.service import name_causes
+from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.pages.question_links import Question
+
+_PLACE = ("target", "driver", "gpu", "stack")
+
+
+@page("/triage", scope="gate", nav="triage")
+def show_triage(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form."""
+    return _page(ask, "", Question())
+
+
+@page("/triage/causes", scope="gate", method="POST", nav="triage")
+def show_causes(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the causes of a posted text; nothing is stored."""
+    text = ask.form.get("text", "")
+    target, driver, gpu, stack = (ask.form.get(name, "").strip() for name in _PLACE)
+    question = Question(target=target, driver=driver, gpu=gpu, stack=stack)
+    causes: list[dict[str, Any]] = []
+    error: CompatgateError | None = None
+    try:
+        if not text.strip():
+            raise BadInput("is empty", field="text", hint="paste an error or a log")
+        if len(text) > MAX_PASTE:
+            hint = "paste the lines around the first error"
+            raise BadInput(f"has more than {MAX_PASTE} characters", field="text", hint=hint)
+        asked = target or driver or gpu or stack
+        found = name_causes(ask.gate, text, question.body() if asked else {})
+        causes = [cause.to_json() for cause in found.causes]
+        question = _fill(question, found.stated)
+    except CompatgateError as problem:
+        error = problem
+    return _page(ask, text[:MAX_PASTE], question, causes, error)
+
+
+def _fill(question: Question, stated: Mapping[str, str]) -> Question:
+    """Return the question with the values that the text states and that were used."""
+    place = {name: value for name, value in stated.items() if name in ("driver", "gpu")}
+    stack = {name: value for name, value in stated.items() if name not in place}
+    text = ",".join(f"{name}={value}" for name, value in stack.items())
+    return replace(question, **place, **({"stack": text} if stack else {}))
+
+
+def _page(
+    ask: PageRequest[Any],
+    text: str,
+    question: Question,
+    causes: list[dict[str, Any]] | None = None,
+    error: CompatgateError | None = None,
+) -> HtmlPage:
+    context = {
+        "text": text,
+        "question": question,
+        "causes": causes,
+        "problem": error,
+        "targets": sorted(ask.gate.snapshot().documents),
+        "gpus": sorted(ask.gate.facts.gpus.gpus),
+        "fix": question.with_fix,
+    }
+    return HtmlPage("triage.html", "Triage", context, status=error.status if error else 200)

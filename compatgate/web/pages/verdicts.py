@@ -1,0 +1,146 @@
+"""Show verdicts with their rules and basis."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import timedelta
+from typing import Any
+
+from flask import request
+
+from compatgate.check.formats.markdown import render_section
+from compatgate.check.reports import Answer
+from compatgate.core.rule import EXIT_NO_DECISION, exit_code
+from compatgate.core.rules import BY_ID
+from compatgate.errors import NotFound
+from compatgate.kit import clock
+from compatgate.kit.http.links import API_PREFIX as API
+from compatgate.kit.http.links import link
+from compatgate.service.gate.questions.next_steps import StepPlace, list_steps
+from compatgate.service.matrix.waivers.service import draft_waiver_form
+from compatgate.web.call import answer_link, base_url
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.pages.decisions import decision_table
+from compatgate.web.pages.question_links import Question, format_stack
+
+_MAX_DECISIONS = 20
+_WAIVER_DAYS = 7
+_NEW_WAIVER = ("new-waiver",)
+_BASIS_TEXTS = {
+    "image": "read from the image",
+    "stated": "stated by the client",
+    "what-if": "changed by a what-if question",
+}
+
+
+@page("/verdicts/<verdict_id>", nav="decisions")
+def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Show a verdict as first given, and the decisions with it.
+
+    The beginning of an id leads to its verdict; for a mistyped one the page suggests others.
+    """
+    verdict_id = ask.args["verdict_id"]
+    try:
+        verdict = ask.gate.show_verdict(verdict_id)
+    except NotFound as error:
+        return _suggest_verdicts(ask, verdict_id, error)
+    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
+    until = verdict.get("valid_until")
+    question = _question_of(verdict)
+    steps = list_steps(verdict, _step_place(ask, verdict["target"] or ""))
+    permanent = answer_link(ask.service, verdict_id)
+    context = {
+        "verdict": verdict,
+        "answer": _decision_badge(verdict),
+        "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
+        "compared": ask.gate.runs.comparisons(verdict["evidence"]),
+        "passed": _name_rules(verdict["checked"]["passed"]),
+        "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
+        "over": until is not None and clock.is_past(clock.from_iso(until)),
+        "links": {**_make_links(ask, verdict), "ask": question.link(), "permanent": permanent},
+        "markdown": render_section(Answer(verdict, link=permanent)),
+        "steps": steps,
+        "waived_below": any(one.form and one.form.path == _NEW_WAIVER for one in steps),
+        "fix": question.with_fix,
+    }
+    known = {verdict_id: verdict}
+    table = decision_table(given.items, known)
+    title = f"{verdict['target'] or 'A pool'}: {verdict['verdict']}"
+    return HtmlPage("verdict.html", title, {**context, "more": given.next is not None}, table=table)
+
+
+def _question_of(verdict: dict[str, Any]) -> Question:
+    """Return the question of a verdict, as the page Ask takes it."""
+    where: dict[str, Any] = {"target": verdict["target"]} if verdict["target"] else {}
+    if not where and verdict["pools"]:
+        pool = verdict["pools"][0]
+        where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
+    stack = format_stack({k: v for k, v in verdict["stack"].items() if k != "measured"})
+    return Question(stack=stack, image=verdict["image"] or "", **where)
+
+
+def _step_place(ask: PageRequest[Any], target: str) -> StepPlace:
+    document = ask.gate.snapshot().documents.get(target)
+    owner = (document.metadata.owner if document else None) or ""
+    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
+    return StepPlace(base_url(ask.service), expires.isoformat(), owner)
+
+
+def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:
+    """Return the decision of the policy: a badge and its text."""
+    if verdict["allowed"]:
+        return "allowed", "allowed"
+    if exit_code(verdict["verdict"], allowed=False) == EXIT_NO_DECISION:
+        return "unknown", "no decision"
+    return "denied", "denied"
+
+
+_DIGITS_OF_ID = re.compile(r"(?:vd_)?([0-9a-f]{0,32})")
+_SHORTEST_ID = 4
+
+
+def _suggest_verdicts(ask: PageRequest[Any], given: str, error: NotFound) -> HtmlPage | Redirect:
+    """Lead to the only verdict that begins so; else show verdicts with the longest shared part."""
+    digits = match[1] if (match := _DIGITS_OF_ID.match(given.casefold())) else ""
+    for length in range(len(digits), _SHORTEST_ID - 1, -1):
+        found = ask.gate.history.find_verdict_ids(f"vd_{digits[:length]}", limit=6)
+        is_whole = digits[:length] == given.casefold().removeprefix("vd_")
+        if len(found) == 1 and is_whole and length < len(found[0]) - len("vd_"):
+            return Redirect(link("verdicts", found[0]))
+        if found:
+            break
+    else:
+        found = []
+    context = {"given": given, "error": error, "found": found}
+    return HtmlPage("verdict-missing.html", "No such verdict", context, status=404)
+
+
+def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
+    verdict_id = ask.args["verdict_id"]
+    path = f"{API}/verdicts/{verdict_id}"
+    signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
+    api = f"{request.script_root}{path}"
+    return {
+        "waive": _waiver_link(verdict),
+        "decisions": link("decisions", verdict_id=verdict_id),
+        "api": api,
+        "attestation": f"{api}/attestation" if signed else None,
+        "curl": make_curl_command(f"{base_url(ask.service)}{path}"),
+    }
+
+
+def make_curl_command(url: str) -> str:
+    """Return a shell command that reads a URL of the API."""
+    return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
+
+
+def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
+    """Return rule ids with names; a rule that this version does not know has no name."""
+    return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
+
+
+def _waiver_link(verdict: dict[str, Any]) -> str | None:
+    """Return a link to the form for a waiver of the failing rules; None: not possible."""
+    begun = draft_waiver_form(verdict)
+    return link(*_NEW_WAIVER, **begun) if begun["targets"] and begun["rules"] else None

@@ -1,0 +1,167 @@
+"""The steps from a denial to an allowed stack."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compatgate.cli.main import parser_of
+from compatgate.documents.sources import Source
+from compatgate.service.gate.questions.next_steps import Step, StepPlace, list_steps
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.service import Authorship
+
+BY = Authorship("tester", "for the test")
+PLACE = StepPlace("https://gate.example", "2026-12-01", "ml-platform")
+OTHER_CUDA = {"target": "prod-a100", "stack": {"cuda": "12.1", "torch": "2.4.1+cu121"}}
+NO_CODE = {"target": "prod-a100", "stack": {"cuda": "12.4", "arch": ["sm_70"]}}
+OLD_DRIVER = {"pool": {"driver": "450.80.02", "gpu": "A100-SXM4-80GB"}, "stack": {"cuda": "12.4"}}
+
+
+def steps(gate: Gate, question: dict[str, Any]) -> list[Step]:
+    return list_steps(gate.preview(question).to_json(), PLACE)
+
+
+def finding(rule: str, **more: Any) -> dict[str, Any]:
+    shown = {"rule": rule, "name": "a-name", "outcome": "fail", "pools": [], "component": "canary"}
+    given = {"have": None, "need": None, "message": "said so", "source": None, "fixes": []}
+    return {**shown, **given, **more}
+
+
+def verdict(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "verdict": "fail",
+        "allowed": False,
+        "target": "prod-a100",
+        "image": None,
+        "stack": {"cuda": "12.4", "torch": "2.4.1+cu124"},
+        "pools": [],
+        "findings": list(findings),
+        **more,
+    }
+
+
+@pytest.mark.parametrize("question", [OTHER_CUDA, NO_CODE, OLD_DRIVER])
+def test_every_command_is_one_that_the_program_takes(gate, question):
+    found = steps(gate, question)
+    commands = [command for step in found for command in step.commands]
+    assert commands
+    for command in commands:
+        program, name, *arguments = shlex.split(command)
+        assert program == "compatgate"
+        parser_of(name).parse_args(arguments)
+
+
+def test_a_missing_entry_is_proposed_with_the_versions_that_were_denied(gate):
+    step = next(step for step in steps(gate, OTHER_CUDA) if step.title.startswith("Propose"))
+    assert step.owner == "the owner of prod-a100, ml-platform"
+    name, text = step.file or ("", "")
+    assert f"compatgate matrix propose {name}" in step.commands[0]
+    planned = gate.matrix.import_documents([Source(name, text)], BY, dry_run=True)
+    assert [change.action for change in planned.changes] == ["create"]
+    assert gate.preview(OTHER_CUDA).verdict == "fail"
+    gate.matrix.import_documents([Source(name, text)], BY)
+    after = gate.preview(OTHER_CUDA)
+    assert "CG801" not in [one.rule for one in after.failing]
+
+
+def test_where_evidence_is_missing_the_entry_is_a_candidate_until_the_canary_has_passed(gate):
+    missing = finding("CG811", need="a passed run of suite dl-core on staging")
+    found = list_steps(verdict(finding("CG801"), missing), PLACE)
+    titles = [step.title for step in found]
+    assert titles[:3] == [
+        "Propose an entry for the stack as it is",
+        "Run suite dl-core on staging",
+        "Have the entry torch-2-4-1-cu124 blessed",
+    ]
+    name, text = found[0].file or ("", "")
+    assert "status: candidate" in text
+    gate.matrix.import_documents([Source(name, text)], BY)
+    assert "--bless torch-2-4-1-cu124" in found[2].commands[0]
+
+
+def test_the_draft_of_a_waiver_is_valid_and_narrow(gate):
+    step = next(step for step in steps(gate, OTHER_CUDA) if "waiver" in step.title)
+    name, text = step.file or ("", "")
+    gate.matrix.import_documents([Source(name, text)], BY, dry_run=True)
+    assert "everything" not in text
+    assert "torch: ==2.4.1+cu121" in text
+    assert step.form is not None
+    assert step.form.scope == "bless"
+
+
+def test_fixes_of_the_stack_are_yours_and_fixes_of_the_pools_are_the_owners(gate):
+    pools = finding("CG101", fixes=[{"set": {"driver": ">=580.95.05"}, "message": "raise it"}])
+    stack = finding("CG201", fixes=[{"set": {"cuda": "12.1"}, "message": "use CUDA 12.1"}])
+    found = list_steps(verdict(pools, stack), PLACE)
+    raised = next(step for step in found if step.title == "Raise it")
+    assert raised.owner == "the owner of prod-a100, ml-platform"
+    assert raised.commands[0].startswith(
+        "compatgate plan --target prod-a100 --set driver=580.95.05"
+    )
+    lowered = next(step for step in found if step.title == "Use CUDA 12.1")
+    assert lowered.owner == "you"
+    assert "--set cuda=12.1" in lowered.commands[0]
+
+
+def test_missing_evidence_asks_for_the_suite_and_a_failed_run_for_a_look_at_it():
+    missing = finding("CG811", need="a passed run of suite dl-core on staging")
+    failed = finding("CG813", have="run_0a", need="a passed run of suite smoke")
+    first, second, *_ = list_steps(verdict(missing, failed), PLACE)
+    assert "canary run --suite dl-core --target prod-a100" in first.commands[0]
+    assert "--stack cuda=12.4,torch=2.4.1+cu124" in first.commands[0]
+    assert second.commands[0].startswith("compatgate canary show run_0a")
+    for command in (*first.commands, *second.commands):
+        _, name, *arguments = shlex.split(command)
+        parser_of(name).parse_args(arguments)
+
+
+def test_a_candidate_is_blessed_not_proposed_again():
+    found = list_steps(verdict(finding("CG801", have="torch24-cu124")), PLACE)
+    assert "--bless torch24-cu124" in found[0].commands[0]
+    assert found[0].file is None
+
+
+def test_a_waiver_of_a_fact_says_that_the_fact_stays():
+    of_fact = list_steps(verdict(finding("CG201"), finding("CG801")), PLACE)
+    assert "the workload meets what CG201 reports" in of_fact[-2].why
+    of_matrix = list_steps(verdict(finding("CG801")), PLACE)
+    assert "reports" not in of_matrix[-2].why
+
+
+def test_what_no_waiver_covers_offers_none():
+    unknown = finding("CG901", outcome="unknown", need="the GPU code (arch)")
+    found = list_steps(verdict(unknown, verdict="unknown"), PLACE)
+    assert found[0].title == "State what is missing: the GPU code (arch)"
+    assert not [step for step in found if "waiver" in step.title]
+
+
+def test_a_hostile_image_stays_one_word_of_the_command():
+    hostile = "registry.example/a:1; rm -rf $HOME `id`"
+    found = list_steps(verdict(finding("CG201"), image=hostile, stack={}), PLACE)
+    words = shlex.split(found[-1].commands[0])
+    assert words[words.index("--image") + 1] == hostile
+
+
+def test_a_stack_that_passes_needs_no_steps():
+    assert list_steps(verdict(verdict="pass", allowed=True), PLACE) == []
+    assert list_steps(verdict(finding("CG102", outcome="warn"), verdict="warn"), PLACE) == []
+
+
+def test_a_rule_of_another_version_is_explained_all_the_same():
+    found = list_steps(verdict(finding("CG999")), PLACE)
+    assert found[0].commands[0] == "compatgate explain CG999"
+
+
+def test_the_page_of_a_denial_names_the_owner_of_the_target(client: FlaskClient, gate: Gate):
+    row = gate.matrix.get("Target", "prod-a100")
+    named = {**row.document["metadata"], "owner": "ml-platform"}
+    gate.matrix.change("Target", "prod-a100", {**row.document, "metadata": named}, BY)
+    verdict_id = client.post("/api/v1/gate", json=OTHER_CUDA).get_json()["id"]
+    page = client.get(f"/ui/verdicts/{verdict_id}").text
+    assert "How do I get this allowed?" in page
+    assert "the owner of prod-a100, ml-platform" in page
+    assert f"http://localhost/v/{verdict_id}" in page
