@@ -318,7 +318,16 @@ class Report(Struct, frozen=True):
 
 
 class OutputReader(Protocol):
-    """Reader of one execution's output; one per adapter."""
+    """Reader of one execution's output; one per adapter.
+
+    Attributes:
+        progress: share of its work that the program printed last; None: none yet.
+    """
+
+    @property
+    def progress(self) -> float | None:
+        """Return the share of its work that the program printed last."""
+        ...
 
     def feed(self, data: bytes) -> None:
         """Read the next piece."""

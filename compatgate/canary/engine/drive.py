@@ -41,6 +41,7 @@ from compatgate.canary.engine.pairs import (
 )
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.forecast import Forecast
 from compatgate.canary.judge.paired.design import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.run import Report, StepResult
@@ -170,7 +171,9 @@ def _run_steps(
     todo = [step for step in planned if step.name not in done]
     if not todo:
         return [done[step.name] for step in planned]
-    steps = StepRunner(lease, context, must_stop)
+    known = context.queue.lengths(lease, [step.name for step in planned])
+    forecast = Forecast({step.name: 1 for step in todo}, known)
+    steps = StepRunner(lease, context, must_stop, forecast)
     context.queue.enter(lease, "preparing")
     if check_pairs(lease, context):
         with suppress(ReferenceUnusable):
@@ -198,8 +201,10 @@ def _run_pairs(
     if compared:
         with tracing.span("canary.pairs", {"compatgate.steps": len(compared)}):
             done |= {one.name: one for one in session.run(compared, jobs, stored)}
+    alone = [step for step in planned if step not in compared and step.name not in done]
+    steps.forecast.plan({step.name: 1 for step in alone})
     for step in planned:
-        if step not in compared and step.name not in done:
+        if step in alone:
             job = jobs[step.name]["B"]
             done[step.name] = _run_step(steps, planned, step, job)
     return [done[step.name] for step in planned]
@@ -208,9 +213,9 @@ def _run_pairs(
 def _run_step(
     steps: StepRunner, planned: Sequence[Step], step: Step, prepared: PreparedJob
 ) -> StepResult:
-    at = planned.index(step)
+    place = f"{planned.index(step) + 1} of {len(planned)}"
     with tracing.span("canary.step", {"compatgate.step": step.name}):
-        return steps.run(step, prepared, f"{at + 1} of {len(planned)}", at / len(planned))
+        return steps.run(step, prepared, place)
 
 
 def _prepare(steps: StepRunner, step: Step) -> PreparedJob:

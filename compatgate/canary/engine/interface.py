@@ -6,7 +6,7 @@ The gate implements `Queue` and `Baselines` on its database; the worker puts the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -104,8 +104,14 @@ class Queue(Protocol):
         """Set the state of the run."""
         ...
 
-    def say(self, lease: Lease, doing: str, progress: float | None) -> None:
-        """Set the current activity and progress, for people."""
+    def say(
+        self, lease: Lease, doing: str, progress: float | None, left_s: float | None = None
+    ) -> None:
+        """Set the current activity, progress and the expected seconds until the end."""
+        ...
+
+    def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
+        """Return by step the seconds that a process of it took in earlier runs on the same SKU."""
         ...
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:

@@ -91,6 +91,7 @@ class PairSession:
         self._judged: PairedJudgement | None = None
         self._images: dict[Arm, str] = {}
         self._single: tuple[str, ...] = ()
+        self._alone: tuple[str, ...] = ()
 
     def prepare(self, planned: Sequence[Step]) -> dict[str, Jobs]:
         """Prepare both images for each step; return the jobs by name of the step."""
@@ -103,6 +104,7 @@ class PairSession:
             step for step in planned if not is_compared(jobs[step.name], self._context.executor)
         ]
         self._single = tuple(dict.fromkeys(step.workload.name for step in alike))
+        self._alone = tuple(step.name for step in alike)
         if len(alike) == len(planned):
             reason = "nothing to compare: candidate and reference run in the same image"
             if any(step.workload.nodes > 1 for step in alike):
@@ -202,17 +204,22 @@ class PairSession:
                 if broken and not _is_wanted(record, step, pair, arm):
                     continue
                 if not record.has(step, pair, arm):
-                    doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
-                    planned = max(FIRST_LOOK, pair) * len(record.steps)
-                    done = (pair - 1) * len(record.steps) + record.steps.index(step)
-                    self._queue.say(self._lease, doing, min(done / planned, 0.99))
+                    self._plan(record, pair, steps)
                     record.add(step, self._run_block(executor, step, pair, arm, jobs[step.name]))
+
+    def _plan(self, record: BlockRecord, pair: int, steps: Sequence[Step]) -> None:
+        """Plan the blocks that are left: of the first pairs, or of this one, and of other steps."""
+        ended = {step.name: sum(len(record.blocks(step, arm)) for arm in ARMS) for step in steps}
+        whole = len(ARMS) * max(FIRST_LOOK, pair)
+        left = {name: max(whole - count, 0) for name, count in ended.items()}
+        self._steps.forecast.plan({**dict.fromkeys(self._alone, 1), **left})
 
     def _run_block(
         self, executor: Executor, step: Step, pair: int, arm: Arm, jobs: Jobs
     ) -> StepResult:
         name = name_block(step, pair, arm)
-        result, _ = self._steps.run_once(executor, step, jobs[arm], name, name)
+        doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
+        result, _ = self._steps.run_once(executor, step, jobs[arm], name, name, doing)
         position = BlockPosition(arm, pair, self._lease.attempt)
         result = replace(result, name=name, block=position)
         self._queue.record(self._lease, result)

@@ -42,8 +42,8 @@ def executor(slurm: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> 
     (commands / "nvidia-smi").write_text(SMI)
     (commands / "nvidia-smi").chmod(0o755)
     settings = Slurm(
-        work=str(slurm.work), gres="gpu:a100", poll=0.2, allocation="run", allocation_time=getattr(request, "param", "10m"),
-        commands=str(commands),
+        work=str(slurm.work), gres="gpu:a100", poll=0.2, allocation="run",
+        allocation_time=getattr(request, "param", "10m"), commands=str(commands),
     )  # fmt: skip
     gpu = "A100-SXM4-80GB"
     return SlurmExecutor(Host("stage", executor="slurm", gpu=gpu, health="node", slurm=settings))

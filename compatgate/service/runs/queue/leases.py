@@ -255,6 +255,7 @@ def end_run(session: Session, run_id: str, state: str, reason: str, at: datetime
         "state": state,
         "reason": reason,
         "doing": "",
+        "left_s": None,
         "lease_until": None,
         "finished_at": at,
     }

@@ -94,6 +94,9 @@ class Run(Base):
     explained: Mapped[str] = mapped_column(
         Text, server_default="", comment="Why improbably good values are right"
     )
+    left_s: Mapped[float | None] = mapped_column(
+        Float, comment="Expected seconds until its end, as of the last report"
+    )
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Of the first attempt")
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)

@@ -255,12 +255,19 @@ class DatabaseQueue:
             )
             note_run(session, now, lease.worker, state, lease.run.id, {"attempt": lease.attempt})
 
-    def say(self, lease: Lease, doing: str, progress: float | None) -> None:
+    def say(
+        self, lease: Lease, doing: str, progress: float | None, left_s: float | None = None
+    ) -> None:
         """See `Queue`."""
         with self._database.working() as session:
-            values = {"doing": _storable_text(doing), "progress": progress}
+            values = {"doing": _storable_text(doing), "progress": progress, "left_s": left_s}
             if not leases.update_run(session, _lease_claim(lease), **values):
                 raise LeaseLost(lease.run.id)
+
+    def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
+        """See `Queue`."""
+        with self._database.reading() as session:
+            return runs.find_lengths(session, gpu=lease.run.gpu, steps=steps)
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
         """See `Queue`."""

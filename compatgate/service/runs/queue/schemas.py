@@ -109,6 +109,10 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: int
     doing: str
     progress: Annotated[float | None, Meta(description="share of completed work, 0 to 1")]
+    left_s: Annotated[
+        float | None,
+        Meta(description="expected seconds from start to end, then until the end; null: not known"),
+    ]
     reason: Annotated[str, Meta(description="reason for the state")]
     asked_by: str
     worker: str | None

@@ -68,6 +68,7 @@ from compatgate.service.runs.queue.repository import list_measured_steps
 from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
 from compatgate.service.runs.queue.submission import (
     blessed_evidence,
+    expect_run,
     last_verifications,
     plan_runs,
     verification_candidates,
@@ -234,6 +235,8 @@ class Runs:
                 asked, catalogue, snapshot, known, self._facts, by=by, at=now, purpose=purpose
             )
             made = [self._compare(session, asked.against, run, snapshot, now) for run in made]
+            workloads = catalogue.of_suite(asked.suite)
+            made = [expect_run(session, run, workloads) for run in made]
         with self._database.writing() as session:
             runs.add_runs(session, made)
             for run in made:

@@ -296,6 +296,31 @@ def test_a_host_that_may_be_sound_again_gets_another_attempt(context, lease, wit
     assert f"gemm-0: the host was {state}" in queue.retried
 
 
+def test_a_programs_own_progress_and_the_time_left_are_shown(context, lease, with_, monkeypatch):
+    monkeypatch.setattr(steps, "_PROGRESS_S", 0.0)
+    queue, ends = Memory(), threading.Event()
+    queue.known = {"gemm-0": 60.0, "conv-0": 120.0}
+
+    class Slow(Script):
+        def output(self, handle, stop):
+            if handle.step == "gemm-0":
+                yield b'{"progress": 0.53}\n'
+                while not any("53%" in said for said in queue.said) and not stop():
+                    ends.wait(0.01)
+            yield from super().output(handle, stop)
+
+    both = (with_(), with_(name="conv"))
+    drive(lease, context(Slow(*[(lines(1.0), exited())] * 2), queue, workloads=both))
+    assert queue.ended[0] == "passed"
+    assert "running gemm-0 (1 of 2), about 3 min left" in queue.said
+    (shown,) = {said for said in queue.said if "53%" in said}
+    assert shown.startswith("running gemm-0 (1 of 2), 53%, about ")
+    share, left = queue.shares[queue.said.index(shown)]
+    assert 0 <= share < 0.5, "the longer step is yet to come"
+    assert left == pytest.approx(120, abs=10)
+    assert "running conv-0 (2 of 2), about 2 min left" in queue.said
+
+
 def test_a_workload_of_hours_is_never_repeated(context, lease, with_):
     long = with_(paired=False, timeout_s=0.05)
     noisy = Says(StepJudgement("inconclusive", "too noisy", more=9))

@@ -146,7 +146,7 @@ def test_an_open_metric_gets_at_most_fifteen_pairs_and_others_none_after_theirs(
     assert sum(step.startswith("gemm") for step in named) == 10
     assert "pair 1 of 5: gemm-0, reference" in queue.said
     assert any(said.startswith("pair 6 of at most 15: conv-0, ") for said in queue.said)
-    assert any("; so far " in said and said.endswith(" %") for said in queue.said)
+    assert any("; so far " in said and said.endswith(" left") for said in queue.said)
 
 
 def test_checks_hold_in_both_arms_or_the_run_is_no_pass(context, paired, with_):
