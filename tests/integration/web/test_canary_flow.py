@@ -202,3 +202,30 @@ def test_a_cancelled_run_ends_the_waiting_with_its_own_status(
     status, out, _ = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE)
     thread.join()
     assert (status, "cancelled by someone" in out) == (3, True)
+
+
+def test_a_command_survives_a_restart_of_the_gate(
+    serve: Callable[..., Any], server: Any, worker: Gate, cli: Cli
+) -> None:
+    port, token = server.port, server.token
+    Server(server).ask("POST", "/targets", target(OLD))
+    ask = ("canary", "run", "--suite", "smoke", "--target", "lab", "--stack", STACK, *IMAGE)
+    answers: list[tuple[int, str, str]] = []
+    thread = threading.Thread(target=lambda: answers.append(cli(*ask, "--format", "json")))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not worker.runs.list().items:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    server.kill()
+    time.sleep(3)
+    again = serve("--port", str(port))
+    again.token = token
+    work(worker, "passed", OLD)
+    thread.join(30)
+    ((status, out, err),) = answers
+    assert status == 0, err
+    assert json.loads(out)[0]["state"] == "passed"
+    (run,) = worker.runs.list().items
+    assert f"compatgate canary show --wait {run.id}" in err
+    assert cli("canary", "show", "--wait", run.id)[0] == 0

@@ -1,4 +1,4 @@
-from pytest import approx
+import pytest
 
 from compatgate.canary.forecast import (
     Forecast,
@@ -23,8 +23,8 @@ def test_a_suite_takes_as_long_as_its_steps_took_before():
 
 def test_the_programs_own_progress_says_how_fast_it_is():
     forecast = Forecast({"soak-0": 1}, {"soak-0": 3600.0})
-    assert forecast.left_s("soak-0", elapsed=530, done=0.53) == approx(470)
-    assert forecast.share("soak-0", elapsed=530, done=0.53) == approx(0.53)
+    assert forecast.left_s("soak-0", elapsed=530, done=0.53) == pytest.approx(470)
+    assert forecast.share("soak-0", elapsed=530, done=0.53) == pytest.approx(0.53)
     assert forecast.left_s("soak-0", elapsed=10, done=0.01) == 3590, "too early to tell"
 
 
