@@ -1,4 +1,4 @@
-"""How long a run is expected to take, and why improbably good values of it are right.
+"""What a run takes: how long, and its host alone; and why improbably good values are right.
 
 Revision 0022, after 0021.
 """
@@ -16,10 +16,16 @@ def upgrade() -> None:
     comment = "Why improbably good values are right"
     column = sa.Column("explained", sa.Text(), server_default="", nullable=False, comment=comment)
     op.add_column("runs", column)
+    comment = "It has metrics, so it takes its host alone"
+    column = sa.Column(
+        "measures", sa.Boolean(), server_default=sa.false(), nullable=False, comment=comment
+    )
+    op.add_column("runs", column)
     comment = "Expected seconds until its end, as of the last report"
     op.add_column("runs", sa.Column("left_s", sa.Float(), nullable=True, comment=comment))
 
 
 def downgrade() -> None:
     op.drop_column("runs", "left_s")
+    op.drop_column("runs", "measures")
     op.drop_column("runs", "explained")

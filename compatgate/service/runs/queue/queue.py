@@ -122,13 +122,18 @@ def choose_run(
             ),
         )
         for offer in able:
-            if _count_free_slots(offer, taken) >= run.gpus:
+            needed = offer.count_needed(run)
+            if _count_free_slots(offer, taken) >= needed:
                 free = [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
-                return Assignment(run, offer.host, tuple(free[: run.gpus]))
+                return Assignment(run, offer.host, tuple(free[:needed]))
         passed.append(run.id)
-        nearest = max(able, key=lambda offer: _count_free_slots(offer, taken), default=None)
+        nearest = min(able, key=lambda offer: _count_missing_slots(run, offer, taken), default=None)
         open_ = [offer for offer in open_ if offer is not nearest]
     return None
+
+
+def _count_missing_slots(run: RunRow, offer: Offer, taken: Mapping[str, set[int]]) -> int:
+    return offer.count_needed(run) - _count_free_slots(offer, taken)
 
 
 def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
@@ -208,7 +213,11 @@ class DatabaseQueue:
         self, session: Session, worker: str, served: Sequence[Host], now: datetime
     ) -> Lease | None:
         awake = [host for host in served if not is_in_maintenance(host.quiet, now)]
-        offers = [make_offer(each) for each in host_values(worker, awake, self._facts.gpus)]
+        values = host_values(worker, awake, self._facts.gpus)
+        offers = [
+            replace(make_offer(each), exclusive=host.exclusive and host.executor not in CLUSTERS)
+            for each, host in zip(values, awake, strict=True)
+        ]
         taken = leases.taken_slots(session, [each.host for each in offers])
         chosen = choose_run(
             offers, taken, lambda open_, but: leases.next_waiting_run(session, open_, now, but=but)

@@ -199,6 +199,7 @@ def plan_runs(
             asked_by=by,
             created_at=at,
             explained=asked.explained or "",
+            measures=any(one.metrics for one in catalogue.of_suite(asked.suite)),
         )
         for place in result
     ]

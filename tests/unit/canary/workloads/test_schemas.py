@@ -57,6 +57,7 @@ GOOD: dict[str, dict[str, Any]] = {
                 "slots": 2,
                 "devices": "cdi",
                 "build_network": True,
+                "exclusive": False,
                 "health": "none",
                 "quiet": [{"start": "08:00", "end": "18:00", "days": ["mon"], "timezone": "UTC"}],
                 "slurm": {
