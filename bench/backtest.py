@@ -26,12 +26,12 @@ from compatgate.core.evaluate import evaluate
 from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import Source
 from compatgate.kit import clock
-from compatgate.service.gate.comparison.backtests import apply_edits, backtest_edits
-from compatgate.service.gate.comparison.schemas import MAX_QUESTIONS
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
+from compatgate.service.changes.comparison.backtests import apply_edits, backtest_edits
+from compatgate.service.changes.comparison.schemas import MAX_QUESTIONS
 from compatgate.service.matrix.documents.repository import find_documents
 from compatgate.service.matrix.documents.revisions import Edit
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 DECISIONS = 100_000
@@ -122,17 +122,17 @@ def main(decisions: int = DECISIONS) -> str:
 def _measure(log: DecisionLog, decisions: int) -> str:
     asked = list(islice(log.questions(), decisions // log.repeats))
     with tempfile.TemporaryDirectory() as folder:
-        gate = Gate.open(str(Path(folder) / "gate.db"))
+        rooms = open_rooms(str(Path(folder) / "gate.db"))
         text = msgspec.json.encode(documents(log.targets)).decode()
-        gate.matrix.import_documents([Source("bench", text)], Authorship("bench", "measured"))
-        _fill(gate, asked, decisions)
-        before = gate.snapshot()
-        edits = _revoke(gate)
+        rooms.matrix.import_documents([Source("bench", text)], Authorship("bench", "measured"))
+        _fill(rooms, asked, decisions)
+        before = rooms.gate.snapshot()
+        edits = _revoke(rooms)
         began = time.process_time()
-        found = backtest_edits(gate, edits, decisions=decisions, questions=MAX_QUESTIONS)
+        found = backtest_edits(rooms.gate, edits, decisions=decisions, questions=MAX_QUESTIONS)
         took = time.process_time() - began
         base = _decide(asked, (before, apply_edits(before, edits)))
-        gate.close()
+        rooms.close()
     changed = sum(group.questions for group in found.groups)
     assert (found.decisions, found.questions) == (decisions, len(asked)), found.remarks
     stacks = len({msgspec.json.encode(body["stack"]) for body in asked})
@@ -153,20 +153,20 @@ def _decide(asked: Sequence[dict[str, Any]], sides: Sequence[Snapshot]) -> float
     return time.process_time() - began
 
 
-def _fill(gate: Gate, asked: Sequence[dict[str, Any]], decisions: int) -> None:
+def _fill(rooms: Rooms, asked: Sequence[dict[str, Any]], decisions: int) -> None:
     """Store decisions in the log: each question once, then all of them again, by others."""
     encoded = map(msgspec.json.encode, asked)
-    answered = [gate.evaluate(one, asked_by="team-0", source="rest") for one in encoded]
+    answered = [rooms.gate.evaluate(one, asked_by="team-0", source="rest") for one in encoded]
     for start in range(0, decisions, 1000):
         numbers = range(start, min(start + 1000, decisions))
         by = f"team-{start // 1000 % 50}"
         some = (answered[n % len(answered)] for n in numbers)
         asked_again = [replace(one, decision=replace(one.decision, asked_by=by)) for one in some]
-        gate.submit(asked_again).result()
+        rooms.gate.submit(asked_again).result()
 
 
-def _revoke(gate: Gate) -> list[Edit]:
-    with gate.database.reading() as session:
+def _revoke(rooms: Rooms) -> list[Edit]:
+    with rooms.gate.database.reading() as session:
         found = find_documents(session, [("Entry", f"entry-{n}") for n in _REVOKED])
     return [
         Edit(document, replace(document, spec=replace(document.spec, status="revoked")))

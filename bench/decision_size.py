@@ -28,11 +28,11 @@ from sqlalchemy import text
 from compatgate.errors import CompatgateError
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.service.app import Rooms
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.questions.decider import AnswerRecord
 from compatgate.service.gate.questions.images import ImageSettings
-from compatgate.service.gate.questions.service import Gate
 from compatgate.web import startup
 
 ROOT = Path(__file__).parents[1]
@@ -63,7 +63,7 @@ def make_question(stack: str, target: str, draw: random.Random) -> bytes:
     return json.dumps({"target": target, "stack": parts, "image": image}).encode()
 
 
-def decide(gate: Gate, count: int, new: float) -> Iterator[AnswerRecord]:
+def decide(rooms: Rooms, count: int, new: float) -> Iterator[AnswerRecord]:
     """Decide questions, of which a share is new."""
     draw = random.Random(20261123)
     stacks, asked = read_stacks(), list[bytes]()
@@ -75,7 +75,7 @@ def decide(gate: Gate, count: int, new: float) -> Iterator[AnswerRecord]:
             question = asked[int(len(asked) * draw.random() ** 2)]
         who = f"ci-{draw.choice(TEAMS)}"
         try:
-            yield gate.evaluate(question, asked_by=who, source="hook:kubernetes", image_s=0)
+            yield rooms.gate.evaluate(question, asked_by=who, source="hook:kubernetes", image_s=0)
         except CompatgateError:  # a stack that has nothing to decide
             asked.remove(question)
             continue
@@ -121,9 +121,9 @@ def run(url: str, args: argparse.Namespace, batch: int) -> Sizes:
     tables.migrate_schema(database)
     with tempfile.TemporaryDirectory() as folder:
         prepared = startup.prepare(startup.StartOptions(url, [str(MATRIX)], state=folder))
-        gate = prepared.open_gate(ImageSettings())
-        records = list(decide(gate, args.decisions, args.new))
-        gate.close()
+        rooms = prepared.open_gate(ImageSettings())
+        records = list(decide(rooms, args.decisions, args.new))
+        rooms.close()
     empty = measure(database)
     store(database, records, batch)
     found = measure(database)

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from compatgate.service.app import open_rooms
+
 PACKAGE = Path(__file__).parents[1] / "compatgate"
 OWN_THREADS = (
     "notices",
@@ -108,24 +110,23 @@ def run_check() -> set[str]:
 def run_gate() -> set[str]:
     """Ask the application that the server runs; only the second question counts."""
     from compatgate.documents.sources import Source
-    from compatgate.service.gate.questions.service import Gate
-    from compatgate.service.matrix.documents.service import Authorship
+    from compatgate.kit.principal import Authorship
     from compatgate.web.app import create_front
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        gate = Gate.open(f"{folder}/gate.db", overlays=[])
-        gate.matrix.import_documents(
+        rooms = open_rooms(f"{folder}/gate.db", overlays=[])
+        rooms.matrix.import_documents(
             [Source("target.yaml", TARGET)], by=Authorship("bench", "to ask about")
         )
         with recording() as found:
-            application = create_front(gate, Settings(anonymous=frozenset({"gate"})), 1)
+            application = create_front(rooms, Settings(anonymous=frozenset({"gate"})), 1)
             for stack in (EARLIER, STACK):
-                gate.snapshots.refresh()  # a server has a thread that looks at the database
+                rooms.snapshots.refresh()  # a server has a thread that looks at the database
                 found.clear()
                 asyncio.run(_ask(application, stack))
             files = set(found)
-        gate.close()
+        rooms.close()
     return files
 
 

@@ -32,8 +32,8 @@ from compatgate.documents.sources import Source
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import migrate_schema
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import open_rooms
 from compatgate.service.matrix.proposals.schemas import ProposalRequest
 from compatgate.service.nodes.reports.merging import merge_nodes, reported_nodes
 from compatgate.service.nodes.reports.repository import NodeRow, save_nodes
@@ -136,25 +136,25 @@ def main(nodes: int = NODES) -> str:
 def _fill(url: str, count: int) -> tuple[str, str]:
     """Store everything, and return the id of a proposal and a token."""
     migrate_schema(Database(resolve_url(url)))
-    gate = Gate.open(url)
+    rooms = open_rooms(url)
     text = msgspec.json.encode(documents()).decode()
-    gate.matrix.import_documents([Source("bench", text)], _BY)
-    rows = node_rows(count, gate.facts)
+    rooms.matrix.import_documents([Source("bench", text)], _BY)
+    rows = node_rows(count, rooms.gate.facts)
     while batch := list(islice(rows, _BATCH)):
-        with gate.database.writing() as session:
+        with rooms.gate.database.writing() as session:
             save_nodes(session, batch, ())
     asked = [msgspec.json.encode(body) for body in islice(questions(), QUESTIONS)]
     for start in range(0, len(asked), _BATCH):
         part = asked[start : start + _BATCH]
-        records = [gate.evaluate(one, asked_by="bench", source="rest") for one in part]
-        gate.submit(records).result()
+        records = [rooms.gate.evaluate(one, asked_by="bench", source="rest") for one in part]
+        rooms.gate.submit(records).result()
     number = ""
     for n in range(PROPOSALS):
         entry = {"entry": f"entry-{n % TARGETS:03}-old", "status": "deprecated"}
         request = msgspec.convert({"entries": [entry]}, ProposalRequest)
-        number = gate.proposals.propose(request, _BY).row.id
-    token = gate.tokens.create("bench", ["read", "propose", "bless", "operate"], by="bench")
-    gate.close()
+        number = rooms.proposals.propose(request, _BY).row.id
+    token = rooms.tokens.create("bench", ["read", "propose", "bless", "operate"], by="bench")
+    rooms.close()
     return number, token.secret
 
 

@@ -27,11 +27,11 @@ from hostile_bodies import FORM, Attack, attacks  # noqa: E402
 from ui_marks import form_token  # noqa: E402
 
 from compatgate.documents.sources import read_paths  # noqa: E402
+from compatgate.kit.principal import Authorship  # noqa: E402
 from compatgate.resources import matrix_dir  # noqa: E402
-from compatgate.service.gate.questions.service import Gate  # noqa: E402
-from compatgate.service.matrix.documents.service import Authorship  # noqa: E402
+from compatgate.service.app import open_rooms  # noqa: E402
 from compatgate.web.app import create_app  # noqa: E402
-from compatgate.web.call import Settings  # noqa: E402
+from compatgate.web.settings import Settings  # noqa: E402
 
 GOAL_MS = 250.0
 _ALL = frozenset({"read", "gate", "operate", "bless", "admin"})
@@ -75,10 +75,10 @@ def main() -> int:
         heavy.run(200, 10, args.clients, 15)
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        gate = Gate.open(f"{folder}/gate.db")
+        rooms = open_rooms(f"{folder}/gate.db")
         by = Authorship("bench", "hostile requests")
-        gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
-        client = create_app(gate, Settings(_ALL, overlays=())).test_client()
+        rooms.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
+        client = create_app(rooms, Settings(anonymous=_ALL, overlays=())).test_client()
         token = form_token(client)
         gc.collect()
         gc.freeze()  # as the server does
@@ -90,7 +90,7 @@ def main() -> int:
                     cost = min(cost, send(client, attack, token))
                     print(f"{cost.ms:9.0f} {cost.status} {cost.name}", file=sys.stderr, flush=True)
                 costs.append(cost)
-        gate.close()
+        rooms.close()
     print(HEAD)
     for cost in sorted(costs, reverse=True)[: args.worst]:
         print(f"| {cost.name} | {cost.status} | {cost.ms:.0f} |")

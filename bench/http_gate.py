@@ -35,9 +35,10 @@ from typing import TYPE_CHECKING, Any
 from load import Figures, drive, drive_with_wrk, post
 from served import Served, served, tree_of
 
+from compatgate.service.app import Rooms
+
 if TYPE_CHECKING:
     from compatgate.service.gate.decisions.batch_store import CommitMode
-    from compatgate.service.gate.questions.service import Gate
     from compatgate.web.access import AccessLevel
 
 CONNECTIONS = 16
@@ -135,13 +136,13 @@ PREPARED = {"empty": 1, "one question": 1, "1,000 questions": 1000}
 """Requests of a load that repeats them."""
 
 
-def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
+def make_app(rooms: Rooms, threads: int, lines: AccessLevel) -> Any:
     """Return the product's application, with an empty endpoint of Flask alone beside it."""
     from flask import Flask, Response, jsonify
 
     from compatgate.kit.http.wsgi import WsgiLane, receive_body
     from compatgate.web.app import create_front
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
     bare = Flask("bare")
 
@@ -150,7 +151,7 @@ def make_app(gate: Gate, threads: int, lines: AccessLevel) -> Any:
         return jsonify({})
 
     settings = Settings(anonymous=frozenset({"gate"}), access_log=lines)
-    product = create_front(gate, settings, threads)
+    product = create_front(rooms, settings, threads)
     lane = WsgiLane(bare, "bare", threads)
 
     async def both(scope: Any, receive: Any, send: Any) -> None:
@@ -196,7 +197,7 @@ def serve(
         server.serve(
             options,
             lambda: prepared.open_gate(ImageSettings(), commit=commit),
-            lambda gate: make_app(gate, threads, lines),
+            lambda rooms: make_app(rooms, threads, lines),
             lambda: print(port, flush=True),
         )
 

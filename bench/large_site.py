@@ -19,15 +19,15 @@ import msgspec
 from compatgate.documents.sources import Source, read_paths
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
+from compatgate.service.app import Rooms, open_rooms
+from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.questions.decider import AnswerRecord
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.nodes.reports.schemas import MAX_NODES, Report
-from compatgate.service.nodes.upgrades.schemas import UpgradeRequest
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -62,25 +62,25 @@ def fill(database: str, workloads: Path) -> None:
         database: its URL.
         workloads: folder for the workload of the runs, which the server reads, too.
     """
-    gate = Gate.open(database, overlays=[])
+    rooms = open_rooms(database, overlays=[])
     try:
-        gate.matrix.import_documents(
+        rooms.matrix.import_documents(
             read_paths([matrix_dir() / "examples"]), Authorship("mara", "the first matrix")
         )
         fleet = Source("fleet.json", msgspec.json.encode(list(make_documents())).decode())
-        gate.matrix.import_documents([fleet], Authorship("mara", "the fleet"))
-        fill_runs(gate, workloads)
-        _report_nodes(gate)
-        _decide(gate)
+        rooms.matrix.import_documents([fleet], Authorship("mara", "the fleet"))
+        fill_runs(rooms, workloads)
+        _report_nodes(rooms)
+        _decide(rooms)
         asked = UpgradeRequest("fleet-580", target_name(1), _DRIVERS[-1])
-        gate.upgrades.propose(asked, Authorship("mara", "the newest production branch"))
+        rooms.upgrades.propose(asked, Authorship("mara", "the newest production branch"))
         for number in range(_PROPOSALS):
             pool = ProposedPool(target_name(number), {"driver": _DRIVERS[-1]})
-            gate.proposals.propose(
+            rooms.proposals.propose(
                 ProposalRequest(pools=[pool]), Authorship("ann", f"newer driver, rack {number}")
             )
     finally:
-        gate.close()
+        rooms.close()
 
 
 def target_name(number: int) -> str:
@@ -136,20 +136,20 @@ def _document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _report_nodes(gate: Gate) -> None:
+def _report_nodes(rooms: Rooms) -> None:
     """Report the nodes of ten clusters two days ago, and one in 200 of them today."""
     clusters = 10
     with days_ago(2):
         for cluster in range(clusters):
-            _report(gate, cluster, range(cluster, NODES, clusters))
-    _report(gate, 0, range(100, NODES, 200))
+            _report(rooms, cluster, range(cluster, NODES, clusters))
+    _report(rooms, 0, range(100, NODES, 200))
 
 
-def _report(gate: Gate, cluster: int, numbers: range) -> None:
+def _report(rooms: Rooms, cluster: int, numbers: range) -> None:
     nodes = [_node(number) for number in numbers]
     for first in range(0, len(nodes), MAX_NODES):
         body = {"cluster": f"cluster-{cluster}", "nodes": nodes[first : first + MAX_NODES]}
-        gate.nodes.report(msgspec.convert(body, Report), by="nodes-job")
+        rooms.nodes.report(msgspec.convert(body, Report), by="nodes-job")
 
 
 def _node(number: int) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def _node(number: int) -> dict[str, Any]:
     }
 
 
-def _decide(gate: Gate) -> None:
+def _decide(rooms: Rooms) -> None:
     """Decide some questions, and store each answer as often as it takes to make a month."""
     draw = random.Random(20261123)
     answers: list[AnswerRecord] = []
@@ -179,10 +179,12 @@ def _decide(gate: Gate) -> None:
         question = {"target": target, "stack": draw.choice(_ASKED), "image": image}
         body = msgspec.json.encode(question)
         try:
-            answers.append(gate.evaluate(body, asked_by="ci", source="hook:kubernetes", image_s=0))
+            answers.append(
+                rooms.gate.evaluate(body, asked_by="ci", source="hook:kubernetes", image_s=0)
+            )
         except CompatgateError as error:
             raise SystemExit(f"{question}: {error}") from error
-    chain, writer, known = WriterChain(), DecisionWriter(gate.database), set[str]()
+    chain, writer, known = WriterChain(), DecisionWriter(rooms.gate.database), set[str]()
     began, month = clock.now() - timedelta(days=30), timedelta(days=30)
     for first in range(0, DECISIONS, _BATCH):
         rows, bodies = [], {}

@@ -33,6 +33,7 @@ from ui_runs import PASSED, QUEUED, SLOWER
 
 from compatgate.catalog import open_library
 from compatgate.kit.database.database import Database
+from compatgate.service.app import open_rooms
 from compatgate.web.routes import PAGES
 
 REPEATED, CLICKED = 20, 5
@@ -218,14 +219,13 @@ def _examples_in(database: str) -> dict[str, str]:
 @contextmanager
 def _served(folder: Path, database: str) -> Iterator[tuple[str, str]]:
     """Serve; the address, and an administrator's token."""
-    from compatgate.service.gate.questions.service import Gate
 
     library = open_library(())
     for name in library.names:  # a wheel carries the tables compiled; a checkout compiles them once
         library.document(name)
-    gate = Gate.open(database, overlays=[])
-    secret = gate.tokens.create(f"bench-{time.time_ns()}", ["admin"], by="bench").secret
-    gate.close()
+    rooms = open_rooms(database, overlays=[])
+    secret = rooms.tokens.create(f"bench-{time.time_ns()}", ["admin"], by="bench").secret
+    rooms.close()
     command = [sys.executable, "-m", "compatgate", "serve", "--port", "0", "--database", database]
     environment = os.environ | {"COMPATGATE_WORKLOADS": str(folder / "workloads")}
     server = subprocess.Popen(

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from compatgate.canary.hosts import Host
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.schemas import RunRequest
 
@@ -29,27 +29,27 @@ processes; the ratio is to one worker. Goal: no run is leased twice.
 
 
 def _work(url: str, name: str) -> None:
-    gate = Gate.open(url, overlays=[])
-    queue = gate.runs.queue
+    rooms = open_rooms(url, overlays=[])
+    queue = rooms.runs.queue
     while lease := queue.lease(name, [HOST]):
         for state in ("preparing", "running", "judging"):
             queue.enter(lease, state)  # type: ignore[arg-type]
         queue.write(lease, "step", b"a line\n")
         queue.finish(lease, "passed", "", None)
-    gate.close()
+    rooms.close()
 
 
-def measure(gate: Gate, url: str, runs: int, workers: int) -> tuple[float, int]:
+def measure(rooms: Rooms, url: str, runs: int, workers: int) -> tuple[float, int]:
     """Runs a second, and how many were leased more than once."""
     for _ in range(runs):
-        gate.runs.submit(RunRequest("hello", host=HOST.name), by="bench")
+        rooms.runs.submit(RunRequest("hello", host=HOST.name), by="bench")
     spawn = get_context("spawn")
     processes = [spawn.Process(target=_work, args=(url, f"w{n}")) for n in range(workers)]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    rows = _newest(gate, runs)
+    rows = _newest(rooms, runs)
     ends = [row.finished_at for row in rows if row.state == "passed" and row.finished_at]
     starts = [row.started_at for row in rows if row.started_at]
     if len(ends) < runs:
@@ -58,11 +58,11 @@ def measure(gate: Gate, url: str, runs: int, workers: int) -> tuple[float, int]:
     return runs / seconds, sum(row.attempts != 1 for row in rows)
 
 
-def _newest(gate: Gate, count: int) -> list[RunRow]:
+def _newest(rooms: Rooms, count: int) -> list[RunRow]:
     rows: list[RunRow] = []
     cursor = None
     while len(rows) < count:
-        page = gate.runs.list(cursor=cursor, limit=min(1000, count - len(rows)))
+        page = rooms.runs.list(cursor=cursor, limit=min(1000, count - len(rows)))
         rows += page.items
         cursor = page.next
     return rows
@@ -70,14 +70,14 @@ def _newest(gate: Gate, count: int) -> list[RunRow]:
 
 def table(url: str, runs: int, workers: int) -> str:
     """The table for a database."""
-    gate = Gate.open(url, overlays=[])
-    gate.runs.queue.register("w0", [HOST])
-    kind = "SQLite" if gate.database.is_sqlite else "PostgreSQL"
-    alone, twice = measure(gate, url, runs, 1)
+    rooms = open_rooms(url, overlays=[])
+    rooms.runs.queue.register("w0", [HOST])
+    kind = "SQLite" if rooms.gate.database.is_sqlite else "PostgreSQL"
+    alone, twice = measure(rooms, url, runs, 1)
     lines = [HEAD, f"| {kind} | {runs:,} | 1 | {twice} | {alone:.0f} | 1.00 |"]
-    rate, twice = measure(gate, url, runs, workers)
+    rate, twice = measure(rooms, url, runs, workers)
     lines.append(f"| {kind} | {runs:,} | {workers} | {twice} | {rate:.0f} | {rate / alone:.2f} |")
-    gate.close()
+    rooms.close()
     return "\n".join(lines)
 
 

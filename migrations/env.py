@@ -16,7 +16,7 @@ from compatgate.service.matrix.documents import models as matrix
 from compatgate.service.matrix.proposals import models as proposals
 from compatgate.service.nodes.reports import health
 from compatgate.service.nodes.reports import repository as nodes
-from compatgate.service.nodes.upgrades import models as upgrades
+from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.runs.baselines import repository as baselines
 from compatgate.service.runs.evidence import discards, evidence
 from compatgate.service.runs.queue import models as runs

@@ -6,9 +6,9 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from compatgate.check.reports import FORMATS
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.formats.reports import FORMATS
 from compatgate.kit.cli.parser import add_overlays, add_server, server_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from compatgate.check.deciders import Decider
-    from compatgate.check.reports import Answer
+    from compatgate.formats.reports import Answer
 
 _EXAMPLES = """\
 exit status:
@@ -273,7 +273,7 @@ def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]
     except CompatgateError as error:
         open_anyway = args.fail_open and error.exit_code == EXIT_NO_DECISION
         if "github" in args.format:
-            from compatgate.check.formats.ci import publish_error
+            from compatgate.formats.ci import publish_error
 
             publish_error(error, let_pass=open_anyway)
         if not open_anyway:
@@ -297,8 +297,8 @@ def _answer_all(args: argparse.Namespace) -> int:
         from compatgate.check.batch import run_batch
 
         return run_batch(args)
-    from compatgate.check import reports as forms
     from compatgate.check.deciders import choose_decider
+    from compatgate.formats import reports as forms
 
     reports = forms.read_reports(args.format, args.output)
     files = (args.sbom, args.dockerfile, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
@@ -308,7 +308,7 @@ def _answer_all(args: argparse.Namespace) -> int:
         answers = _answers(args, decider)
     forms.write_reports(reports, answers)
     if "github" in args.format:
-        from compatgate.check.formats.ci import publish
+        from compatgate.formats.ci import publish
 
         publish(answers)
     return worst_exit(
@@ -319,7 +319,7 @@ def _answer_all(args: argparse.Namespace) -> int:
 def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
     from compatgate.check.deciders import pools_of
     from compatgate.check.question import read_questions
-    from compatgate.check.reports import Answer, Place
+    from compatgate.formats.reports import Answer, Place
     from compatgate.kit.cli.terminal import strip_controls
 
     asked = read_questions(args, decider.facts, lambda: pools_of(args))

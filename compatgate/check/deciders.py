@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
-    from compatgate.service.gate.questions.answers import AnsweringGate
+    from compatgate.service.gate.questions.service import Gate
     from compatgate.service.matrix.snapshots.snapshot import Bundle
     from compatgate.web.local_gate import LocalClient
 
@@ -161,8 +161,8 @@ class ServerDecider(Decider):
 
     def _ask(self, body: Body) -> dict[str, Any]:
         from compatgate.check.verdicts import verdict_of
-        from compatgate.cli.gate.opening import ask
         from compatgate.client.operations import Operations
+        from compatgate.gate_client import ask
 
         if self._recorded:
             answer = ask(self.client, Operations.ask, body)
@@ -173,8 +173,8 @@ class ServerDecider(Decider):
 
     def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
         """Ask the gate; it takes one described pool. See `Decider.solve`."""
-        from compatgate.cli.gate.opening import ask
         from compatgate.client.operations import Operations
+        from compatgate.gate_client import ask
 
         if len(pools) > 1:
             hint = "leave out --server, or put the pools into a target"
@@ -232,13 +232,13 @@ class DatabaseDecider(ServerDecider):
         self._overlays = overlays
 
     @cached_property
-    def _gate(self) -> AnsweringGate:
-        from compatgate.kit.imports import import_without
+    def _gate(self) -> Gate:
+        from compatgate.catalog import load_facts
+        from compatgate.kit.database.opening import open_database
+        from compatgate.service.one_gate import make_gate
 
-        import_without("sqlalchemy", "greenlet")  # it serves asyncio, which nothing here asks for
-        from compatgate.service.gate.questions.answers import AnsweringGate
-
-        return AnsweringGate.open(self._database, make=False, overlays=self._overlays)
+        database, overlays = open_database(self._database, make=False), self._overlays
+        return make_gate(database, load_facts(overlays), overlays=overlays)
 
     @cached_property
     def _local(self) -> LocalClient:
@@ -336,7 +336,7 @@ def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decide
     """Choose the decider by the options; open no database before the first question."""
     at = getattr(args, "moment", None)
     if server := args.server or args.target_server:
-        from compatgate.cli.gate.opening import make_client
+        from compatgate.gate_client import make_client
 
         client = make_client(server, args.token, args.timeout, retries=0)
         hint = "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
@@ -384,7 +384,7 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the pools of ``args.target`` as bodies of requests."""
     server = args.target_server if "target_server" in args else server_of(args)
     if server:  # the options were checked before
-        from compatgate.cli.gate.opening import make_client
+        from compatgate.gate_client import make_client
 
         timeout = getattr(args, "timeout", 10.0)
         with make_client(server, args.token, timeout, retries=0) as client:
@@ -410,8 +410,8 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
-    from compatgate.cli.gate.opening import ask
     from compatgate.client.operations import Operations
+    from compatgate.gate_client import ask
 
     pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
     if not isinstance(pools, list):

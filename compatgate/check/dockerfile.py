@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.check.reports import Place
 from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.errors import BadInput
+from compatgate.formats.reports import Place
 from compatgate.kit.cli.output import read_bytes
 
 if TYPE_CHECKING:

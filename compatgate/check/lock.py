@@ -143,7 +143,7 @@ class _Locking:
             _say(f"note: {note if isinstance(note, str) else '; '.join(note)}")
         solution = self._decider.solve(self._question(), self._pools)
         if not solution["found"]:
-            from compatgate.check.formats.solved import render_solved
+            from compatgate.check.solved import render_solved
             from compatgate.kit.cli.terminal import width_of
 
             print(render_solved(solution, self._facts, width_of(sys.stdout), colour=False))
@@ -198,7 +198,7 @@ class _Locking:
 
     def _try(self, stack: Json, pins: Pins) -> _Attempt:
         """Resolve and judge one stack; write the lock that passes."""
-        from compatgate.check.formats.text import format_stack
+        from compatgate.formats.text import format_stack
 
         silent = [url for url in pins.indexes.values() if url in self._unreachable]
         if silent:
@@ -219,7 +219,7 @@ class _Locking:
         passing = ("pass", "warn")
         bad = [v for v in verdicts if not v["allowed"] or v["verdict"] not in passing]
         for one in bad or verdicts:
-            from compatgate.check.formats.text import headline, subject
+            from compatgate.formats.text import headline, subject
 
             _say(f"  {headline(one)[0]}: {subject(one)}")
             for finding in one["findings"]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from compatgate.check.reports import Place
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.performance import near_names
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import canonical_key, is_repeated, parse_stack_text
 from compatgate.errors import BadInput
+from compatgate.formats.reports import Place
 
 if TYPE_CHECKING:
     import argparse

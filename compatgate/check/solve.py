@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
         print_json(solution)
     else:
-        from compatgate.check.formats.solved import render_solved
+        from compatgate.check.solved import render_solved
         from compatgate.kit.cli.terminal import wants_colour, width_of
 
         print(render_solved(solution, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))

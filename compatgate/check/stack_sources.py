@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.check.reports import Place
 from compatgate.core.request import Cpu, Os, Pool, change_pool
 from compatgate.core.stack import canonical_key
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.formats.reports import Place
 from compatgate.kit.cli.output import read_bytes
 
 if TYPE_CHECKING:

@@ -80,13 +80,17 @@ def run(args: argparse.Namespace) -> int:
     if args.matrix:
         worse = _compare(document, *_read_files(args.matrix, old, new))
     elif _database_exists(args.database):
-        from compatgate.cli.gate.opening import open_gate
-        from compatgate.service.gate.comparison.recorded import list_newest_verdicts
+        from compatgate.cli.gate.opening import open_rooms
+        from compatgate.service.changes.comparison.recorded import list_newest_verdicts
         from compatgate.service.matrix.snapshots.reader import Snapshots
+        from compatgate.service.runs.evidence.stored import StoredEvidence
 
-        with open_gate(args, overlays=()) as gate:
-            sides = [Snapshots(gate.database, side.facts).current() for side in (old, new)]
-            recorded = list_newest_verdicts(gate.database, sides[0], sides[1], args.decisions)
+        with open_rooms(args, overlays=()) as rooms:
+            sides = [
+                Snapshots(rooms.gate.database, side.facts, StoredEvidence()).current()
+                for side in (old, new)
+            ]
+            recorded = list_newest_verdicts(rooms.gate.database, sides[0], sides[1], args.decisions)
         worse = _compare(document, sides[0], sides[1], recorded)
     if args.format == "json":
         print_json(document)
@@ -98,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
 def _print_text(document: dict[str, Any]) -> None:
     from compatgate.kit.cli.terminal import wants_colour, width_of
     from compatgate.kit.sections import text_lines
-    from compatgate.service.gate.comparison.matrix_sections import report_facts
+    from compatgate.service.changes.comparison.matrix_sections import report_facts
 
     width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
     _, *lines = text_lines(report_facts(document), width, colour=colour)
@@ -141,8 +145,8 @@ def _compare(
 ) -> bool:
     """Add the verdicts of both sets of facts; return whether one gets worse."""
     from compatgate.kit import clock
-    from compatgate.service.gate.comparison.schemas import EntryWhatIfBody
-    from compatgate.service.gate.comparison.service import compare_facts, to_wire
+    from compatgate.service.changes.comparison.schemas import EntryWhatIfBody
+    from compatgate.service.changes.comparison.service import compare_facts, to_wire
 
     asked, read, unread = recorded or ([], 0, {})
     entries, verdicts = compare_facts(before, after, asked, clock.now())

@@ -79,8 +79,9 @@ def _read_period(text: str) -> timedelta:
 
 
 def _report(args: argparse.Namespace, period: timedelta) -> int:
-    from compatgate.cli.gate.opening import ask, gate_of
+    from compatgate.cli.gate.opening import gate_of
     from compatgate.client.operations import Operations
+    from compatgate.gate_client import ask
     from compatgate.kit import clock
     from compatgate.kit.cli.terminal import strip_controls
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from compatgate.canary.allowed_images import AllowedImages
     from compatgate.kit.http.certificates import CertificatePair
+    from compatgate.service.app import Rooms
     from compatgate.service.cluster.admission.service import AdmissionOptions
     from compatgate.service.gate.decisions.batch_store import CommitMode
     from compatgate.service.gate.far.gate import PreparedFarGate
     from compatgate.service.gate.questions.images import ImageSettings
-    from compatgate.service.gate.questions.service import Gate
     from compatgate.service.gate.questions.wheels import WheelSettings
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
     from compatgate.web.startup import Prepared
 
 _UMASK = 0o077
@@ -99,7 +99,7 @@ def _serve(settings: ServeSettings) -> int:
     local = is_loopback(listener)
     web = read_web(settings, tls, local=local)
     url = url_of(listener, settings.host, secure=tls is not None)
-    open_gate = _prepare_far(settings) if is_far else _prepare(settings, commit, local=local)
+    make_rooms = _prepare_far(settings) if is_far else _prepare(settings, commit, local=local)
     open_scopes = web.anonymous - set(LOOPBACK_SCOPES.split(",") if local else ())
     if open_scopes:
         logs.tell(f"warning: {url} allows {', '.join(sorted(open_scopes))} without a token")
@@ -118,8 +118,8 @@ def _serve(settings: ServeSettings) -> int:
     options = ServerOptions(listener, settings.workers, level, tls, settings.proxies)
     status = serve(
         options,
-        open_gate,
-        lambda gate: create_front(gate, web, settings.threads, parent=parent),
+        make_rooms,
+        lambda rooms: create_front(rooms, web, settings.threads, parent=parent),
         announce,
     )
     return BadInput.exit_code if status else 0
@@ -178,7 +178,7 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
     """Return the settings of the web application."""
     from compatgate.service.access.tokens.browser_sessions import SessionLimits
     from compatgate.service.attention.notices.webhook import read_webhook
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
     anonymous, public_url = settings.anonymous, settings.public_url
@@ -186,8 +186,8 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
     if anonymous is None:  # only a loopback address opens scopes by itself
         anonymous = frozenset(LOOPBACK_SCOPES.split(",") if local else ())
     return Settings(
-        anonymous,
-        settings.max_request_size,
+        anonymous=anonymous,
+        max_request_size=settings.max_request_size,
         overlays=None if overlays is None else tuple(overlays),
         max_listeners=settings.threads // 2,
         admission=read_admission(settings),
@@ -214,7 +214,7 @@ def read_admission(settings: ServeSettings) -> AdmissionOptions:
     from compatgate.service.cluster.admission.kinds import load_kinds
     from compatgate.service.cluster.admission.questions import parse_exemptions
     from compatgate.service.cluster.admission.service import AdmissionOptions
-    from compatgate.service.cluster.objects.claims import ClusterClaims
+    from compatgate.service.nodes.kubernetes.claims import ClusterClaims
 
     access = settings.claims
     return AdmissionOptions(
@@ -265,7 +265,7 @@ def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages
     return read_allowed_images(settings.canary_images, "serve --canary-image", otherwise=otherwise)
 
 
-def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Gate]:
+def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Rooms]:
     """Prepare the gate, and return the function that opens it in each process."""
     from compatgate.web.startup import StartOptions, prepare
 
@@ -282,7 +282,7 @@ def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Cal
         )
     )
     _report(prepared, has_files=bool(settings.matrix))
-    return lambda: prepared.open_gate(
+    return lambda: prepared.open_rooms(
         images, under_test=under_test, commit=commit, wheels=wheels, spool_size=settings.spool_size
     )
 
@@ -312,19 +312,21 @@ def _report(prepared: Prepared, *, has_files: bool) -> None:
         sys.stderr.flush()
 
 
-def _prepare_far(settings: ServeSettings) -> Callable[[], Gate]:
+def _prepare_far(settings: ServeSettings) -> Callable[[], Rooms]:
     """Prepare a far gate, and return the function that opens it in each process."""
     images, wheels, callers = read_images(settings), read_wheels(settings), settings.callers
+    from compatgate.service.app import open_far_rooms
+
     prepared = get_bundle(settings)
-    return lambda: prepared.open_gate(callers, images, wheels, settings.spool_size)
+    return lambda: open_far_rooms(prepared, callers, images, wheels, settings.spool_size)
 
 
 def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     """Get the bundle, and tell on standard error what the gate begins with."""
     from sqlalchemy import make_url
 
-    from compatgate.cli.gate.opening import import_httpx
     from compatgate.client.settings import TOKEN, base_of
+    from compatgate.gate_client import import_httpx
     from compatgate.kit.cli.options import read_interval
     from compatgate.kit.state import open_state_folder
     from compatgate.service.gate.decisions.outages import describe_seconds

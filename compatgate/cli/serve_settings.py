@@ -10,7 +10,7 @@ from compatgate.cli.audit.attest import add_signing, add_verifying
 from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
 from compatgate.kit.cli.parser import add_overlays, bounded_count
 from compatgate.kit.cli.settings import Heading, Repeated, Setting, Settings, Shared
-from compatgate.service.cluster.webhooks.signatures import Secret, read_secrets
+from compatgate.kit.http.signatures import Secret, read_secrets
 from compatgate.service.gate.questions.images import (
     RegistryPlace,
     parse_indexes,

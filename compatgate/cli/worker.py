@@ -10,7 +10,7 @@ from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import open_gate
+from compatgate.cli.gate.opening import open_rooms
 from compatgate.cli.serve_readers import port
 from compatgate.errors import InfrastructureError
 from compatgate.kit import logs, tracing
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from compatgate.canary.engine.interface import ImageContent
     from compatgate.canary.hosts import Host
     from compatgate.canary.worker import Worker
-    from compatgate.service.gate.questions.service import Gate
+    from compatgate.service.app import Rooms
 
 _EXAMPLES = """\
 examples:
@@ -137,10 +137,10 @@ def run(args: argparse.Namespace) -> int:
     logs.configure(args.log_format, args.log_level)
     tracing.start("compatgate-worker")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    with open_gate(args, make=True) as gate:
+    with open_rooms(args, make=True) as rooms:
         if not images.patterns:
             logging.warning("runs that name an image are refused: %s", images.extend)
-        _work(args, gate, hosts, every_s, images)
+        _work(args, rooms, hosts, every_s, images)
     return 0
 
 
@@ -159,7 +159,7 @@ def _images(args: argparse.Namespace) -> AllowedImages:
 
 def _work(
     args: argparse.Namespace,
-    gate: Gate,
+    rooms: Rooms,
     hosts: list[Host],
     every_s: int,
     images: AllowedImages,
@@ -171,12 +171,19 @@ def _work(
 
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
-    queue = gate.runs.open_queue(settings, library.suites)
+    queue = rooms.runs.open_queue(settings, library.suites)
     queue.register(args.name, hosts)
-    read_content = _content_reader(gate)
+    read_content = _content_reader(rooms)
     contexts = {
         host.name: open_host(
-            host, queue, gate.baselines, library.reread, gate.facts, settings, images, read_content
+            host,
+            queue,
+            rooms.baselines,
+            library.reread,
+            rooms.gate.facts,
+            settings,
+            images,
+            read_content,
         )
         for host in hosts
     }
@@ -193,7 +200,7 @@ def _work(
         serve_metrics(worker, args.metrics_host, args.metrics_port)
     logging.info("worker %s serves %s", args.name, ", ".join(host.name for host in hosts))
     try:
-        with repeat_jobs({} if args.once else _list_jobs(worker, args.name, gate, hosts, every_s)):
+        with repeat_jobs({} if args.once else _list_jobs(worker, args.name, rooms, hosts, every_s)):
             worker.run(once=args.once)
             worker.drain(args.grace)
     finally:
@@ -202,24 +209,24 @@ def _work(
         tracing.stop()
     if args.once:
         names = {host.name for host in hosts}
-        away = [f"{one.name} is {one.away}" for one in gate.runs.away_hosts() if one.name in names]
+        away = [f"{one.name} is {one.away}" for one in rooms.runs.away_hosts() if one.name in names]
         if away:
             raise InfrastructureError(". ".join(away), field="hosts")
 
 
 def _list_jobs(
-    worker: Worker, name: str, gate: Gate, hosts: list[Host], every_s: int
+    worker: Worker, name: str, rooms: Rooms, hosts: list[Host], every_s: int
 ) -> dict[Callable[[], object], int]:
     """Return what a worker does from time to time, with the seconds between two times."""
 
     def verify() -> None:
-        for queued in gate.runs.verify_due(by=name, every_s=every_s):
+        for queued in rooms.runs.verify_due(by=name, every_s=every_s):
             logging.info("run %s: suite %s is due again", queued.id, queued.suite)
 
     def sweep() -> None:
         for host in hosts:
             try:
-                worker.sweep(host.name, gate.runs.ended)
+                worker.sweep(host.name, rooms.runs.ended)
             except InfrastructureError as error:
                 logging.warning("host %s is not swept: %s", host.name, error.detail)
 
@@ -232,7 +239,7 @@ def _list_jobs(
     return jobs
 
 
-def _content_reader(gate: Gate) -> Callable[[str], ImageContent]:
+def _content_reader(rooms: Rooms) -> Callable[[str], ImageContent]:
     """Return the reader of images' GPU contents, with the variables for registries."""
     from compatgate.canary.image_content import make_content_reader
     from compatgate.catalog import read_source
@@ -240,7 +247,7 @@ def _content_reader(gate: Gate) -> Callable[[str], ImageContent]:
     from compatgate.discovery.registry.limits import read_options
 
     options = read_options(cache=default_image_folder())
-    return make_content_reader(gate.facts, read_source("image_signals", None), options)
+    return make_content_reader(rooms.gate.facts, read_source("image_signals", None), options)
 
 
 def _stop_on_signals(worker: Worker) -> None:

@@ -19,17 +19,7 @@ from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.reports.schemas import TargetReportBody
 from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.events.schemas import AuditBody, ChainBody
-from compatgate.service.cluster.admission.schemas import AdmissionReview, AdmissionReviewAnswer
-from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
-from compatgate.service.cluster.webhooks.schemas import (
-    DeployAnswer,
-    DeployQuestion,
-    DriverAnswer,
-    DriverQuestion,
-    FlaggerPayload,
-)
-from compatgate.service.gate.comparison.schemas import (
-    BacktestBody,
+from compatgate.service.changes.comparison.schemas import (
     BacktestRequest,
     DependentsBody,
     PlanBody,
@@ -37,6 +27,16 @@ from compatgate.service.gate.comparison.schemas import (
     WhatIfBody,
     WhatIfRequest,
 )
+from compatgate.service.changes.upgrades.schemas import (
+    FreezeBody,
+    KnownGoodBody,
+    MayStartBody,
+    UpgradeBody,
+    UpgradeRequest,
+    UpgradeSummary,
+)
+from compatgate.service.cluster.admission.schemas import AdmissionReview, AdmissionReviewAnswer
+from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
 from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, RuleBody
 from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.questions.schemas import (
@@ -65,6 +65,7 @@ from compatgate.service.matrix.documents.schemas import (
     WaiverBody,
     WaiverChange,
 )
+from compatgate.service.matrix.proposals.backtest import BacktestBody
 from compatgate.service.matrix.proposals.schemas import (
     ProposalBody,
     ProposalRequest,
@@ -79,14 +80,6 @@ from compatgate.service.nodes.reports.schemas import (
     NodeReport,
     NodesReported,
 )
-from compatgate.service.nodes.upgrades.schemas import (
-    FreezeBody,
-    KnownGoodBody,
-    MayStartBody,
-    UpgradeBody,
-    UpgradeRequest,
-    UpgradeSummary,
-)
 from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
 from compatgate.service.runs.queue.schemas import (
     HostBody,
@@ -97,6 +90,13 @@ from compatgate.service.runs.queue.schemas import (
     SamplesBody,
     SuiteBody,
     WorkloadBody,
+)
+from compatgate.web.deploy_hooks.schemas import (
+    DeployAnswer,
+    DeployQuestion,
+    DriverAnswer,
+    DriverQuestion,
+    FlaggerPayload,
 )
 
 class Operations:
@@ -114,6 +114,10 @@ class Operations:
         """List the public keys of attestations."""
     @single
     @staticmethod
+    def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
+        """Predict how another driver, GPU or CUDA would affect every entry in use on a target."""
+    @single
+    @staticmethod
     def check_manifest(
         object: Mapping[str, Any],
         *,
@@ -122,30 +126,6 @@ class Operations:
         timeout: str | None = None,
     ) -> Request[ManifestCheckBody]:
         """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
-    @single
-    @staticmethod
-    def what_if(body: WhatIfRequest | Mapping[str, Any]) -> Request[WhatIfBody]:
-        """Predict how another driver, GPU or CUDA would affect every entry in use on a target."""
-    @single
-    @staticmethod
-    def ask(
-        question: GateRequest | Mapping[str, Any] | None = None,
-        *,
-        target: str | None = None,
-        pools: Sequence[str] | None = None,
-        pool: PoolQuestion | Mapping[str, Any] | None = None,
-        stack: Mapping[
-            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
-        ]
-        | None = None,
-        image: str | None = None,
-        command: Sequence[str] | None = None,
-        set: Mapping[
-            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
-        ]
-        | None = None,
-    ) -> Request[VerdictBody]:
-        """Decide whether a stack may run on a target or pool."""
     @single
     @staticmethod
     def preview(
@@ -199,6 +179,26 @@ class Operations:
         | None = None,
     ) -> Request[TriageBody]:
         """Find the causes of an error text."""
+    @single
+    @staticmethod
+    def ask(
+        question: GateRequest | Mapping[str, Any] | None = None,
+        *,
+        target: str | None = None,
+        pools: Sequence[str] | None = None,
+        pool: PoolQuestion | Mapping[str, Any] | None = None,
+        stack: Mapping[
+            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
+        ]
+        | None = None,
+        image: str | None = None,
+        command: Sequence[str] | None = None,
+        set: Mapping[
+            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
+        ]
+        | None = None,
+    ) -> Request[VerdictBody]:
+        """Decide whether a stack may run on a target or pool."""
     @single
     @staticmethod
     def openapi() -> Request[dict[str, Any]]:
@@ -345,6 +345,17 @@ class Operations:
         *, target: str | None = None, since: Moment | None = None, decisions: int | None = None
     ) -> Request[PackagesReport]:
         """Report what `packages: enforce` would stop on the targets that audit packages."""
+    @single
+    @staticmethod
+    def import_matrix(
+        documents: str | Sequence[Mapping[str, Any]],
+        *,
+        reason: str,
+        force: bool | None = None,
+        dry_run: bool | None = None,
+        file: str | None = None,
+    ) -> Request[ImportBody]:
+        """Import documents as one revision, or not at all."""
     @listing
     @staticmethod
     def list_revisions(
@@ -364,17 +375,6 @@ class Operations:
     @staticmethod
     def diff_revisions(number: int, *, older: int | None = None) -> Request[Changes]:
         """Compare a revision with an older one."""
-    @single
-    @staticmethod
-    def import_matrix(
-        documents: str | Sequence[Mapping[str, Any]],
-        *,
-        reason: str,
-        force: bool | None = None,
-        dry_run: bool | None = None,
-        file: str | None = None,
-    ) -> Request[ImportBody]:
-        """Import documents as one revision, or not at all."""
     @single
     @staticmethod
     def sync_matrix(

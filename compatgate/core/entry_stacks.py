@@ -19,7 +19,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
 from compatgate.core.matrix import Entry, Evidence, Matrix
 from compatgate.core.request import Pool
-from compatgate.core.stack import Stack, stack_of
+from compatgate.core.stack import Stack, format_stack, stack_of
 from compatgate.core.stack_facts import find_build, find_release
 from compatgate.core.versions import Version, format_parts, parse_version
 from compatgate.errors import BadInput
@@ -256,3 +256,9 @@ class StackSamples:
             if stack.components and entry.matches(stack, replace(pool, driver=run.driver)):
                 return (stack,)
         return ()
+
+
+def entry_stack_text(entry: Entry, facts: Facts) -> str:
+    """Return the newest stack that an entry allows, as text; empty: none can be made."""
+    stacks = represent(entry, facts).stacks
+    return format_stack(stacks[0].to_json()) if stacks else ""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct, structs
 
 from compatgate.core.components import (
@@ -429,3 +430,14 @@ SPECIAL_KEYS: dict[str, Callable[[Any], Any]] = {
     "alternatives": _read_alternatives,
 }
 """Keys that are not components, and the reader of each; a reader raises BadInput."""
+
+
+def format_stack(values: Mapping[str, Any]) -> str:
+    """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON if text cannot hold them."""
+    plain = {
+        n: "+".join(v) if isinstance(v, list) and n in ("arch", "needs") else v
+        for n, v in values.items()
+    }
+    if all(v is None or (isinstance(v, str) and "," not in v) for v in plain.values()):
+        return ",".join(f"{name}={value or ''}" for name, value in plain.items())
+    return msgspec.json.encode(values).decode()

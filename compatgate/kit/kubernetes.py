@@ -7,6 +7,7 @@ of an unexpected type in an object counts as missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +20,12 @@ from compatgate.strict_json import DECODE_ERRORS
 
 RETRY_PAUSES = (0.5, 1.0, 2.0, 4.0)
 """Pauses between retries, in seconds."""
+UNREPORTED_LABELS = re.compile(
+    r"feature\.node\.kubernetes\.io/"
+    r"(?!pci-|rdma|network|kernel-version\.full$|system-os_release\.(?:ID|VERSION_ID)$)"
+    r"|beta\.kubernetes\.io/(?!instance-type$)"
+)
+"""Labels that reports leave out: of the processor and details of the kernel."""
 
 
 class ClusterAccess(Struct, frozen=True):

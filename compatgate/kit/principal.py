@@ -1,4 +1,4 @@
-"""Describe the caller of a request: who it is, and what it may do with which targets.
+"""Describe the caller of a request: who it is, what it may do with which targets, and its changes.
 
 Whoever authenticates a request makes a `Principal`; everything else only asks it.
 """
@@ -7,22 +7,61 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, false, or_
 
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.errors import BadInput, Forbidden
-from compatgate.service.access.tokens.schemas import INCLUDED
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 PrincipalKind = Literal["anonymous", "token", "person", "job", "hook", "local"]
+ScopeName = Literal[
+    "read",
+    "admission",
+    "gate",
+    "plan",
+    "deliver",
+    "propose",
+    "approve",
+    "upgrade",
+    "operate",
+    "bless",
+    "admin",
+]
+SCOPES: dict[ScopeName, str] = {
+    "read": "read everything except tokens",
+    "admission": "send admission reviews, as an API server does",
+    "gate": "ask for verdicts; includes `admission`",
+    "plan": "ask what a change would do: what-if, plans, stacks that pass, backtests",
+    "deliver": "deliver the decisions of a far gate, which has the token's name",
+    "propose": "propose changes of the matrix, comment on proposals, close your own; includes"
+    " `plan`",
+    "approve": "approve and close proposals of others, approve upgrades of others; includes"
+    " `propose` and `plan`",
+    "upgrade": "propose upgrades, start their waves, stop, resume and roll back; set freezes;"
+    " includes `plan`",
+    "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
+    " change targets where that weakens nothing; includes `propose` and `plan`",
+    "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"
+    " merge proposals; includes `propose`, `approve` and `plan`",
+    "admin": "list, create, rotate and revoke tokens, verify the audit log, and all of the above",
+}
+"""The permissions of each scope; ``admin`` includes all others. Every change that decides what the
+gate allows needs ``bless``."""
+INCLUDED: dict[str, frozenset[str]] = {
+    "gate": frozenset({"admission"}),
+    "propose": frozenset({"plan"}),
+    "approve": frozenset({"propose", "plan"}),
+    "upgrade": frozenset({"plan"}),
+    "operate": frozenset({"propose", "plan"}),
+    "bless": frozenset({"propose", "approve", "plan"}),
+}
+"""Scopes that another scope includes: a proposal changes nothing, and who may make a change alone
+may agree to it."""
 TargetPatterns = tuple[str, ...]
 """Names of targets; ``*`` matches any characters."""
 MAX_PATTERNS = 64
+_LONGEST_REASON = 8192
 _PATTERN = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9._*-]{0,126}[A-Za-z0-9*])?")
 
 
@@ -183,12 +222,45 @@ def _matches(pattern: str, target: str) -> bool:
     return target.endswith(last)
 
 
-def in_limit(session: Session, column: Any, patterns: TargetPatterns) -> ColumnElement[bool]:
-    """Return the condition that a column has the name of a target within a limit.
+class Authorship(Struct, frozen=True):
+    """Author and reason of a change; the revision stores both.
 
-    Both databases compare in the name's case. Without patterns no row passes.
+    Attributes:
+        force: accept suites that nothing can run yet.
+        principal: the author's rights; None: the installation itself, at its first start, and
+            whoever opens the database without a server.
     """
-    if session.get_bind().dialect.name == "sqlite":
-        return or_(false(), *(column.op("GLOB")(pattern) for pattern in patterns))
-    like = (pattern.replace("_", r"\_").replace("*", "%") for pattern in patterns)
-    return or_(false(), *(column.like(pattern, escape="\\") for pattern in like))
+
+    author: str
+    reason: str
+    principal: Principal | None = None
+    force: bool = False
+
+    @property
+    def identity(self) -> str:
+        """Return the key of the person, whose own agreement does not count twice."""
+        return self.principal.identity if self.principal else f"local:{self.author}"
+
+    def check(self) -> Authorship:
+        """Return the authorship if author and reason are valid."""
+        for field, text in (("author", self.author), ("reason", self.reason)):
+            if not text.strip():
+                raise BadInput(
+                    "must not be empty", field=field, hint="state the author and the reason"
+                )
+            require_storable(text, field, _LONGEST_REASON, f"{_LONGEST_REASON} bytes")
+        return self
+
+
+def require_storable(text: str, field: str, longest: int, limit: str) -> None:
+    """Refuse text that the database cannot hold.
+
+    ``longest`` is in bytes; ``limit`` says the same in words.
+    """
+    try:
+        storable = "\0" not in text and len(text.encode()) <= longest
+    except UnicodeEncodeError:
+        storable = False
+    if not storable:
+        hint = f"Unicode text of at most {limit}, without NUL"
+        raise BadInput("contains characters that cannot be stored", field=field, hint=hint)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-import msgspec
 from flask import Flask, Response, redirect, request
 from flask_compress import Compress
 from werkzeug.exceptions import NotFound
@@ -16,32 +14,30 @@ from werkzeug.exceptions import NotFound
 from compatgate import version
 from compatgate.catalog import open_library
 from compatgate.kit.http import replies
+from compatgate.kit.http.limits import RequestLimits
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import UI_PREFIX
 from compatgate.kit.http.notes import note_of
 from compatgate.kit.http.replies import Envelope, Reply
-from compatgate.kit.principal import anonymous_principal
 from compatgate.kit.ui import assets
 from compatgate.service.access.identity.service import Identity
 from compatgate.service.audit.attestations.service import Attestations
-from compatgate.service.cluster.admission.api import DESK, AdmissionDesk
 from compatgate.service.cluster.manifests.service import ManifestChecks
 from compatgate.service.runs.queue import logs
 from compatgate.web import metrics
+from compatgate.web.admission_hook import DESK, AdmissionDesk
 from compatgate.web.asgi import Front
-from compatgate.web.auth import RequestLimits
-from compatgate.web.call import Service
 from compatgate.web.metrics import Metrics, TargetNames
-from compatgate.web.openapi import describe_api
 from compatgate.web.page_views import make_page_view
-from compatgate.web.route import make_route_view, to_response
-from compatgate.web.routes import HOOKS, PAGES, ROUTES, TAGS, views
+from compatgate.web.route_views import make_route_view, to_response
+from compatgate.web.routes import PAGES, ROUTES, views
+from compatgate.web.service import Service
 
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
-    from compatgate.service.gate.questions.service import Gate
-    from compatgate.web.call import Settings
+    from compatgate.service.app import Rooms
+    from compatgate.web.settings import Settings
 
 _COMPRESSION = {
     "COMPRESS_REGISTER": False,  # each page says so by itself
@@ -132,27 +128,28 @@ EXTENSION = "compatgate"
 """Key of the `Service` in a Flask application's extensions."""
 
 
-def create_app(gate: Gate, settings: Settings) -> Flask:
+def create_app(rooms: Rooms, settings: Settings) -> Flask:
     """Return the application of one gate."""
     app = Flask("compatgate", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = settings.max_request_size + 1
     app.config["MAX_FORM_MEMORY_SIZE"] = settings.max_request_size + 1  # of forms with files, too
     app.url_map.merge_slashes = False
+    gate = rooms.gate
     service = Service(
-        gate,
+        rooms,
         settings,
         Metrics(TargetNames(gate.snapshots.known, settings.metric_targets)),
-        anonymous_principal(settings.anonymous),
-        open_library(settings.overlays),
-        _description,
-        logs.LogListeners(settings.max_listeners),
-        Attestations(gate.database, settings.signing, gate.still_holds),
-        Identity(gate.database, settings.identity),
         RequestLimits(settings.failed, settings.rate, settings.anonymous_rate),
-        ManifestChecks(gate, settings.admission),
+        Attestations(settings.signing, rooms.decisions.read_own, gate.still_holds),
+        Identity(gate.database, settings.identity),
+        (
+            open_library(settings.overlays),
+            logs.LogListeners(settings.max_listeners),
+            ManifestChecks(gate, settings.admission),
+        ),
     )
     gate.database.on_error = service.metrics.database_failed
-    gate.sessions.limits = settings.sessions
+    rooms.sessions.limits = settings.sessions
     replies.install_problems(app, service.explain)
     metrics.install_health(app, service)
     install_short_links(app, service)
@@ -173,19 +170,13 @@ def create_app(gate: Gate, settings: Settings) -> Flask:
 
 
 def create_front(
-    gate: Gate, settings: Settings, threads: int, *, parent: int | None = None
+    rooms: Rooms, settings: Settings, threads: int, *, parent: int | None = None
 ) -> Front:
-    """Return the ASGI application of one gate; it closes the gate at the end."""
-    app = create_app(gate, settings)
-    gate.nodes.inventory.prepare()
-    gate.watch_incidents(settings.incident_webhook)
+    """Return the ASGI application of one gate; it closes the rooms at the end."""
+    app = create_app(rooms, settings)
+    rooms.nodes.inventory.prepare()
+    rooms.watch_incidents(settings.incident_webhook)
     return Front(app, app.extensions[EXTENSION], threads, parent)
-
-
-@cache
-def _description() -> bytes:
-    """Return the OpenAPI document, made once per process."""
-    return msgspec.json.encode(describe_api((*ROUTES, *HOOKS), TAGS))
 
 
 def _add_route(

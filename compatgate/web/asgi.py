@@ -20,20 +20,21 @@ from compatgate.kit import logs, tracing
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
+from compatgate.kit.http.route import JSON
 from compatgate.kit.http.wsgi import Body, WsgiLane, receive_body, send_answer
-from compatgate.service.cluster.admission.api import DESK, MAX_BODY_BYTES
+from compatgate.service.runs.queue.logs import LogListeners
 from compatgate.web.access import AccessLog
+from compatgate.web.admission_hook import DESK, MAX_BODY_BYTES
 from compatgate.web.hook_app import HOOK_PATH, HookApp
 from compatgate.web.metrics import ALIVE_BODY
 from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
-from compatgate.web.route import JSON
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from compatgate.kit.http.notes import RequestKind
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
-    from compatgate.web.call import Service
+    from compatgate.web.service import Service
 
 _HEALTH_THREADS = 4
 _HEALTH = ("/healthz", "/readyz", "/metrics")
@@ -147,7 +148,7 @@ class Front:
         await send({"type": "lifespan.startup.complete"})
         await receive()
         watch.cancel()
-        await asyncio.to_thread(self._service.gate.close)
+        await asyncio.to_thread(self._service.rooms.close)
         await asyncio.to_thread(tracing.stop)
         await asyncio.to_thread(logs.writer.flush)
         await send({"type": "lifespan.shutdown.complete"})
@@ -163,8 +164,8 @@ class Front:
             before = signal.getsignal(number)
 
             def stop(number: int, frame: Any, before: Any = before) -> None:
-                seconds = 0.0 if self._service.listeners.ending else _PARTING_SECONDS
-                self._service.listeners.ending = True
+                seconds = 0.0 if self._service.find(LogListeners).ending else _PARTING_SECONDS
+                self._service.find(LogListeners).ending = True
                 _stop_accepting(self.listeners)
                 loop.call_soon_threadsafe(loop.call_later, seconds, before, number, None)
 

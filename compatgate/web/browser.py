@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from flask import Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import BadInput, Forbidden, Unauthorized
+from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.replies import HttpError
 from compatgate.service.access.tokens.browser_sessions import (
     NewBrowserSession,
     form_token,
     is_form_token,
 )
-from compatgate.web.auth import authenticate, peer_address
+from compatgate.web.auth import authenticate
 
 if TYPE_CHECKING:
     from compatgate.kit.principal import Principal
-    from compatgate.web.call import Service
+    from compatgate.web.service import Service
 
 _NAME = "compatgate_session"
 _VISIT_COOKIE = "compatgate_visit"
@@ -56,7 +55,7 @@ def page_viewer(service: Service) -> Principal:
         try:
             if service.identity.knows(given):
                 return service.identity.sessions.verify(given, "browser")
-            return service.gate.sessions.principal(given) or service.nobody
+            return service.rooms.sessions.principal(given) or service.nobody
         except Unauthorized:  # revoked since: nobody, until they sign in again
             return service.nobody
     return service.nobody
@@ -77,19 +76,8 @@ def json_reader(service: Service, *, changes: bool = False) -> Principal:
 
 def check_sign_in(secret: str, service: Service) -> None:
     """Check a token that somebody signs in with."""
-    principal = service.limits.verify(secret, service.gate.tokens, peer_address())
+    principal = service.limits.verify(secret, service.rooms.tokens, peer_address())
     principal.require_no_limit("signing in to the pages, which show all targets,")
-
-
-@contextmanager
-def counted_failures(service: Service) -> Iterator[None]:
-    """Count a sign-in that fails, and refuse a peer that has failed too often."""
-    service.limits.check_failures(peer_address())
-    try:
-        yield
-    except (Unauthorized, Forbidden):
-        service.limits.count_failure(peer_address())
-        raise
 
 
 def is_bearer() -> bool:

@@ -10,7 +10,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from compatgate.kit.database.tables import Page as Part
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.links import link
+from compatgate.kit.http.route import Route
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
@@ -19,9 +21,7 @@ from compatgate.kit.ui.tables import (
     fetch_rows,
     make_list_table,
 )
-from compatgate.web.call import Call
 from compatgate.web.page import HtmlPage, Page, PageRequest
-from compatgate.web.route import Route
 
 
 def derive_pages(routes: Sequence[Route]) -> list[Page]:
@@ -75,7 +75,9 @@ def _object_page(route: Route) -> Page:
 
 def _ask(ask: PageRequest[Any], route: Route, **query: Any) -> Any:
     """Return the answer of a route's handler as plain data."""
-    call = Call(ask.service, route, ask.principal, ask.args, route.query(**query))
+    call = Call(
+        ask.service, ask.service.settings, route, ask.principal, ask.args, route.query(**query)
+    )
     return msgspec.to_builtins(route.handler(call).body)
 
 

@@ -27,10 +27,11 @@ from compatgate.web.metric_table import GATE
 if TYPE_CHECKING:
     from compatgate.core.matrix import Evidence
     from compatgate.kit.http.certificates import CertificatePair
+    from compatgate.service.app import Rooms
     from compatgate.service.gate.decisions.decision_log import LogState
     from compatgate.service.gate.questions.service import Gate
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
 EVERY_SECONDS = 10.0
 """Maximum age of database figures before a scrape has them read again."""
@@ -113,9 +114,10 @@ class StateCollector:
     """The gate's state, read at each scrape."""
 
     def __init__(
-        self, gate: Gate, settings: Settings, targets: Callable[[], frozenset[str]]
+        self, rooms: Rooms, settings: Settings, targets: Callable[[], frozenset[str]]
     ) -> None:
-        self._gate = gate
+        self._rooms = rooms
+        self._gate = rooms.gate
         self._settings = settings
         self._targets = targets
         self._stored = Background(self._read_stored)
@@ -129,11 +131,11 @@ class StateCollector:
         return True
 
     def _read_stored(self) -> StoredFigures:
-        queue = self._gate.runs.queue_state()
+        queue = self._rooms.runs.queue_state()
         drifted: Counter[tuple[str, DriftKind]] = Counter()
-        for group in self._gate.nodes.lately.drifted():
+        for group in self._rooms.nodes.lately.drifted():
             drifted[group.target, group.what] += group.nodes
-        counts = self._gate.incidents.count()
+        counts = self._rooms.incidents.count()
         incidents: dict[tuple[str, str], int] = {
             (kind, level): counts.get(kind, {}).get(level, 0)
             for kind, level in product(KINDS, LEVELS)

@@ -16,8 +16,8 @@ from compatgate.kit.http import replies
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.notes import RequestNote
 from compatgate.kit.http.wsgi import Body, make_environ
-from compatgate.service.cluster.admission.api import AdmissionDesk, HookAnswer
 from compatgate.service.cluster.admission.service import MustWait
+from compatgate.web.admission_hook import AdmissionDesk, HookAnswer
 
 if TYPE_CHECKING:
     from compatgate.kit.http.lanes import Lane

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from compatgate.cli.gate.opening import import_httpx, make_client
+from compatgate.gate_client import import_httpx, make_client
 from compatgate.kit.cli.options import user_name
 from compatgate.kit.principal import Principal
 from compatgate.service.access.tokens.service import Tokens
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.questions.service import Gate
 
 if TYPE_CHECKING:
@@ -65,12 +66,12 @@ class LocalClient:
     """A local database, and the client of its gate.
 
     Attributes:
-        gate: for operations that REST does not have.
+        rooms: for operations that REST does not have.
         client: asks the gate; to be used in one thread at a time.
     """
 
-    def __init__(self, gate: LocalGate, client: Client) -> None:
-        self.gate = gate
+    def __init__(self, rooms: Rooms, client: Client) -> None:
+        self.rooms = rooms
         self.client = client
 
     @classmethod
@@ -84,24 +85,24 @@ class LocalClient:
         images: ImageSettings | None = None,
         signing: SigningOptions | None = None,
     ) -> Self:
-        """Open the gate of a database, with the options of `Gate.open`.
+        """Open the gate of a database, with the options of `open_rooms`.
 
         Args:
             name: who asks; None: this machine's user.
         """
-        gate = LocalGate.open(database, make=make, overlays=overlays, images=images)
+        rooms = open_rooms(database, make=make, overlays=overlays, images=images, kind=LocalGate)
         try:
             owner = Principal(name or user_name(), frozenset({"admin"}), kind="local")
-            tokens = gate.tokens = _Tokens(gate.database, owner)
-            return cls(gate, _client(gate, tokens.own, overlays, signing))
+            tokens = rooms.tokens = _Tokens(rooms.gate.database, owner)
+            return cls(rooms, _client(rooms, tokens.own, overlays, signing))
         except BaseException:
-            gate.close()
+            rooms.close()
             raise
 
     def close(self) -> None:
         """Close the database."""
         self.client.close()
-        self.gate.close()
+        self.rooms.close()
 
     def __enter__(self) -> Self:
         return self
@@ -111,19 +112,19 @@ class LocalClient:
 
 
 def _client(
-    gate: LocalGate, token: str, overlays: Sequence[str] | None, signing: SigningOptions | None
+    rooms: Rooms, token: str, overlays: Sequence[str] | None, signing: SigningOptions | None
 ) -> Client:
     import_httpx()  # before Flask, whose imports would have it load its own command line
     from compatgate.service.audit.attestations.service import SigningOptions
     from compatgate.web.app import create_app
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
     settings = Settings(
         max_request_size=_LARGEST,
         overlays=None if overlays is None else tuple(overlays),
         signing=signing or SigningOptions(),
     )
-    app = create_app(gate, settings)
+    app = create_app(rooms, settings)
     app.config["PROPAGATE_EXCEPTIONS"] = True
     app.register_error_handler(Exception, _raise)
     return make_client(_URL, token, retries=0, app=app)

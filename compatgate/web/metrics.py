@@ -29,10 +29,12 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate.errors import AuthenticationFailure
-from compatgate.web.auth import admit, authenticate, peer_address, remember
-from compatgate.web.call import METRIC_TARGETS, Service
+from compatgate.kit.http.limits import peer_address
+from compatgate.web.auth import admit, authenticate, remember
 from compatgate.web.figures import StateCollector
 from compatgate.web.metric_table import GATE, PREFIX
+from compatgate.web.service import Service
+from compatgate.web.settings import METRIC_TARGETS
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
@@ -192,7 +194,7 @@ class Metrics:
     def render(self, service: Service) -> bytes:
         """Return the text that Prometheus reads; never wait for the database."""
         if self._state is None:
-            self._state = StateCollector(service.gate, service.settings, self.targets.names)
+            self._state = StateCollector(service.rooms, service.settings, self.targets.names)
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             shared = CollectorRegistry()
             MultiProcessCollector(shared)  # type: ignore[no-untyped-call]

@@ -14,9 +14,9 @@ import msgspec
 from compatgate import version
 from compatgate.kit.http.replies import PROBLEM_MEDIA as PROBLEM
 from compatgate.kit.http.requests import LONGEST_REASON, REASON_HEADER, parameters
+from compatgate.kit.http.route import OPEN_SCOPES, Route, TargetLimit
 from compatgate.kit.http.schemas import Page, Problem
-from compatgate.service.cluster.webhooks.signatures import HEADER
-from compatgate.web.route import OPEN_SCOPES, Route, TargetLimit
+from compatgate.kit.http.signatures import HEADER
 
 _ABOUT = """\
 Decides whether a GPU stack (driver, CUDA, cuDNN, NCCL, framework, GPU code) may run on a target.

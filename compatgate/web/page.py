@@ -25,21 +25,22 @@ from compatgate.kit.http.links import (
     page_without_query,
 )
 from compatgate.kit.http.requests import read_reason
+from compatgate.kit.http.route import NoQuery, Scope, declared
+from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.assets import asset_path
 from compatgate.kit.ui.filters import FILTERS
 from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
 from compatgate.kit.ui.tables import Table, choose_columns
 from compatgate.resources import package_dir
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.web import browser
-from compatgate.web.route import NoQuery, Scope, declared
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from compatgate.kit.principal import Principal
+    from compatgate.service.app import Rooms
     from compatgate.service.gate.questions.service import Gate
-    from compatgate.web.call import Service
+    from compatgate.web.service import Service
 
 Q = TypeVar("Q", bound=Struct)
 
@@ -59,6 +60,11 @@ class PageRequest(Struct, Generic[Q], frozen=True):
     args: dict[str, Any]
     query: Q
     form: dict[str, str]
+
+    @property
+    def rooms(self) -> Rooms:
+        """Return the services of all rooms."""
+        return self.service.rooms
 
     @property
     def gate(self) -> Gate:

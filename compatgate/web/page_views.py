@@ -15,6 +15,7 @@ from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
 from compatgate.kit.http import replies
+from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import CSP, to_problem
 from compatgate.kit.http.requests import parse_query
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
     from compatgate.kit.principal import Principal
-    from compatgate.web.call import Service
+    from compatgate.web.service import Service
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -50,7 +51,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         try:
             service.gate.require_pages()
             principal = auth.remember(browser.page_viewer(service))
-            service.limits.take(principal, auth.peer_address())
+            service.limits.take(principal, peer_address())
             auth.admit(
                 principal,
                 page.scope,

@@ -16,6 +16,7 @@ import msgspec
 from compatgate.core.performance import begin_budget
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit.http import replies
+from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.notes import NOTE
 from compatgate.service.gate.decisions.decision_log import (
@@ -30,7 +31,6 @@ from compatgate.web.auth import (
     authorize,
     cached_sender,
     note_refusal,
-    peer_address,
     remember_decision,
 )
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from compatgate.kit.http.replies import WholeAnswer
     from compatgate.kit.http.wsgi import Fields
     from compatgate.kit.principal import Principal
-    from compatgate.web.call import Service
+    from compatgate.web.service import Service
 
 QUESTION_PATH = f"{API_PREFIX}/gate"
 SOURCE = "rest"

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules, walk_packages
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
 from compatgate import service as rooms
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
-from compatgate.service.cluster.admission import api as admission
-from compatgate.service.cluster.webhooks import api as webhooks
+from compatgate.kit.http.route import NoQuery, Returns, Route, RouteOf, route
+from compatgate.service.gate.questions.api import QUESTION, VERDICT
+from compatgate.web import admission_hook as admission
 from compatgate.web import pages
-from compatgate.web.call import Call
+from compatgate.web.deploy_hooks import api as webhooks
 from compatgate.web.derived_pages import derive_pages
+from compatgate.web.openapi import describe_api
 from compatgate.web.page import PageOf
-from compatgate.web.route import NoQuery, Returns, Route, RouteOf, route
+from compatgate.web.question_app import answer_here
+from compatgate.web.service import Service
 
 if TYPE_CHECKING:
     from flask import Response
 
-    from compatgate.web.call import Service
+    from compatgate.web.service import Service
 
 T = TypeVar("T")
 _DECLARING = re.compile(r"[._]api$")
@@ -55,6 +62,33 @@ TAGS: dict[str, str] = {
 
 
 @route(
+    "POST",
+    "/gate",
+    scope="gate",
+    tag="gate",
+    targets="checked",
+    body=QUESTION,
+    returns=VERDICT,
+    errors=(404, 502, 503, 504),
+)
+def ask(call: Call[NoQuery]) -> Reply:
+    """Decide whether a stack may run on a target or pool.
+
+    The gate logs the decision before it answers. The same question gives the same verdict id.
+
+    While its database is unavailable, the gate decides on the last confirmed snapshot,
+    and the answer has `degraded`. 503: that snapshot is older than the operator allows
+    (`serve --max-stale`), or the decision cannot be recorded.
+
+    The gate reads an `image` whose registry the operator allows (`serve --registry`). The image's
+    stack wins over the stated one, a contradiction is a finding, and the answer's `image` has the
+    digest. Any other image is a label: the answer says that it was not read, and the question must
+    state the stack.
+    """
+    return Reply(answer_here(call.raw(), call.principal, call.use(Service)))
+
+
+@route(
     "GET",
     "/openapi.json",
     scope=None,
@@ -64,7 +98,13 @@ TAGS: dict[str, str] = {
 )
 def openapi(call: Call[NoQuery]) -> Reply:
     """Describe this API (OpenAPI 3.1)."""
-    return Reply(call.service.describe())
+    return Reply(_describe())
+
+
+@cache
+def _describe() -> bytes:
+    """Return the OpenAPI document, made once per process."""
+    return msgspec.json.encode(describe_api((*ROUTES, *HOOKS), TAGS))
 
 
 def _declaring_modules() -> list[ModuleType]:
@@ -86,11 +126,11 @@ def _declared(kind: type[T]) -> list[T]:
     return [*declared.values()]
 
 
-_DEPLOYING = _declared(webhooks.Hook)
+_DEPLOYING = [one for one in vars(webhooks).values() if isinstance(one, webhooks.Hook)]
 HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
 ROUTES: tuple[Route, ...] = tuple(
     sorted(
-        (one for one in (*_declared(RouteOf), openapi) if one.prefix != HOOKS_PREFIX),
+        (one for one in (*_declared(RouteOf), ask, openapi) if one.prefix != HOOKS_PREFIX),
         key=lambda one: [*TAGS].index(one.tag),
     )
 )

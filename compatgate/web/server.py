@@ -26,7 +26,7 @@ from uvicorn_worker import UvicornWorker
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit import logs
 from compatgate.kit.http.certificates import CertificatePair, ReloadingCertificate
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 if TYPE_CHECKING:
     from compatgate.kit.http.wsgi import Application
@@ -114,16 +114,16 @@ class ServerOptions(Struct, frozen=True):
 
 def serve(
     options: ServerOptions,
-    make_gate: Callable[[], Gate],
-    make_app: Callable[[Gate], Application],
+    make_rooms: Callable[[], Rooms],
+    make_app: Callable[[Rooms], Application],
     announce: Callable[[], None],
 ) -> int:
     """Serve until a signal ends it; return 0, or another status when the workers cannot start.
 
-    Each worker process calls ``make_gate`` and ``make_app``, whose application closes the gate.
+    Each worker process calls ``make_rooms`` and ``make_app``, whose application closes the gate.
     ``announce`` is called once, when the first worker accepts connections.
     """
-    server = _Server(options, make_gate, make_app, announce)
+    server = _Server(options, make_rooms, make_app, announce)
     _allow_many_files()
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc; with a heap for each thread, each keeps what it freed
@@ -156,12 +156,12 @@ class _Server(BaseApplication):  # type: ignore[misc]
     def __init__(
         self,
         options: ServerOptions,
-        make_gate: Callable[[], Gate],
-        make_app: Callable[[Gate], Application],
+        make_rooms: Callable[[], Rooms],
+        make_app: Callable[[Rooms], Application],
         announce: Callable[[], None],
     ) -> None:
         self._options = options
-        self._make_gate = make_gate
+        self._make_rooms = make_rooms
         self._make_app = make_app
         self._announce = announce
         self._bind = f"fd://{options.listener.detach()}"
@@ -191,7 +191,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Application:
-        app = self._make_app(self._make_gate())
+        app = self._make_app(self._make_rooms())
         gc.freeze()  # it lives as long as the process: no collection need walk it
         return app
 

@@ -17,20 +17,21 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.database.opening import Upgrade, prepare_to_serve
 from compatgate.kit.database.tables import SchemaMismatch
+from compatgate.kit.principal import Authorship
 from compatgate.kit.state import open_state_folder
 from compatgate.service.access.tokens.service import NewToken
+from compatgate.service.app import Rooms
 from compatgate.service.gate.decisions.batch_store import CommitMode
 from compatgate.service.gate.decisions.last_known import LastKnown, LostMatrix, SnapshotFile
 from compatgate.service.gate.decisions.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.decisions.spool import SPOOL_BYTES, SpoolOptions
-from compatgate.service.gate.questions.computing import ComputingProcess, preload
 from compatgate.service.gate.questions.images import ImageSettings
-from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.questions.verdict_bodies import load_newest
 from compatgate.service.gate.questions.wheels import WheelSettings
 from compatgate.service.matrix.documents.imports import ImportResult
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.one_gate import make_gate
+from compatgate.web.computing import ComputingProcess, preload
 
 AUTHOR = "serve"
 
@@ -39,7 +40,7 @@ class StartOptions(Struct, frozen=True):
     """The input of a start.
 
     Attributes:
-        database: URL or path; None: as `Gate.open`.
+        database: URL or path; None: as `open_rooms`.
         matrix: files and folders, imported when the stored matrix is empty.
         overlays: the operator's fact files.
         state: folder of the replica's state; None: as `open_state_folder`.
@@ -87,7 +88,7 @@ class Prepared(Struct, frozen=True):
         """Return the revision of the matrix."""
         return self.snapshot.revision
 
-    def open_gate(
+    def open_rooms(
         self,
         images: ImageSettings,
         *,
@@ -95,12 +96,12 @@ class Prepared(Struct, frozen=True):
         commit: CommitMode = "sync",
         wheels: WheelSettings | None = None,
         spool_size: int = SPOOL_BYTES,
-    ) -> Gate:
-        """Open a gate on the same facts, for one process."""
+    ) -> Rooms:
+        """Open the rooms on the same facts, for one process."""
         database = Database.open(self.options.database)
         if self.outages.file is not None:
             database.file.expect(self.outages.file)
-        gate = Gate(
+        gate = make_gate(
             database,
             self.facts,
             overlays=self.options.overlays,
@@ -109,11 +110,12 @@ class Prepared(Struct, frozen=True):
             wheels=wheels,
             spool=SpoolOptions(self.outages.folder / "spool", spool_size),
         )
-        gate.runs.under_test = under_test
         gate.snapshots.begin_with(self.snapshot)
-        gate.keep_through_outages(self.outages, self.confirmed_at)
         gate.compute = ComputingProcess(self.options.overlays)
-        return gate
+        rooms = Rooms(gate)
+        rooms.runs.under_test = under_test
+        gate.keep_through_outages(rooms.tokens, self.outages, self.confirmed_at)
+        return rooms
 
 
 def prepare(options: StartOptions) -> Prepared:
@@ -169,9 +171,10 @@ def _prepare_with_database(
     opened = Database.open(options.database)
     upgrade = prepare_to_serve(opened)
     outages = replace(outages, file=opened.file.expect())
-    gate = Gate(opened, facts, overlays=options.overlays)
+    gate = make_gate(opened, facts, overlays=options.overlays)
+    rooms = Rooms(gate)
     try:
-        imported, matrix = None, gate.matrix
+        imported, matrix = None, rooms.matrix
         if had is not None and gate.snapshot().revision == 0:
             raise LostMatrix(opened.shown, had, file.path)
         lists = (matrix.list_targets, matrix.list_entries, matrix.list_waivers)
@@ -180,11 +183,11 @@ def _prepare_with_database(
             by = Authorship(AUTHOR, f"first start: {names}")
             imported = matrix.import_documents(sources, by)
         gate.check_ready()
-        admin = gate.tokens.ensure_admin()
+        admin = rooms.tokens.ensure_admin()
         snapshot, now = gate.snapshot(), clock.now()
         return Prepared(options, facts, snapshot, outages, now, imported, admin, upgrade)
     finally:
-        gate.close()
+        rooms.close()
 
 
 def _has_content(path: str | None) -> bool:

@@ -23,13 +23,14 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.questions import Exemption
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 FOLDER = Path(__file__).with_name("admission")
 PATH = "/hooks/kubernetes/validate?timeout=30s"
@@ -105,24 +106,24 @@ HOSTILE = [pytest.param(case, id=case["name"]) for case in _load("hostile")]
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gate]:
+def rooms(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Rooms]:
     """A gate with the matrix of the tables."""
     database = Database.open(str(tmp_path_factory.mktemp("admission") / "gate.db"))
     tables.prepare_schema(database)
-    gate = Gate(database, facts)
+    rooms = Rooms(make_gate(database, facts))
     sources = read_paths([str(FOLDER / "matrix.yaml")])
-    gate.matrix.import_documents(sources, Authorship("tester", "for the table"))
-    yield gate
-    gate.close()
+    rooms.matrix.import_documents(sources, Authorship("tester", "for the table"))
+    yield rooms
+    rooms.close()
 
 
 @pytest.fixture(scope="module")
-def client(gate: Gate) -> Callable[[str], FlaskClient]:
+def client(rooms: Rooms) -> Callable[[str], FlaskClient]:
     """Clients by the name of their settings."""
     kinds = load_kinds()
     apps = {
         name: create_app(
-            gate,
+            rooms,
             Settings(
                 anonymous=frozenset({"gate", "read"}),
                 overlays=(),

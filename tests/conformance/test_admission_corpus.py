@@ -19,16 +19,17 @@ from tables import read_table
 from compatgate.core.facts import Facts
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.claims import read_claims
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.matching import find_pods
 from compatgate.service.cluster.admission.pods import gpu_containers
 from compatgate.service.cluster.admission.questions import make_questions
 from compatgate.service.cluster.admission.service import AdmissionOptions, placement_matrix
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 FOLDER = Path(__file__).with_name("admission")
 FLEET: list[dict[str, Any]] = read_table(FOLDER / "fleet.yaml")
@@ -42,26 +43,26 @@ PERMISSIVE = {"Apache-2.0", "MIT", "BSD-2-Clause", "BSD-3-Clause"}
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gate]:
+def rooms(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Rooms]:
     """A gate with one target of all pools, to which the fleet was reported."""
     database = Database.open(str(tmp_path_factory.mktemp("corpus") / "gate.db"))
     tables.prepare_schema(database)
-    gate = Gate(database, facts)
+    rooms = Rooms(make_gate(database, facts))
     pools = [
         {"name": name, "gpu": gpu, "driver": DRIVER}
         for name, gpu in {node["pool"]: node["gpu"] for node in FLEET}.items()
     ]
     match = {"namespaces": ["*"], "nodeLabels": {"example.com/fleet": "yes"}}
     target = {"metadata": {"name": "fleet"}, "spec": {"pools": pools, "match": match}}
-    gate.matrix.create("Target", target, Authorship("tester", "for the corpus"))
+    rooms.matrix.create("Target", target, Authorship("tester", "for the corpus"))
     options = AdmissionOptions(KINDS)
     settings = Settings(anonymous=frozenset({"admin"}), overlays=(), admission=options)
     nodes = [reported(node) for node in FLEET]
-    client = create_app(gate, settings).test_client()
+    client = create_app(rooms, settings).test_client()
     answer = client.post("/api/v1/nodes", json={"cluster": "one", "nodes": nodes})
     assert answer.status_code == 200, answer.text
-    yield gate
-    gate.close()
+    yield rooms
+    rooms.close()
 
 
 def reported(node: dict[str, Any]) -> dict[str, Any]:
@@ -128,10 +129,10 @@ def expected_by_predicates(row: dict[str, Any], path: str) -> set[str]:
     return {node["pool"] for node in FLEET if fits(pod, needs, node, requested)}
 
 
-def pools_of_questions(gate: Gate, document: dict[str, Any], claims: Any) -> dict[str, set[str]]:
+def pools_of_questions(rooms: Rooms, document: dict[str, Any], claims: Any) -> dict[str, set[str]]:
     """Return the pools on which a gate judges each image of an object; a finding says its rule."""
-    snapshot = gate.snapshot()
-    known = placement_matrix(snapshot, gate.nodes.inventory.known(snapshot))
+    snapshot = rooms.gate.snapshot()
+    known = placement_matrix(snapshot, rooms.nodes.inventory.known(snapshot))
     group, _, _ = document["apiVersion"].rpartition("/")
     kind = KINDS.of(group, document["kind"])
     assert kind, document["kind"]
@@ -177,11 +178,11 @@ def test_the_rows_agree_with_the_predicates_of_the_scheduler() -> None:
     assert wrong == {}
 
 
-def test_each_pod_of_the_corpus_is_judged_on_the_pools_that_it_may_land_on(gate: Gate) -> None:
+def test_each_pod_of_the_corpus_is_judged_on_the_pools_that_it_may_land_on(rooms: Rooms) -> None:
     wrong = {}
     for row in ROWS:
         known = read_claims(claims_of(row), NAMESPACE)
-        found = pools_of_questions(gate, manifest(row), known)
+        found = pools_of_questions(rooms, manifest(row), known)
         expected = {path: set(CORPUS["sets"][name]) for path, name in row["gpus"].items()}
         if found != expected:
             wrong[row["project"], row["file"]] = (found, expected)
@@ -232,7 +233,7 @@ def drawn_pod(draw: random.Random) -> tuple[dict[str, Any], str]:
     return pod, resource
 
 
-def test_drawn_pods_are_judged_on_the_pools_that_the_scheduler_would_choose(gate: Gate) -> None:
+def test_drawn_pods_are_judged_on_the_pools_that_the_scheduler_would_choose(rooms: Rooms) -> None:
     draw, wrong, landed = random.Random(19), [], 0
     for _ in range(600):
         pod, resource = drawn_pod(draw)
@@ -241,7 +242,7 @@ def test_drawn_pods_are_judged_on_the_pools_that_the_scheduler_would_choose(gate
             continue  # nothing to judge; what the gate says then is in pools.yaml
         landed += 1
         document = {"apiVersion": "v1", "kind": "Pod", "spec": pod}
-        found = pools_of_questions(gate, document, {})
+        found = pools_of_questions(rooms, document, {})
         if found != {"a": expected}:
             wrong.append((pod, found, expected))
     assert landed > 150

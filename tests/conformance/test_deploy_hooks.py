@@ -20,11 +20,12 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.cluster.webhooks.questions import TYPES
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.deploy_hooks.questions import TYPES
+from compatgate.web.settings import Settings
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "argo-rollouts" / "analysis-template.yaml"
 MOST = 1024 * 1024
@@ -51,23 +52,23 @@ DRIVER = [pytest.param(case, id=case["name"]) for case in _load("driver")]
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Gate]:
+def rooms(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Rooms]:
     """A gate with the matrix of the tables."""
     database = Database.open(str(tmp_path_factory.mktemp("hooks") / "gate.db"))
     tables.prepare_schema(database)
-    gate = Gate(database, facts)
-    gate.matrix.import_documents(
+    rooms = Rooms(make_gate(database, facts))
+    rooms.matrix.import_documents(
         read_paths([str(FOLDER / "matrix.yaml")]), Authorship("t", "tables")
     )
-    yield gate
-    gate.close()
+    yield rooms
+    rooms.close()
 
 
 @pytest.fixture(scope="module")
-def client(gate: Gate) -> FlaskClient:
+def client(rooms: Rooms) -> FlaskClient:
     """Anybody may ask."""
     settings = Settings(anonymous=frozenset({"gate"}), overlays=(), max_request_size=MOST)
-    return create_app(gate, settings).test_client()
+    return create_app(rooms, settings).test_client()
 
 
 def sent(client: FlaskClient, path: str, case: dict[str, Any]) -> TestResponse:

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 import yaml
 from flask.testing import FlaskClient
-from test_admission import CASES, PATH, SETTINGS, client, gate, review_of  # noqa: F401 - fixtures
+from test_admission import CASES, PATH, SETTINGS, client, review_of, rooms  # noqa: F401 - fixtures
 
 from compatgate.core.facts import Facts
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.review import ReviewAnswer
 from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.cluster.manifests.documents import Manifest, may_have_pods, read_manifests
 from compatgate.service.cluster.manifests.reports import CheckedManifest, make_answers
 from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks, ObjectAnswer
-from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
 NEW = [case.values[0] for case in CASES]
@@ -60,12 +60,12 @@ def said(answer: dict[str, Any]) -> tuple[bool, str, list[str]]:
 
 @pytest.fixture(scope="module")
 def offline(
-    gate: Gate,  # noqa: F811
+    rooms: Rooms,  # noqa: F811
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Callable[[str], ManifestChecks]:
     """Checks with the bundle of the gate, by the name of their settings."""
     path = tmp_path_factory.mktemp("bundle") / "b"
-    path.write_bytes(gate.export_bundle())
+    path.write_bytes(rooms.gate.export_bundle())
     source = BundleGate(load_bundle(str(path)).snapshot(), None)
     made = {
         name: ManifestChecks(source, AdmissionOptions(KINDS, **options))

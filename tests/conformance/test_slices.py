@@ -15,12 +15,13 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import Source
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 TABLE: dict[str, Any] = read_table(Path(__file__).with_name("admission") / "slices.yaml")
 VARIABLE = "variable"
@@ -53,17 +54,17 @@ def document(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 def client(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Any:
     database = Database.open(str(tmp_path_factory.mktemp("slices") / "gate.db"))
     tables.prepare_schema(database)
-    gate = Gate(database, facts)
+    rooms = Rooms(make_gate(database, facts))
     by = Authorship("tester", "for the table")
-    gate.matrix.import_documents([Source("slices.yaml", documents())], by)
+    rooms.matrix.import_documents([Source("slices.yaml", documents())], by)
     settings = Settings(
         anonymous=frozenset({"gate", "read"}),
         overlays=(),
         admission=AdmissionOptions(load_kinds()),
         public_url="https://gate.example/",
     )
-    yield create_app(gate, settings).test_client()
-    gate.close()
+    yield create_app(rooms, settings).test_client()
+    rooms.close()
 
 
 def answer_of(client: FlaskClient, namespace: str, request: str) -> str:

@@ -24,9 +24,9 @@ from compatgate.documents.sources import Source, read_paths
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import WRITER_LOCK, Database, resolve_url
 from compatgate.kit.database.tables import Base
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.app import Rooms, open_rooms
 
 _numbers = count(1)
 
@@ -198,9 +198,9 @@ def database(database_url: str) -> Iterator[Database]:
 
 
 @pytest.fixture
-def gate(database_url: str, facts: Facts) -> Iterator[Gate]:
+def rooms(database_url: str, facts: Facts) -> Iterator[Rooms]:
     """A gate on an empty database."""
-    opened = Gate.open(database_url, overlays=[])
+    opened = open_rooms(database_url, overlays=[])
     yield opened
     opened.close()
 
@@ -212,10 +212,10 @@ def by() -> Authorship:
 
 
 @pytest.fixture
-def stocked(gate: Gate, by: Authorship) -> Gate:
+def stocked(rooms: Rooms, by: Authorship) -> Rooms:
     """A gate with the example matrix, as revision 1."""
-    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
-    return gate
+    rooms.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
+    return rooms
 
 
 @pytest.fixture(scope="session")

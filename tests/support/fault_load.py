@@ -18,8 +18,8 @@ from typing import Any
 
 from serving import Server
 
+from compatgate.service.app import open_rooms
 from compatgate.service.gate.decisions.repository import read_decision_lines
-from compatgate.service.gate.questions.service import Gate
 
 ADMISSION_DEADLINE = 5.0
 _HOOK = f"/hooks/kubernetes/validate?timeout={ADMISSION_DEADLINE:.0f}s"
@@ -218,13 +218,13 @@ def _review() -> dict[str, Any]:
 
 def missing_decisions(url: str, seen: Seen) -> set[str]:
     """Return the answered questions that the log does not have; the chain must be intact."""
-    gate = Gate.open(url, overlays=[])
+    rooms = open_rooms(url, overlays=[])
     try:
-        with gate.database.reading() as session:
+        with rooms.gate.database.reading() as session:
             logged = [line[7] for line in read_decision_lines(session)]
-        report = gate.history.verify()
+        report = rooms.chain.verify()
     finally:
-        gate.close()
+        rooms.close()
     assert report.ok, report.problems
     names = [
         name for name in logged if name and name.startswith("load/") and "admission" not in name

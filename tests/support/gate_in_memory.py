@@ -17,13 +17,14 @@ from werkzeug.test import TestResponse
 from compatgate.core.facts import Facts
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
 from compatgate.web.openapi import describe_api
 from compatgate.web.routes import HOOKS, ROUTES, TAGS
+from compatgate.web.settings import Settings
 
 API = "/api/v1"
 BY = Authorship("tester", "for the test")
@@ -35,43 +36,43 @@ def stocked_file(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Path
     path = tmp_path_factory.mktemp("database") / "stocked.db"
     database = Database.open(str(path))
     tables.prepare_schema(database)
-    gate = Gate(database, facts)
+    rooms = Rooms(make_gate(database, facts))
     for kind, document in (("Target", TARGET), ("Entry", ENTRY), ("Waiver", WAIVER)):
         body = {key: value for key, value in document.items() if key != "reason"}
-        gate.matrix.create(kind, body, BY)
-    gate.close()
+        rooms.matrix.create(kind, body, BY)
+    rooms.close()
     return path
 
 
 @contextmanager
-def opened(folder: Path, stocked_file: Path, facts: Facts) -> Iterator[Gate]:
+def opened(folder: Path, stocked_file: Path, facts: Facts) -> Iterator[Rooms]:
     """Open a gate on a copy of the database, with two hosts that have just reported."""
     path = folder / "gate.db"
     shutil.copy(stocked_file, path)
-    gate = Gate(Database.open(str(path)), facts)
-    gate.runs.catalogue = suites
-    gate.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
-    yield gate
-    gate.close()
+    rooms = Rooms(make_gate(Database.open(str(path)), facts))
+    rooms.runs.catalogue = suites
+    rooms.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
+    yield rooms
+    rooms.close()
 
 
 @pytest.fixture
-def gate(tmp_path: Path, stocked_file: Path, facts: Facts) -> Iterator[Gate]:
+def rooms(tmp_path: Path, stocked_file: Path, facts: Facts) -> Iterator[Rooms]:
     """A gate with the matrix of the examples."""
-    with opened(tmp_path, stocked_file, facts) as gate:
-        yield gate
+    with opened(tmp_path, stocked_file, facts) as rooms:
+        yield rooms
 
 
 @pytest.fixture
-def open_gate(stocked_file: Path, facts: Facts) -> Callable[[Path], AbstractContextManager[Gate]]:
+def open_gate(stocked_file: Path, facts: Facts) -> Callable[[Path], AbstractContextManager[Rooms]]:
     """Opens gates on copies of the database in other folders, for tests that need several."""
     return lambda folder: opened(folder, stocked_file, facts)
 
 
 @pytest.fixture
-def client_of(description: dict[str, Any]) -> Callable[[Gate], FlaskClient]:
+def client_of(description: dict[str, Any]) -> Callable[[Rooms], FlaskClient]:
     """Makes clients of other gates; they may do anything."""
-    return lambda gate: checked_client(gate, description)
+    return lambda rooms: checked_client(rooms, description)
 
 
 @pytest.fixture(scope="session")
@@ -81,10 +82,10 @@ def description() -> dict[str, Any]:
 
 
 @pytest.fixture
-def make_client(gate: Gate, description: dict[str, Any]) -> Callable[..., FlaskClient]:
+def make_client(rooms: Rooms, description: dict[str, Any]) -> Callable[..., FlaskClient]:
     """Makes clients of applications with other settings."""
 
-    return lambda **settings: checked_client(gate, description, **settings)
+    return lambda **settings: checked_client(rooms, description, **settings)
 
 
 @pytest.fixture
@@ -101,14 +102,14 @@ def shared_client(
     description: dict[str, Any],
 ) -> Iterator[FlaskClient]:
     """A client for all tests of a file that change nothing."""
-    with opened(tmp_path_factory.mktemp("shared"), stocked_file, facts) as gate:
-        yield checked_client(gate, description)
+    with opened(tmp_path_factory.mktemp("shared"), stocked_file, facts) as rooms:
+        yield checked_client(rooms, description)
 
 
-def checked_client(gate: Gate, description: dict[str, Any], **settings: Any) -> FlaskClient:
+def checked_client(rooms: Rooms, description: dict[str, Any], **settings: Any) -> FlaskClient:
     """Make a client that holds every answer to the description; it may do anything."""
     settings.setdefault("anonymous", frozenset({"admin"}))
-    app = create_app(gate, Settings(overlays=(), **settings))
+    app = create_app(rooms, Settings(overlays=(), **settings))
     app.testing = False
     return _Checked(app.test_client(), description)  # type: ignore[return-value]
 

@@ -17,7 +17,7 @@ from hostile_readers import of_documents, of_hooks, of_questions
 from hostile_values import FORM, HEAD_ROOM, ROOM, VALUES, Attack, encoded, places, with_value
 
 from compatgate.kit.http.requests import parameters
-from compatgate.web.route import Route
+from compatgate.kit.http.route import Route
 from compatgate.web.routes import HOOKS, PAGES, ROUTES
 
 __all__ = ["FORM", "Attack", "attacks", "of_documents", "of_hooks", "of_questions"]

@@ -17,7 +17,7 @@ from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.core.facts import Facts
 from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import Source
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 SKU = "A100-SXM4-80GB"
 FAMILY = "cuda-12.4+torch-2.4"
@@ -98,7 +98,7 @@ def sample_source(facts: Facts, *, run: str = "run_1", centre: float = 10.0, **h
     return Source(f"{run}.jsonl", format_sample(msgspec.structs.replace(sample, head=changed)))
 
 
-def propose_samples(gate: Gate, ground: BaselineKey, *runs: str, note: str = "") -> int:
+def propose_samples(rooms: Rooms, ground: BaselineKey, *runs: str, note: str = "") -> int:
     """Store a version that rests on samples, as an earlier release did; return its id."""
     from compatgate.service.runs.baselines.repository import latest_version, propose_version
 
@@ -109,7 +109,7 @@ def propose_samples(gate: Gate, ground: BaselineKey, *runs: str, note: str = "")
     source = SampleSource("2026-11-21T20:16:37Z", "535.183.01", versions, note)
     kept = tuple(msgspec.structs.replace(run, sample=source) for run in learnt.runs)
     body = msgspec.structs.replace(learnt, runs=kept).to_json()
-    with gate.database.writing() as session:
+    with rooms.gate.database.writing() as session:
         propose_version(session, key, body, by="mara", at=WHEN)
         made = latest_version(session, key)
         assert made is not None

@@ -20,7 +20,7 @@ from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.catalog.sources import ROOT
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.service.runs.queue.service import RunDetail
@@ -126,14 +126,14 @@ class Staging:
         folder: of hosts.toml and the workloads.
     """
 
-    def __init__(self, gate: Gate, url: str, folder: Path) -> None:
-        self.gate = gate
+    def __init__(self, rooms: Rooms, url: str, folder: Path) -> None:
+        self.rooms = rooms
         self.url = url
         self.folder = folder
         self.workloads = folder / "workloads"
         self.hosts_file = folder / "hosts.toml"
         self.workloads.mkdir()
-        gate.runs.catalogue = self.library
+        rooms.runs.catalogue = self.library
 
     def library(self) -> Library:
         return Library.open([self.workloads])
@@ -142,7 +142,7 @@ class Staging:
         """Declare the hosts, and make them known as a worker would."""
         self.hosts_file.write_text("\n".join(tables))
         hosts = read_hosts(self.hosts_file)
-        self.gate.runs.queue.register("declared", hosts)
+        self.rooms.runs.queue.register("declared", hosts)
         return hosts
 
     def workload(self, name: str, program: str, **fields: Any) -> None:
@@ -151,16 +151,16 @@ class Staging:
     def submit(self, suite: str, **fields: Any) -> str:
         """Ask for one run; its id."""
         asked = {"host": "stage", "stack": STACK, "image": PYTHON} | fields
-        (run,) = self.gate.runs.submit(RunRequest(suite, **asked), by="tester")
+        (run,) = self.rooms.runs.submit(RunRequest(suite, **asked), by="tester")
         return run.id
 
     def work(self, name: str = "here") -> None:
         """Work here, with the parts that a worker has, until nothing is left to run."""
         hosts = read_hosts(self.hosts_file)
-        queue = self.gate.runs.open_queue(SETTINGS)
+        queue = self.rooms.runs.open_queue(SETTINGS)
         contexts = {
             host.name: open_host(
-                host, queue, self.gate.baselines, self.library, self.gate.facts, SETTINGS
+                host, queue, self.rooms.baselines, self.library, self.rooms.gate.facts, SETTINGS
             )
             for host in hosts
         }
@@ -203,14 +203,14 @@ class Staging:
                 process.wait()
 
     def run(self, run: str) -> RunRow:
-        return self.gate.runs.get(run)
+        return self.rooms.runs.get(run)
 
     def show(self, run: str) -> RunDetail:
-        return self.gate.runs.show(run)
+        return self.rooms.runs.show(run)
 
     def log(self, run: str) -> bytes:
         """Everything that the run's programs printed, of all attempts."""
-        return b"".join(piece.data for piece in self.gate.runs.output(run, limit=1000)[1])
+        return b"".join(piece.data for piece in self.rooms.runs.output(run, limit=1000)[1])
 
     def await_state(self, run: str, *states: str) -> RunRow:
         def there() -> RunRow | None:
@@ -224,7 +224,7 @@ class Staging:
 
     def states(self, run: str) -> list[str]:
         """What the audit log says became of a run, oldest first."""
-        links = self.gate.history.list_audit(action="run.", limit=1000).items
+        links = self.rooms.audit.list_audit(action="run.", limit=1000).items
         return [link.action.removeprefix("run.") for link in reversed(links) if link.subject == run]
 
 

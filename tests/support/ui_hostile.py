@@ -20,12 +20,12 @@ from compatgate.canary.workload import MetricSpec
 from compatgate.documents.sources import Source
 from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.changes.upgrades.schemas import FreezeRequest, UpgradeRequest
 from compatgate.service.matrix.proposals.repository import add_event, find_proposal
 from compatgate.service.nodes.reports.schemas import Report as NodesReport
-from compatgate.service.nodes.upgrades.schemas import FreezeRequest, UpgradeRequest
 
 LINE = (
     "hostile<script>hostile()</script>\"'><img src=x onerror=hostile()><hostile hostile=1>"
@@ -42,7 +42,7 @@ STACK = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_8
 RUN_HOST = f"{LINE[:200]}"
 
 
-def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
+def fill_hostile(database: str, folder: Path) -> tuple[Rooms, dict[str, str]]:
     """Write hostile text into an empty database, in every field that takes it.
 
     Args:
@@ -52,10 +52,10 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
     Returns:
         The gate, and names for `ui_marks.place`.
     """
-    gate = Gate.open(database, overlays=[_facts(folder)])
-    _matrix(gate)
+    rooms = open_rooms(database, overlays=[_facts(folder)])
+    _matrix(rooms)
     names = {
-        "proposals/id": _approval(gate),
+        "proposals/id": _approval(rooms),
         "targets/name": "prod",
         "entries/name": "torch24",
         "waivers/name": "excepted",
@@ -68,23 +68,25 @@ def fill_hostile(database: str, folder: Path) -> tuple[Gate, dict[str, str]]:
         "rest": "x",
         "<path:rest>/rest": LINE,
     }
-    names["verdicts/verdict_id"] = gate.decide(
+    names["verdicts/verdict_id"] = rooms.gate.decide(
         {"target": "prod", "stack": STACK, "image": LINE}, asked_by=LINE, source=LINE
     ).id
-    gate.decide({"target": "prod", "stack": {"cuda": "99.9"}}, asked_by=FORMULA, source=FORMULA)
+    rooms.gate.decide(
+        {"target": "prod", "stack": {"cuda": "99.9"}}, asked_by=FORMULA, source=FORMULA
+    )
     packages = {"cuda": "12.4", "hostile-gpu": "1.0"}
-    gate.decide({"target": "prod", "stack": packages}, asked_by=LINE, source=LINE)
-    names |= _runs(gate, folder)
-    names |= _nodes(gate)
-    names["incidents/id"] = _incident(gate)
-    names["upgrades/name"] = _upgrade(gate)
-    with gate.database.writing() as session:
+    rooms.gate.decide({"target": "prod", "stack": packages}, asked_by=LINE, source=LINE)
+    names |= _runs(rooms, folder)
+    names |= _nodes(rooms)
+    names["incidents/id"] = _incident(rooms)
+    names["upgrades/name"] = _upgrade(rooms)
+    with rooms.gate.database.writing() as session:
         for action in (LINE, FORMULA):
             audit.append(
                 session, at=clock.now(), actor=action, action=action, subject=action,
                 detail={LINE: TEXT, "list": [LINE, {LINE: LINE}], "revision": LINE},
             )  # fmt: skip
-    return gate, names
+    return rooms, names
 
 
 def _facts(folder: Path) -> str:
@@ -103,22 +105,22 @@ def _facts(folder: Path) -> str:
     return str(path)
 
 
-def _approval(gate: Gate) -> str:
+def _approval(rooms: Rooms) -> str:
     """Ask for a change that waits for a second person, with a comment of an earlier release."""
     pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": "535.183.01"}
     spec = {"pools": [pool], "policy": {"approvals": 2}}
     metadata = {"name": "two", "labels": {"hostile": "javascript:hostile"}}
-    gate.matrix.create("Target", {"metadata": metadata, "spec": spec}, Authorship(LINE, TEXT))
+    rooms.matrix.create("Target", {"metadata": metadata, "spec": spec}, Authorship(LINE, TEXT))
     with suppress(Conflict):
-        gate.matrix.delete("Target", "two", Authorship(LINE, TEXT))
-    (asked,) = gate.proposals.list().items
-    with gate.database.writing() as session:
+        rooms.matrix.delete("Target", "two", Authorship(LINE, TEXT))
+    (asked,) = rooms.proposals.list().items
+    with rooms.gate.database.writing() as session:
         row = find_proposal(session, asked.row.id)
         add_event(session, row, "comment", actor=LINE, identity="local:old", text=TEXT)
     return asked.row.id
 
 
-def _matrix(gate: Gate) -> None:
+def _matrix(rooms: Rooms) -> None:
     labels = {"hostile": "javascript:hostile"}
     pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": "535.183.01", "count": 4}
     target = {
@@ -156,25 +158,25 @@ def _matrix(gate: Gate) -> None:
     )
     for kind, name, more, spec in documents:
         try:
-            gate.matrix.create(kind, {"metadata": {"name": name, **more}, "spec": spec}, BY)
+            rooms.matrix.create(kind, {"metadata": {"name": name, **more}, "spec": spec}, BY)
         except CompatgateError as error:
             assert name == "strange", error  # noqa: PT017 - what is refused is told in its words
-    gate.matrix.import_documents(
+    rooms.matrix.import_documents(
         [Source("again.yaml", yaml.safe_dump({"apiVersion": "compatgate.dev/v1", "kind": "Entry",
          "metadata": {"name": "third"}, "spec": {**entry, "reason": FORMULA}}))],
         Authorship(FORMULA, FORMULA),
     )  # fmt: skip
 
 
-def _incident(gate: Gate) -> str:
+def _incident(rooms: Rooms) -> str:
     """Return a snoozed incident."""
-    gate.incidents.survey()
-    number = gate.incidents.list(kind="waiver-ending").items[0].id
-    gate.incidents.snooze(number, clock.now() + timedelta(days=1), Authorship(LINE, TEXT))
+    rooms.incidents.survey()
+    number = rooms.incidents.list(kind="waiver-ending").items[0].id
+    rooms.incidents.snooze(number, clock.now() + timedelta(days=1), Authorship(LINE, TEXT))
     return str(number)
 
 
-def _upgrade(gate: Gate) -> str:
+def _upgrade(rooms: Rooms) -> str:
     """Propose and stop an upgrade of a node, in a freeze."""
     labels = {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
@@ -183,48 +185,48 @@ def _upgrade(gate: Gate) -> str:
     }
     node = {"name": "javascript-rolled", "target": "prod", "labels": labels}
     body = {"cluster": "javascript", "nodes": [node]}
-    gate.nodes.report(msgspec.convert(body, NodesReport), by=LINE)
-    accepts = list(gate.snapshot().entries)
+    rooms.nodes.report(msgspec.convert(body, NodesReport), by=LINE)
+    accepts = list(rooms.gate.snapshot().entries)
     asked = UpgradeRequest("roll", "prod", "580.95.05", accepts=accepts)
-    gate.upgrades.propose(asked, BY)
-    gate.upgrades.stop("roll", BY)
+    rooms.upgrades.propose(asked, BY)
+    rooms.upgrades.stop("roll", BY)
     now, later = clock.now(), clock.now() + timedelta(days=1)
-    gate.freezes.put("stop", FreezeRequest(now, later, LINE[:256], ("prod",)), BY)
+    rooms.freezes.put("stop", FreezeRequest(now, later, LINE[:256], ("prod",)), BY)
     return "roll"
 
 
-def _runs(gate: Gate, folder: Path) -> dict[str, str]:
-    runs = Runs(gate, folder / "workloads")
+def _runs(rooms: Rooms, folder: Path) -> dict[str, str]:
+    runs = Runs(rooms, folder / "workloads")
     host = Host(RUN_HOST, executor="process", gpu="A100-SXM4-80GB", driver="535.183.01", slots=9)
     bare = Host(FORMULA, executor="process", health="none", slots=9)
-    gate.runs.queue.register(LINE, [host, bare])
+    rooms.runs.queue.register(LINE, [host, bare])
     ended = _run(runs, host)
-    gate.runs.queue.record(ended, _step())
-    gate.runs.queue.write(ended, LINE, TEXT.encode())
-    gate.runs.queue.finish(ended, "failed", TEXT, None)
+    rooms.runs.queue.record(ended, _step())
+    rooms.runs.queue.write(ended, LINE, TEXT.encode())
+    rooms.runs.queue.finish(ended, "failed", TEXT, None)
     going = _run(runs, host)
-    gate.runs.queue.record(going, _step())
-    gate.runs.queue.write(going, LINE, TEXT.encode())
-    gate.runs.queue.say(going, LINE, 0.5)
+    rooms.runs.queue.record(going, _step())
+    rooms.runs.queue.write(going, LINE, TEXT.encode())
+    rooms.runs.queue.say(going, LINE, 0.5)
     ground = BaselineKey(LINE[:200], SHORT, LINE[:200])
     spec = MetricSpec(SHORT, "lower")
     values = tuple(8 + i / 100 for i in range(40))
     for run in ("run_a", "run_b"):
-        gate.baselines.offer(ground, {LINE: spec}, run, [Samples(LINE, SHORT, (values,))])
-    newest = gate.baselines.list().items[0].id
-    gate.baselines.approve(newest, by=LINE)
-    gate.baselines.offer(ground, {LINE: spec}, "run_c", [Samples(LINE, SHORT, (values,))])
+        rooms.baselines.offer(ground, {LINE: spec}, run, [Samples(LINE, SHORT, (values,))])
+    newest = rooms.baselines.list().items[0].id
+    rooms.baselines.approve(newest, by=LINE)
+    rooms.baselines.offer(ground, {LINE: spec}, "run_c", [Samples(LINE, SHORT, (values,))])
     return {"runs/id": going.run.id, "runs/name": SHORT, "baselines/id": str(newest)}
 
 
 def _run(runs: Runs, host: Host) -> Lease:
-    gate = runs.gate
+    rooms = runs.rooms
     asked: dict[str, Any] = {"target": "prod", "stack": STACK}
     run = runs.submit(**asked, host=host.name)
-    lease = gate.runs.queue.lease(LINE, [host])
+    lease = rooms.runs.queue.lease(LINE, [host])
     assert lease is not None
     assert lease.run.id == run
-    gate.runs.queue.enter(lease, "running")
+    rooms.runs.queue.enter(lease, "running")
     return lease
 
 
@@ -247,7 +249,7 @@ def _step() -> StepResult:
     )  # fmt: skip
 
 
-def _nodes(gate: Gate) -> dict[str, str]:
+def _nodes(rooms: Rooms) -> dict[str, str]:
     line = "".join(c for c in LINE if " " <= c <= "~")[:120]
     node = {
         "name": "javascript-hostile",
@@ -257,5 +259,5 @@ def _nodes(gate: Gate) -> dict[str, str]:
         "probe": {"driver": line, "cuda": line, "gpus": [{"gpu": line, "count": 2}]},
     }
     body = {"cluster": "javascript", "nodes": [node]}
-    gate.nodes.report(msgspec.convert(body, NodesReport), by=LINE)
+    rooms.nodes.report(msgspec.convert(body, NodesReport), by=LINE)
     return {"nodes/name": node["name"], "nodes/cluster": "javascript"}

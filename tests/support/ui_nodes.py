@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.nodes.reports.schemas import MAX_NODES, Report
 
 NODES = 512
@@ -40,14 +40,14 @@ SLICES = {
 }
 
 
-def fill_nodes(gate: Gate) -> None:
+def fill_nodes(rooms: Rooms) -> None:
     """Report nodes as a cluster's job and the drivers themselves would."""
     now = clock.now()
-    _tell(gate, "prod-eu", _pool())
-    _tell(gate, "prod-eu", (_own(name, now - timedelta(hours=5)) for name in DRIFTED))
-    _tell(gate, "prod-eu", [_labelled("gpu-203", A100 | {_DRIVER_LABEL: OTHER}, 8)])
+    _tell(rooms, "prod-eu", _pool())
+    _tell(rooms, "prod-eu", (_own(name, now - timedelta(hours=5)) for name in DRIFTED))
+    _tell(rooms, "prod-eu", [_labelled("gpu-203", A100 | {_DRIVER_LABEL: OTHER}, 8)])
     gone = _labelled("l4-07", L4, 4) | {"seen_at": now - timedelta(days=6)}
-    _tell(gate, "serving", [_labelled("l4-01", L4, 4), _labelled("l4-02", L4, 3), gone])
+    _tell(rooms, "serving", [_labelled("l4-01", L4, 4), _labelled("l4-02", L4, 3), gone])
     sliced = _labelled("h100-01", SLICES, 0) | {"target": "staging-h100"}
     sliced["allocatable"] = {"nvidia.com/mig-1g.10gb": 56}
     strange = {
@@ -56,8 +56,8 @@ def fill_nodes(gate: Gate) -> None:
         "labels": {},
         "probe": {"driver": None},
     }
-    _tell(gate, "staging", [sliced, strange])
-    _tell(gate, "staging", [_labelled("l4-01", {}, 0)])  # of another cluster, by the same name
+    _tell(rooms, "staging", [sliced, strange])
+    _tell(rooms, "staging", [_labelled("l4-01", {}, 0)])  # of another cluster, by the same name
 
 
 def _pool() -> Iterator[dict[str, Any]]:
@@ -75,9 +75,9 @@ def _own(name: str, at: Any) -> dict[str, Any]:
     return {"name": name, "seen_at": at, "probe": {"driver": OTHER, "cuda": "12.4", "gpus": gpus}}
 
 
-def _tell(gate: Gate, cluster: str, nodes: Any) -> None:
+def _tell(rooms: Rooms, cluster: str, nodes: Any) -> None:
     whole = list(nodes)
     for first in range(0, len(whole), MAX_NODES):
         body = {"cluster": cluster, "nodes": whole[first : first + MAX_NODES]}
         report = msgspec.convert(body, Report)
-        gate.nodes.report(report, by="nodes-job")
+        rooms.nodes.report(report, by="nodes-job")

@@ -26,7 +26,7 @@ from compatgate.canary.run import StepResult
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import submission
 from compatgate.service.runs.queue.schemas import RunRequest
@@ -121,8 +121,8 @@ class Runs:
         folder: of that workload; ``COMPATGATE_WORKLOADS`` of a server on the same database.
     """
 
-    def __init__(self, gate: Gate, folder: Path) -> None:
-        self.gate, self.folder = gate, folder
+    def __init__(self, rooms: Rooms, folder: Path) -> None:
+        self.rooms, self.folder = rooms, folder
         made = folder / "conv-forward"
         made.mkdir(parents=True, exist_ok=True)
         (made / "workload.toml").write_text(_MANIFEST)
@@ -130,12 +130,12 @@ class Runs:
         (made / "program.py").write_text(program)
         (folder / "suites.toml").write_text(_SUITES)
         library = Library.open([folder])
-        gate.runs.catalogue = lambda: library
+        rooms.runs.catalogue = lambda: library
 
     def submit(self, suite: str = "conv-only", **fields: Any) -> str:
         """Ask for one run; its id."""
         asked: dict[str, Any] = {"target": "prod-a100", "stack": STACK, **fields}
-        (run,) = self.gate.runs.submit(RunRequest(suite, **asked), by="mara")
+        (run,) = self.rooms.runs.submit(RunRequest(suite, **asked), by="mara")
         return run.id
 
     def ran(self, seed: int, ms: float = 8.0, *, right: bool = True, **versions: str) -> str:
@@ -143,7 +143,7 @@ class Runs:
         run = self._prepare(seed, ms, right, versions)
         for _ in range(10):
             self.work(STAGE)
-            found = self.gate.runs.get(run)
+            found = self.rooms.runs.get(run)
             if found.has_ended:
                 return run
             sleep(0.2)  # a busy machine failed it, and it is to be tried again
@@ -155,10 +155,10 @@ class Runs:
         with self._worker(replace(STAGE, slots=1)) as worker:
             thread = Thread(target=worker.run)
             thread.start()
-            self._wait(lambda: self.gate.runs.get(run).state != "queued")
+            self._wait(lambda: self.rooms.runs.get(run).state != "queued")
             worker.stop()  # it takes no more
             thread.join()
-            self._wait(lambda: self.gate.runs.get(run).has_ended)
+            self._wait(lambda: self.rooms.runs.get(run).has_ended)
         return run
 
     def _prepare(
@@ -179,7 +179,7 @@ class Runs:
 
     def sampled(self, run: str) -> None:
         """Keep what a run measured beside its workload."""
-        for sample in collect_samples(self.gate.runs, self.gate.facts, run)["samples"]:
+        for sample in collect_samples(self.rooms.runs, self.rooms.gate.facts, run)["samples"]:
             path = self.folder / sample["workload"] / "samples" / sample["name"]
             path.parent.mkdir(exist_ok=True)
             path.write_text(sample["text"])
@@ -192,10 +192,10 @@ class Runs:
     @contextmanager
     def _worker(self, *hosts: Host) -> Iterator[Worker]:
         settings = Settings(heartbeat=5.0, lease=30.0, pauses=(0.1,), poll=0.05, repeats=0)
-        queue = self.gate.runs.open_queue(settings)
-        library, facts = self.gate.runs.catalogue, self.gate.facts
+        queue = self.rooms.runs.open_queue(settings)
+        library, facts = self.rooms.runs.catalogue, self.rooms.gate.facts
         contexts = {
-            host.name: open_host(host, queue, self.gate.baselines, library, facts, settings)
+            host.name: open_host(host, queue, self.rooms.baselines, library, facts, settings)
             for host in hosts
         }
         try:
@@ -207,11 +207,11 @@ class Runs:
     def begin(self, **fields: Any) -> Lease:
         """A run that a worker has, and that goes on until the test ends it."""
         run = self.submit(priority=100, **fields)
-        lease = self.gate.runs.queue.lease("stage-worker", [STAGE])
+        lease = self.rooms.runs.queue.lease("stage-worker", [STAGE])
         assert lease is not None
         assert lease.run.id == run
-        self.gate.runs.queue.enter(lease, "running")
-        self.gate.runs.queue.say(lease, "conv-forward-0: 24 of 40 repetitions", 0.6)
+        self.rooms.runs.queue.enter(lease, "running")
+        self.rooms.runs.queue.say(lease, "conv-forward-0: 24 of 40 repetitions", 0.6)
         return lease
 
     def sick(self) -> str:
@@ -219,11 +219,11 @@ class Runs:
         lease = self.begin()
         gpu = Gpu(0, uuid="GPU-1", pci="0000:07:00", name=f"NVIDIA {GPU}")
         seen = Snapshot(clock.now(), DRIVER, (gpu,))
-        errors, _ = read_log(io.BytesIO(_XID), self.gate.facts.xid)
+        errors, _ = read_log(io.BytesIO(_XID), self.rooms.gate.facts.xid)
         health = judge_health(seen, [], None, errors.events())
         assert health is not None
         reason = "; ".join(health.reasons)
-        queue, now = self.gate.runs.queue, clock.now()
+        queue, now = self.rooms.runs.queue, clock.now()
         queue.write(lease, "conv-forward-0", HOSTILE)
         queue.record(
             lease,
@@ -236,19 +236,19 @@ class Runs:
         return lease.run.id
 
 
-def fill_runs(gate: Gate, folder: Path) -> None:
+def fill_runs(rooms: Rooms, folder: Path) -> None:
     """Runs of every kind over some days, an approved baseline and a newer one that is proposed."""
-    runs = Runs(gate, folder)
+    runs = Runs(rooms, folder)
     names = count(1)
     fixed = SimpleNamespace(token_hex=lambda _: _id(next(names)).removeprefix("run_"))
     with patch.object(submission, "secrets", fixed):
-        gate.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
+        rooms.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
         for day in (9, 8, 7):
             with days_ago(day):
                 runs.sampled(runs.ran(day))
         with days_ago(6.5):
-            for row in gate.baselines.list(state="proposed").items:
-                gate.baselines.approve(row.id, by="mara")
+            for row in rooms.baselines.list(state="proposed").items:
+                rooms.baselines.approve(row.id, by="mara")
         with days_ago(6):
             runs.ran(10, 7.95)
         with days_ago(3):
@@ -261,7 +261,7 @@ def fill_runs(gate: Gate, folder: Path) -> None:
             runs.submit("hello", target=None, host=BUILDER.name, stack={"python": python_version()})
             runs.work(BUILDER)
         runs.submit(priority=5)
-    gate.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
+    rooms.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
 
 
 def _id(number: int) -> str:

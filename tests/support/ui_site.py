@@ -11,10 +11,10 @@ from ui_runs import days_ago, fill_runs
 
 from compatgate.documents.sources import read_paths
 from compatgate.kit import clock
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
-from compatgate.service.nodes.upgrades.schemas import FreezeRequest, UpgradeRequest
+from compatgate.service.app import Rooms, open_rooms
+from compatgate.service.changes.upgrades.schemas import FreezeRequest, UpgradeRequest
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),
@@ -37,52 +37,52 @@ def workloads_of(database: str) -> Path:
 
 def fill(database: str) -> None:
     """Fill an empty database."""
-    gate = Gate.open(database, overlays=[])
+    rooms = open_rooms(database, overlays=[])
     try:
         with days_ago(_DAYS + 1):
-            gate.matrix.import_documents(
+            rooms.matrix.import_documents(
                 read_paths([matrix_dir() / "examples"]), Authorship("mara", "the first matrix")
             )
-        _past(gate)
-        fill_runs(gate, workloads_of(database))
+        _past(rooms)
+        fill_runs(rooms, workloads_of(database))
         with days_ago(0.1):
-            _change(gate)
-            _waive(gate)
+            _change(rooms)
+            _waive(rooms)
         for target, stack in QUESTIONS:
-            _decide(gate, target, stack)
-        fill_nodes(gate)
-        _propose_upgrade(gate)
+            _decide(rooms, target, stack)
+        fill_nodes(rooms)
+        _propose_upgrade(rooms)
     finally:
-        gate.close()
+        rooms.close()
 
 
-def _propose_upgrade(gate: Gate) -> None:
+def _propose_upgrade(rooms: Rooms) -> None:
     """An upgrade that owes canaries, and a freeze to come."""
     asked = UpgradeRequest("prod-580", "prod-a100", "580.95.05")
-    gate.upgrades.propose(asked, Authorship("mara", "fixes Xid 119 on the training racks"))
+    rooms.upgrades.propose(asked, Authorship("mara", "fixes Xid 119 on the training racks"))
     start = clock.now() + timedelta(days=2)
     frozen = FreezeRequest(start, start + timedelta(days=3), "team-sre", ("prod-*",))
-    gate.freezes.put("release-days", frozen, Authorship("mara", "change stop"))
+    rooms.freezes.put("release-days", frozen, Authorship("mara", "change stop"))
 
 
-def _past(gate: Gate) -> None:
+def _past(rooms: Rooms) -> None:
     """Some decisions on each of the days before, more on some than on others."""
     for day in range(_DAYS, 0, -1):
         with days_ago(day):
             for number in range(1 + day * 7 % 5):
-                _decide(gate, *(*QUESTIONS[:2], _UNDECIDED)[(number + day) % 3])
+                _decide(rooms, *(*QUESTIONS[:2], _UNDECIDED)[(number + day) % 3])
 
 
-def _decide(gate: Gate, target: str, stack: dict[str, Any]) -> None:
+def _decide(rooms: Rooms, target: str, stack: dict[str, Any]) -> None:
     body = {"target": target, "stack": stack, "image": "registry.example/team/app:1.4"}
-    gate.decide(body, asked_by="ci", source="rest")
+    rooms.gate.decide(body, asked_by="ci", source="rest")
 
 
-def _change(gate: Gate) -> None:
+def _change(rooms: Rooms) -> None:
     """A second revision, so that there is something to compare."""
-    stored = gate.matrix.get("Entry", "torch22-cu121").document
+    stored = rooms.matrix.get("Entry", "torch22-cu121").document
     spec = {**stored["spec"], "status": "revoked"}
-    gate.matrix.change(
+    rooms.matrix.change(
         "Entry",
         "torch22-cu121",
         {"metadata": stored["metadata"], "spec": spec},
@@ -90,7 +90,7 @@ def _change(gate: Gate) -> None:
     )
 
 
-def _waive(gate: Gate) -> None:
+def _waive(rooms: Rooms) -> None:
     """A waiver that ends soon, and one that has ended."""
     for name, days in (("night-run", 5), ("old-training", -20)):
         spec = {
@@ -102,4 +102,4 @@ def _waive(gate: Gate) -> None:
             "match": {"components": {"torch": "~=2.3.0"}},
         }
         by = Authorship("mara", f"until {name} has moved")
-        gate.matrix.create("Waiver", {"metadata": {"name": name}, "spec": spec}, by)
+        rooms.matrix.create("Waiver", {"metadata": {"name": name}, "spec": spec}, by)

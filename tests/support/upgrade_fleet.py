@@ -10,8 +10,8 @@ from canary_runs import STACK, evidence, host
 from flask.testing import FlaskClient
 
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.schemas import RunRequest
 
 API = "/api/v1"
@@ -24,8 +24,8 @@ Headers = dict[str, str]
 class Fleet:
     """Three nodes of prod-a100, each a failure domain, and a clock that tests move."""
 
-    def __init__(self, gate: Gate, client: FlaskClient, patch: pytest.MonkeyPatch) -> None:
-        self.gate, self.client = gate, client
+    def __init__(self, rooms: Rooms, client: FlaskClient, patch: pytest.MonkeyPatch) -> None:
+        self.rooms, self.client = rooms, client
         self.now = clock.now()
         patch.setattr(clock, "now", lambda: self.now)
         self.tool = self.who("tool", "read", "upgrade")
@@ -35,22 +35,22 @@ class Fleet:
         self.report()
 
     def who(self, name: str, *scopes: Any, **options: Any) -> Headers:
-        made = self.gate.tokens.create(name, scopes, by="t", **options)
+        made = self.rooms.tokens.create(name, scopes, by="t", **options)
         return {"Authorization": f"Bearer {made.secret}"}
 
     def set_policy(self, **policy: Any) -> None:
         spec = self.document("Target", "prod-a100")["spec"]
         spec["match"] = {"nodeLabels": {"pool": "prod"}}
         spec["policy"] = {"mode": "enforce", "requireEntry": True, **policy}
-        self.gate.matrix.change("Target", "prod-a100", self.body("prod-a100", spec), BY)
+        self.rooms.matrix.change("Target", "prod-a100", self.body("prod-a100", spec), BY)
 
     def widen_entry(self) -> None:
         spec = self.document("Entry", "torch24-cu124")["spec"]
         spec["components"]["driver"] = ">=535.104.05,<581"
-        self.gate.matrix.change("Entry", "torch24-cu124", self.body("torch24-cu124", spec), BY)
+        self.rooms.matrix.change("Entry", "torch24-cu124", self.body("torch24-cu124", spec), BY)
 
     def document(self, kind: Any, name: str) -> Any:
-        return self.gate.matrix.get(kind, name).document
+        return self.rooms.matrix.get(kind, name).document
 
     @staticmethod
     def body(name: str, spec: Any) -> dict[str, Any]:
@@ -126,10 +126,10 @@ class Fleet:
     def run_canary(self, outcome: Any) -> None:
         """End a canary run of the blessed stack on a staging host with the new driver."""
         staging = host("staging-580", driver=NEW)
-        self.gate.runs.queue.register("w580", [staging])
+        self.rooms.runs.queue.register("w580", [staging])
         asked = RunRequest("smoke", host="staging-580", stack=STACK)
-        self.gate.runs.submit(asked, by="t")
-        lease = self.gate.runs.queue.lease("w580", [staging])
+        self.rooms.runs.submit(asked, by="t")
+        lease = self.rooms.runs.queue.lease("w580", [staging])
         assert lease
         done = evidence(lease, outcome, driver=NEW)
-        self.gate.runs.queue.finish(lease, outcome, "", done)
+        self.rooms.runs.queue.finish(lease, outcome, "", done)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Operations, ask, make_client
+from compatgate.cli.gate.opening import Operations
 from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.gate_client import ask, make_client
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.parser import add_server, server_of
@@ -74,7 +75,7 @@ def run_login(args: argparse.Namespace) -> int:
     """Sign a person in, and keep the session."""
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
-        from compatgate.service.access.identity.credentials import Credential, store
+        from compatgate.client.credentials import Credential, store
         from compatgate.service.access.identity.device_flow import sign_in
 
         described = gate.send(Operations.describe_sign_in.request())
@@ -102,7 +103,7 @@ def _show(code: DeviceCode) -> None:
 
 def run_logout(args: argparse.Namespace) -> int:
     """End the session at the gate, and remove its file."""
-    from compatgate.service.access.identity.credentials import load, remove
+    from compatgate.client.credentials import load, remove
 
     url = _gate_url(args)
     credential = load(url)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Body, open_gate, run_row
+from compatgate.cli.gate.opening import open_rooms, run_row
 from compatgate.errors import BadInput
+from compatgate.gate_client import Body
 from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, print_answer, time_of
 from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.parser import server_of
-from compatgate.service.access.tokens.schemas import SCOPES
+from compatgate.kit.principal import SCOPES
 
 if TYPE_CHECKING:
     import argparse
@@ -125,6 +126,6 @@ def _revoke_last(args: argparse.Namespace, row: Row) -> int:
         raise BadInput(what, field="--last-admin", hint=hint)
     from msgspec import to_builtins
 
-    with open_gate(args) as gate:
-        token = gate.tokens.revoke(args.argument_name, by=_WHO, even_last_admin=True)
+    with open_rooms(args) as rooms:
+        token = rooms.tokens.revoke(args.argument_name, by=_WHO, even_last_admin=True)
     return print_answer(args.format, row, to_builtins(token.to_body()))

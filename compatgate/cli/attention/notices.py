@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Body, Operations, ask_all, gate_of, run_row
+from compatgate.cli.gate.opening import Operations, gate_of, run_row
+from compatgate.gate_client import Body, ask_all
 from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, print_answer, time_of
 from compatgate.kit.cli.output import format_json_time
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.gate_client import ask
 
 if TYPE_CHECKING:
     import argparse

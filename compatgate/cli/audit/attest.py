@@ -143,7 +143,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
 def _signer(args: argparse.Namespace) -> Iterator[Client]:
     """Connect to the gate that decides and signs."""
     if url := server_of(args):
-        from compatgate.cli.gate.opening import make_client
+        from compatgate.gate_client import make_client
 
         if args.signing_key:
             raise BadInput("a server signs with its own key", field="--signing-key")

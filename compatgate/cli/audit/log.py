@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import (
-    Operations,
-    add_place,
-    ask,
-    run_action,
-    run_row,
-)
+from compatgate.cli.gate.opening import Operations, add_place, run_action, run_row
+from compatgate.gate_client import ask
 from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, time_of
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
@@ -146,14 +141,14 @@ def _delete(args: argparse.Namespace) -> int:
     from msgspec import to_builtins
 
     from compatgate.kit.database.opening import open_database
-    from compatgate.service.audit.events.service import History
     from compatgate.service.recovery.chain.retention import Retention
+    from compatgate.service.recovery.chain.service import AuditChain
 
     before = _first_day(args)
     database = open_database(args.database)
     done = []
     try:
-        retention = Retention(database, History(database).verify, "compatgate audit delete")
+        retention = Retention(database, AuditChain(database).verify, "compatgate audit delete")
         for month in retention.delete(before):
             done.append(month)
             if args.format != "json":

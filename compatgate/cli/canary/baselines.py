@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, ask, ask_all, gate_of, run_row
+from compatgate.cli.gate.opening import Operations, gate_of, run_row
 from compatgate.errors import BadInput, NotFound
+from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.commands import Body, Option, Row, add_rows, find_row
 from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.terminal import strip_controls

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, ask_all, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.errors import BadInput, NotFound
+from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.parser import positive_count

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, ask_all, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.errors import BadInput
+from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import (
     format_json_time,

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, ask_all, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.errors import Unavailable
+from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.parser import positive_count

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.errors import BadInput, Conflict, NotFound
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_format, add_workloads
 from compatgate.kit.cli.output import format_table, open_input, print_json
 from compatgate.kit.cli.terminal import strip_controls

@@ -11,7 +11,8 @@ from compatgate.cli.canary.runs import (
     stack_text,
     wait_for_runs,
 )
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls

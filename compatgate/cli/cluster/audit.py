@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from compatgate.cli.cluster.k8s import add_cluster, add_name, check_name, connect_cluster
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.errors import Unavailable, quote_error
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_format, read_interval, repeat
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
     from compatgate.documents.specs import TargetSpec
     from compatgate.kit.cluster_api import ClusterApi
-    from compatgate.service.cluster.objects.audit import AuditOptions, PodResult
-    from compatgate.service.cluster.objects.policy_reports import WriteCounts
+    from compatgate.service.nodes.kubernetes.audit import AuditOptions, PodResult
+    from compatgate.service.nodes.kubernetes.policy_reports import WriteCounts
 
 _PATIENCE_S = 120.0
 """Timeout in seconds; the gate may have to read images first."""
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     """Audit once, or repeatedly."""
     from compatgate.service.cluster.admission.kinds import load_kinds
     from compatgate.service.cluster.admission.questions import parse_exemptions
-    from compatgate.service.cluster.objects.audit import AuditOptions
+    from compatgate.service.nodes.kubernetes.audit import AuditOptions
 
     check_name(args)
     exemptions = parse_exemptions(args.exempt, "--exempt")
@@ -93,9 +94,9 @@ def _results(
     args: argparse.Namespace, options: AuditOptions, api: ClusterApi, gate: Client
 ) -> tuple[list[PodResult], list[Any]]:
     from compatgate.kit.clock import today
-    from compatgate.service.cluster.objects.audit import audit_pods, list_running_pods
-    from compatgate.service.cluster.objects.claims import ClusterClaims
-    from compatgate.service.cluster.objects.connection import list_nodes
+    from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
+    from compatgate.service.nodes.kubernetes.claims import ClusterClaims
+    from compatgate.service.nodes.kubernetes.connection import list_nodes
 
     options = replace(options, claims=ClusterClaims(api).of)
     nodes = list_nodes(api)
@@ -107,7 +108,7 @@ def _results(
 
 
 class _Previews:
-    """Decisions that are not logged; see `compatgate.service.cluster.objects.audit.Gatekeeper`."""
+    """Decisions that are not logged; see `compatgate.service.nodes.kubernetes.audit.Gatekeeper`."""
 
     def __init__(self, gate: Client) -> None:
         self._gate = gate
@@ -154,7 +155,7 @@ def _write(
 ) -> WriteCounts:
     """Write reports of namespaces with results; remove own reports of other namespaces."""
     from compatgate.kit.clock import now
-    from compatgate.service.cluster.objects.policy_reports import (
+    from compatgate.service.nodes.kubernetes.policy_reports import (
         ReportWriter,
         group_by_namespace,
         node_entry,

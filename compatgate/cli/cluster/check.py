@@ -103,8 +103,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_all(args: argparse.Namespace) -> int:
-    from compatgate.check import reports as forms
     from compatgate.cli.cluster.manifest_sources import open_source
+    from compatgate.formats import reports as forms
     from compatgate.service.cluster.admission.kinds import load_kinds
     from compatgate.service.cluster.manifests.documents import read_manifests
     from compatgate.service.cluster.manifests.reports import make_answers
@@ -121,7 +121,7 @@ def _check_all(args: argparse.Namespace) -> int:
     answers = [answer for one in checked for answer in make_answers(one)]
     forms.write_reports(reports, answers)
     if "github" in args.format:
-        from compatgate.check.formats.ci import publish
+        from compatgate.formats.ci import publish
 
         publish(answers)
     print(_summary(manifests.objects, checked), file=sys.stderr)

@@ -50,7 +50,7 @@ def run_sign(args: argparse.Namespace) -> int:
     from urllib.parse import urlsplit
 
     from compatgate.kit.cli.output import read_bytes
-    from compatgate.service.cluster.webhooks.signatures import HEADER, read_secrets, sign
+    from compatgate.kit.http.signatures import HEADER, read_secrets, sign
 
     (secret,) = read_secrets([args.secret], "--secret")
     parts = urlsplit(args.url)

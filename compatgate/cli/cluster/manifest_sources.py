@@ -52,8 +52,8 @@ class ServerSource:
     ) -> ObjectAnswer:
         """Return the gate's answer; see `ObjectSource.check`."""
         from compatgate.check.verdicts import verdict_of
-        from compatgate.cli.gate.opening import ask
         from compatgate.client.operations import Operations
+        from compatgate.gate_client import ask
 
         gate = self._client
         try:
@@ -102,7 +102,7 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Obj
     """Open the source that the options name."""
     if server := args.target_server:
         _refuse_own(args)
-        from compatgate.cli.gate.opening import make_client
+        from compatgate.gate_client import make_client
 
         client = make_client(server, args.token, args.timeout, retries=0)
         return ServerSource(stack.enter_context(client), args.timeout)
@@ -117,10 +117,10 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Obj
         snapshot = BundleDecider(args.bundle, args.key).snapshot
         gate = BundleGate(snapshot, Images(images))
         return LocalSource(ManifestChecks(gate, options), args.timeout)
-    from compatgate.cli.gate.opening import open_gate
+    from compatgate.cli.gate.opening import open_rooms
 
-    opened = stack.enter_context(open_gate(args, overlays=args.facts, images=images))
-    return LocalSource(ManifestChecks(opened, options), args.timeout)
+    opened = stack.enter_context(open_rooms(args, overlays=args.facts, images=images))
+    return LocalSource(ManifestChecks(opened.gate, options), args.timeout)
 
 
 def _refuse_own(args: argparse.Namespace) -> None:

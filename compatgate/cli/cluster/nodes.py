@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.cluster.k8s import add_cluster, add_name, check_name, connect_cluster
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.errors import BadInput
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_format
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from compatgate.client import Client
     from compatgate.kit.cluster_api import ClusterApi
-    from compatgate.service.cluster.objects.connection import ClusterNode
-    from compatgate.service.cluster.objects.labels import Plan
+    from compatgate.service.nodes.kubernetes.connection import ClusterNode
+    from compatgate.service.nodes.kubernetes.labels import Plan
 
 LARGEST = 512 * 1024 * 1024
 CAP = "10%"
@@ -59,7 +60,7 @@ def add_cap(parser: argparse.ArgumentParser) -> None:
 def run_nodes(args: argparse.Namespace) -> int:
     """Read nodes, and print, report or plan as the options say."""
     from compatgate.kit.cli.output import print_json
-    from compatgate.service.cluster.objects.labels import parse_taint_limit
+    from compatgate.service.nodes.kubernetes.labels import parse_taint_limit
 
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
@@ -69,7 +70,7 @@ def run_nodes(args: argparse.Namespace) -> int:
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
     if args.suggest:
-        from compatgate.service.cluster.objects.labels import print_plans
+        from compatgate.service.nodes.kubernetes.labels import print_plans
 
         return print_plans(plan_nodes(nodes, shown), cap, args.format)
     if args.format == "json":
@@ -85,7 +86,7 @@ def decide_nodes(
     gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
 ) -> list[dict[str, Any]]:
     """Return the nodes as the gate shows them; report them first, except in a dry run."""
-    from compatgate.service.cluster.objects.connection import make_reports
+    from compatgate.service.nodes.kubernetes.connection import make_reports
 
     report, found = Operations.report_nodes, []
     for part in make_reports(nodes, cluster):
@@ -96,7 +97,7 @@ def decide_nodes(
 
 def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Plan]:
     """Plan the changes of each node from the gate's answer."""
-    from compatgate.service.cluster.objects.labels import NodeDecision, plan_change
+    from compatgate.service.nodes.kubernetes.labels import NodeDecision, plan_change
 
     by_name = {node["name"]: node for node in shown}
     return [
@@ -115,7 +116,7 @@ def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Pl
 
 
 def _read_nodes(args: argparse.Namespace) -> list[ClusterNode]:
-    from compatgate.service.cluster.objects.connection import list_nodes, parse_nodes
+    from compatgate.service.nodes.kubernetes.connection import list_nodes, parse_nodes
 
     if args.file is None:
         with connect_cluster(args) as api:
@@ -147,8 +148,8 @@ def add_reconcile_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_reconcile(args: argparse.Namespace) -> int:
     """Apply the planned changes; return 1 if the taint limit is exceeded."""
-    from compatgate.service.cluster.objects.connection import list_nodes
-    from compatgate.service.cluster.objects.labels import (
+    from compatgate.service.nodes.kubernetes.connection import list_nodes
+    from compatgate.service.nodes.kubernetes.labels import (
         exceeded_limits,
         parse_taint_limit,
         print_plans,
@@ -167,7 +168,7 @@ def run_reconcile(args: argparse.Namespace) -> int:
 def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
     from compatgate.kit.cli.output import print_json
     from compatgate.kit.cli.terminal import strip_controls
-    from compatgate.service.cluster.objects.labels import apply_plans, print_summary
+    from compatgate.service.nodes.kubernetes.labels import apply_plans, print_summary
 
     outcomes = []
     for outcome in apply_plans(api, found):

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Set the policy."""
     from compatgate.documents.quantities import parse_duration
-    from compatgate.service.cluster.objects.webhook import (
+    from compatgate.service.nodes.kubernetes.webhook import (
         read_webhook,
         set_policy,
         wait_until_ready,

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, open_gate
+from compatgate.cli.gate.opening import Operations, open_rooms
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit import clock
@@ -122,8 +122,10 @@ def _export(args: argparse.Namespace) -> int:
     if args.valid and make is None:
         raise BadInput("needs --sign", field="--valid", value=args.valid)
     valid_for = parse_duration(args.valid, field="--valid") if args.valid else None
-    with open_gate(args) as gate:
-        content = gate.export_bundle(args.revision, issued=make is not None, valid_for=valid_for)
+    with open_rooms(args) as rooms:
+        content = rooms.gate.export_bundle(
+            args.revision, issued=make is not None, valid_for=valid_for
+        )
     if make is not None:
         from compatgate.service.gate.far.bundles import sign_bundle
 
@@ -158,7 +160,7 @@ def _pull(args: argparse.Namespace) -> int:
 
 
 def _pull_once(args: argparse.Namespace, keys: Any) -> int:
-    from compatgate.cli.gate.opening import make_client
+    from compatgate.gate_client import make_client
     from compatgate.service.gate.far.bundles import (
         apply_bundle,
         confirm_bundle,

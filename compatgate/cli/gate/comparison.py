@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.core.rule import EXIT_ALLOWED, exit_code
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput, ManyProblems
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_change_options, add_format, read_moment
 from compatgate.kit.cli.parser import positive_count, server_of
-from compatgate.service.gate.comparison.matrix_sections import (
+from compatgate.service.changes.comparison.matrix_sections import (
     backtest_status,
     packages_status,
     report_backtest,
     report_dependents,
     report_packages,
 )
-from compatgate.service.gate.comparison.render import Body, print_reports
-from compatgate.service.gate.comparison.schemas import DAYS, PACKAGES_DECISIONS, QUESTIONS
-from compatgate.service.gate.comparison.sections import report_what_if
+from compatgate.service.changes.comparison.render import Body, print_reports
+from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
+from compatgate.service.changes.comparison.sections import report_what_if
+from compatgate.service.matrix.proposals.backtest import DAYS
 from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def _read_node(path: str) -> Node:
 
 def _ask_bundle(path: str, body: Body) -> Body:
     from compatgate.kit import clock
-    from compatgate.service.gate.comparison.service import answer_in_json
+    from compatgate.service.changes.comparison.service import answer_in_json
     from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
     return answer_in_json(body, load_bundle(path).snapshot(), clock.now())

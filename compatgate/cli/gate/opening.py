@@ -2,32 +2,27 @@
 
 Answers are the gate's own JSON: ``--format json`` prints an answer unchanged, including members
 that only a newer gate knows. Commands that need the database itself, such as the worker, use
-`open_gate`.
+`open_rooms`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.gate_client import PATIENCE_S, Body, ask, ask_all, make_client
 from compatgate.kit.cli.parser import add_server, server_of
-from compatgate.kit.imports import import_without
 
 if TYPE_CHECKING:
     import argparse
 
-    from _typeshed.wsgi import WSGIApplication
-
     from compatgate.client import Client
-    from compatgate.client.derived import Operation
     from compatgate.client.operations import Operations as Operations
     from compatgate.kit.cli.commands import Row
+    from compatgate.service.app import Rooms
     from compatgate.service.gate.questions.images import ImageSettings
-    from compatgate.service.gate.questions.service import Gate
 else:
 
     class _Operations:
@@ -43,12 +38,6 @@ else:
 
     Operations = _Operations()
 
-P = ParamSpec("P")
-Body = dict[str, Any]
-PAGE = 500
-"""Page size for commands that ask for all items."""
-PATIENCE_S = 60.0
-"""Timeout of slow answers, in seconds."""
 RUN_MEMBERS = ("warnings", "promotion")
 """Members of an entry that come from canary runs."""
 _STORAGE_MEMBERS = ("revision", "created_at", "updated_at", *RUN_MEMBERS)
@@ -136,96 +125,22 @@ def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **mo
         raise
 
 
-def ask(
-    gate: Client, operation: Operation[P, Any, Any, Any], /, *args: P.args, **named: P.kwargs
-) -> dict[str, Any]:
-    """Call an operation of the gate; return the JSON object of the answer."""
-    answer: Body = gate.send(operation.request(*args, **named).plain())
-    return answer
-
-
-def ask_all(
-    gate: Client,
-    limit: int | None,
-    listing: Operation[P, Any, Any, Any],
-    /,
-    *args: P.args,
-    **named: P.kwargs,
-) -> list[Body]:
-    """Return the items of a list of the gate, read page by page; ``limit`` None: all items."""
-    items = gate.items(listing.request(*args, **named).plain())
-    size = PAGE if limit is None else min(PAGE, limit)
-    pages = (page.items for page in items.pages(size=size))
-    return [*islice(chain.from_iterable(pages), limit)]
-
-
-def make_client(
-    url: str,
-    token: str | None = None,
-    timeout_s: float = PATIENCE_S,
-    *,
-    retries: int = 3,
-    app: WSGIApplication | None = None,
-    stored: bool = True,
-) -> Client:
-    """Make a client of the gate at a URL; errors name the option.
-
-    Args:
-        token: access token; None: ``COMPATGATE_TOKEN``, else the session of ``compatgate login``.
-        timeout_s: seconds to wait for the connection, and for each part of an answer.
-        app: answers in this process, instead of the network.
-        stored: use the session of ``compatgate login``.
-    """
-    import_httpx()
-    from httpx import WSGITransport
-
-    from compatgate.client import Client
-
-    try:
-        return Client(
-            url,
-            token or (_stored_secret(url) if stored and not app else None),
-            timeout=timeout_s,
-            retries=retries,
-            user_agent="compatgate-cli",
-            transport=WSGITransport(app) if app else None,
-        )
-    except BadInput as error:
-        if error.field in ("server", "token", "timeout"):
-            error.field = f"--{error.field}"
-        raise
-
-
-def _stored_secret(url: str) -> str | None:
-    """Return the session of ``compatgate login`` at a gate; None: a token goes first."""
-    from compatgate.client.settings import TOKEN, base_of
-    from compatgate.service.access.identity.credentials import load
-
-    credential = None if os.environ.get(TOKEN) else load(base_of(url))
-    return credential.secret if credential else None
-
-
-def import_httpx() -> None:
-    """Import httpx without its command line, whose libraries cost as much as everything else."""
-    import_without("httpx", "click")
-
-
 @contextmanager
-def open_gate(
+def open_rooms(
     args: argparse.Namespace,
     *,
     make: bool = False,
     overlays: Sequence[str] | None = None,
     images: ImageSettings | None = None,
-) -> Iterator[Gate]:
-    """Open the gate on the database that the arguments name, with the options of `Gate.open`."""
-    from compatgate.service.gate.questions.service import Gate
+) -> Iterator[Rooms]:
+    """Open the rooms on the database that the arguments name."""
+    from compatgate.service.app import open_rooms
 
-    gate = Gate.open(args.database, make=make, overlays=overlays, images=images)
+    rooms = open_rooms(args.database, make=make, overlays=overlays, images=images)
     try:
-        yield gate
+        yield rooms
     finally:
-        gate.close()
+        rooms.close()
 
 
 def drop_members(names: Iterable[str], body: Body) -> Body:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, gate_of
+from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.core.rule import exit_code, worst_exit
 from compatgate.errors import BadInput
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_change_options, add_format
 from compatgate.kit.cli.parser import server_of
-from compatgate.service.gate.comparison.render import Body, print_reports
-from compatgate.service.gate.comparison.sections import report_plan
+from compatgate.service.changes.comparison.render import Body, print_reports
+from compatgate.service.changes.comparison.sections import report_plan
 
 if TYPE_CHECKING:
     import argparse
@@ -99,7 +100,7 @@ def _read_question(args: argparse.Namespace) -> Body:
 def _ask_bundle(path: str, targets: list[str], body: Body) -> list[Body]:
     from compatgate.documents.specs import key_of, to_body
     from compatgate.kit import clock
-    from compatgate.service.gate.comparison.service import answer_plan
+    from compatgate.service.changes.comparison.service import answer_plan
     from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
     bundle = load_bundle(path)

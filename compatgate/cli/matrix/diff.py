@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from compatgate.cli.gate.comparison import add_period, ask_backtest
-from compatgate.cli.gate.opening import Body, Operations, ask
+from compatgate.cli.gate.opening import Operations
 from compatgate.cli.matrix.documents import print_changes
 from compatgate.cli.matrix.files import find_revision, latest_revision
 from compatgate.documents.ownership import select_concerned, set_owner
 from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import TYPES, compare_documents, key_of
 from compatgate.errors import BadInput
+from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.sections import markdown_text
-from compatgate.service.gate.comparison import render
-from compatgate.service.gate.comparison.matrix_sections import report_backtest
+from compatgate.service.changes.comparison import render
+from compatgate.service.changes.comparison.matrix_sections import report_backtest
 
 if TYPE_CHECKING:
     import argparse

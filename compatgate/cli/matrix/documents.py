@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.gate.opening import (
     RUN_MEMBERS,
-    Body,
     Operations,
     add_place,
-    ask,
-    ask_all,
     drop_members,
     drop_storage_members,
     run_action,
@@ -24,6 +21,7 @@ from compatgate.cli.gate.opening import (
 from compatgate.cli.matrix import proposals as proposals
 from compatgate.cli.matrix import waivers as waivers
 from compatgate.errors import BadInput, NotFound
+from compatgate.gate_client import Body, ask, ask_all
 from compatgate.kit.cli.commands import Cell, Option, Row, add_rows, print_rows, time_of
 from compatgate.kit.cli.options import (
     add_authorship,

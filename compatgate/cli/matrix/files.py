@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.cli.gate.opening import Body, Operations, ask
+from compatgate.cli.gate.opening import Operations
 from compatgate.cli.matrix.documents import print_changes
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import CompatgateError, ManyProblems
+from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import note_warnings, reason_of, revision_or_time
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Body, Operations, ask, ask_row, gate_of, run_row
+from compatgate.cli.gate.opening import Operations, ask_row, gate_of, run_row
 from compatgate.errors import BadInput
+from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.commands import Option, Row, find_row, print_answer, time_of
 from compatgate.kit.cli.options import (
     add_authorship,

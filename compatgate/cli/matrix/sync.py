@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Body, Operations, ask
+from compatgate.cli.gate.opening import Operations
 from compatgate.cli.matrix.diff import count_changes
 from compatgate.cli.matrix.documents import print_changes
 from compatgate.cli.matrix.files import JoinedFiles, join_files, note_expired
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput, ManyProblems
+from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import (
     LONGEST_REASON,
     add_authorship,

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from compatgate.cli.gate.opening import (
-    Body,
     add_place,
     ask_row,
     drop_storage_members,
@@ -20,6 +19,7 @@ from compatgate.cli.gate.opening import (
     run_row,
 )
 from compatgate.errors import BadInput, InconclusiveInput
+from compatgate.gate_client import Body
 from compatgate.kit.cli.commands import Option, Row, add_rows, print_answer
 from compatgate.kit.cli.options import add_authorship, add_format, reason_of
 from compatgate.kit.cli.output import print_json

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Body, Operations, ask
+from compatgate.cli.gate.opening import Operations
 from compatgate.errors import BadInput
+from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import add_authorship, add_format, user_name
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import positive_count

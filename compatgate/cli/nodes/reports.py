@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import (
-    Operations,
-    add_place,
-    ask,
-    ask_row,
-    gate_of,
-    run_row,
-)
+from compatgate.cli.gate.opening import Operations, add_place, ask_row, gate_of, run_row
 from compatgate.errors import BadInput, quote_error
+from compatgate.gate_client import ask
 from compatgate.kit.cli.commands import (
     Body,
     Cell,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask, ask_row, gate_of, run_row
+from compatgate.cli.gate.opening import Operations, add_place, ask_row, gate_of, run_row
+from compatgate.gate_client import ask
 from compatgate.kit.cli.commands import Body, Cell, Option, Row, add_rows, find_row, time_of
 from compatgate.kit.cli.options import add_authorship, add_format, reason_of
 from compatgate.kit.cli.output import format_json_time, format_table, print_json

@@ -23,7 +23,7 @@ from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.packages import Packages
 from compatgate.core.request import Target, parse_request
-from compatgate.core.stack import Stack, parse_stack_text
+from compatgate.core.stack import Stack, format_stack, parse_stack_text
 from compatgate.core.versions import Version
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
@@ -32,18 +32,17 @@ from compatgate.discovery.probe import Probe, probe_labels, probe_output, read_p
 from compatgate.discovery.stated_stack import attach_remarks, attach_wheels
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
+from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import link
 from compatgate.kit.http.requests import parse_query
 from compatgate.service.gate.questions.api import parse_matrix_time
 from compatgate.service.gate.questions.decider import resolve_target
-from compatgate.web.auth import peer_address
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.question_links import (
     Question,
     format_ci_step,
     format_command,
     format_curl,
-    format_stack,
     read_words,
 )
 

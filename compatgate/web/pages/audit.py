@@ -37,7 +37,7 @@ AuditQuery = make_page_query(AuditFilters)
 def show_audit(ask: PageRequest[Any]) -> HtmlPage:
     """Show changes and batches of decisions, newest first."""
     query = ask.query
-    found = list_rows(ask.gate.history.list_audit, query)
+    found = list_rows(ask.rooms.audit.list_audit, query)
     rows = [_row(one) for one in found.items]
     table = make_list_table("audit", _COLUMNS, rows, found, query, _EMPTY, label="records")
     return HtmlPage("audit.html", "Audit", {"query": query}, table)
@@ -47,7 +47,7 @@ def show_audit(ask: PageRequest[Any]) -> HtmlPage:
 def show_verification(ask: PageRequest[Any]) -> HtmlPage:
     """Verify the chain, and show the result."""
     return HtmlPage(
-        "audit-verify.html", "Audit chain", {"report": ask.gate.history.verify(full=False)}
+        "audit-verify.html", "Audit chain", {"report": ask.rooms.chain.verify(full=False)}
     )
 
 

@@ -9,6 +9,7 @@ from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.judge.baseline import Baseline, describe_distribution
 from compatgate.canary.judge.statistics import median
 from compatgate.kit.http.links import api_link, link
+from compatgate.kit.http.route import LARGEST
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
@@ -21,10 +22,9 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.runs.baselines.filters import BaselineFilters
 from compatgate.service.runs.baselines.repository import BaselineRow
-from compatgate.service.runs.evidence.inspection import format_change
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.pages.run_inspection import format_change
 from compatgate.web.pages.trend_charts import TREND, Trends, read_trends
-from compatgate.web.route import LARGEST
 
 _PROPOSED = 50
 _CHOICES = 200
@@ -60,8 +60,8 @@ BaselinesQuery = make_page_query(BaselineFilters)
 def show_baselines(ask: PageRequest[Any]) -> HtmlPage:
     """Show every version, newest first, and above them the versions that wait for approval."""
     query = ask.query
-    found = list_rows(ask.gate.baselines.list, query)
-    trends = read_trends(ask.gate.runs, ask.principal.targets)
+    found = list_rows(ask.rooms.baselines.list, query)
+    trends = read_trends(ask.rooms.runs, ask.principal.targets)
     rows = [_row(row, trends) for row in found.items]
     table = make_list_table("baselines", _COLUMNS, rows, found, query, _EMPTY, unfit=_NO_DATA)
     context = {"filters": _filters(ask), **_proposed_section(ask)}
@@ -71,7 +71,7 @@ def show_baselines(ask: PageRequest[Any]) -> HtmlPage:
 def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str]]]:
     """Return the filters, with choices from the newest baselines."""
     query = ask.query
-    newest = ask.gate.baselines.list(limit=_CHOICES).items
+    newest = ask.rooms.baselines.list(limit=_CHOICES).items
 
     def of(name: str, label: str) -> tuple[str, str, Any, list[str]]:
         given = getattr(query, name)
@@ -89,7 +89,7 @@ def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str]]]:
 
 
 def _proposed_section(ask: PageRequest[Any]) -> dict[str, Any]:
-    waiting = ask.gate.baselines.list(state="proposed", limit=_PROPOSED)
+    waiting = ask.rooms.baselines.list(state="proposed", limit=_PROPOSED)
     return {"waiting": _proposed_rows(ask, waiting.items), "more": waiting.next is not None}
 
 
@@ -116,7 +116,7 @@ def _row(row: BaselineRow, trends: Trends) -> tuple[Any, ...]:
 
 def _proposed_rows(ask: PageRequest[Any], rows: Sequence[BaselineRow]) -> list[dict[str, Any]]:
     """Return versions, each with its distance from the approved one."""
-    approved = ask.gate.baselines.approved_before([row.id for row in rows])
+    approved = ask.rooms.baselines.approved_before([row.id for row in rows])
     found = []
     for row in rows:
         learned, before = row.learned, approved.get(row.id)
@@ -149,9 +149,9 @@ _VERSIONS = (
 @page(f"/baselines/<int(max={LARGEST['big']}):id>", nav="baselines", query=TableQuery)
 def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a version: its values, the runs that gave them, and earlier versions."""
-    row = ask.gate.baselines.find(ask.args["id"])
+    row = ask.rooms.baselines.find(ask.args["id"])
     learned = row.learned
-    versions = ask.gate.baselines.list(
+    versions = ask.rooms.baselines.list(
         workload=row.workload, sku=row.sku, family=row.family, metric=row.metric
     ).items
     table = make_table(
@@ -199,7 +199,7 @@ def _runs(ask: PageRequest[Any], learned: Baseline) -> list[dict[str, Any]]:
     Samples and baselines of another gate are not runs of this gate.
     """
     found = []
-    here = ask.gate.runs.ended({kept.run.partition(":")[0] for kept in learned.runs})
+    here = ask.rooms.runs.ended({kept.run.partition(":")[0] for kept in learned.runs})
     for kept in learned.runs:
         run, _, step = kept.run.partition(":")
         found.append(
@@ -225,7 +225,7 @@ def _runs(ask: PageRequest[Any], learned: Baseline) -> list[dict[str, Any]]:
 )
 def approve_baseline(ask: PageRequest[Any]) -> Redirect:
     """Approve a proposed version for future runs."""
-    row = ask.gate.baselines.approve(ask.args["id"], by=ask.principal.name)
+    row = ask.rooms.baselines.approve(ask.args["id"], by=ask.principal.name)
     done = f"Approved: runs are judged against version {row.version} of {row.metric} from now on."
     return Redirect(link("baselines", row.id), done)
 
@@ -238,6 +238,6 @@ def approve_baseline(ask: PageRequest[Any]) -> Redirect:
 )
 def refuse_baseline(ask: PageRequest[Any]) -> Redirect:
     """Refuse a proposed version, or retire an approved one."""
-    row = ask.gate.baselines.refuse(ask.args["id"], by=ask.principal.name)
+    row = ask.rooms.baselines.refuse(ask.args["id"], by=ask.principal.name)
     done = f"Refused: no run is judged against version {row.version} of {row.metric}."
     return Redirect(link("baselines", row.id), done)

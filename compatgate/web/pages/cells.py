@@ -13,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from compatgate.core.cells import CellAnswer, StackRow
 from compatgate.core.rule import Verdict
+from compatgate.core.stack import format_stack
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
@@ -27,7 +28,7 @@ from compatgate.service.gate.cells.cells import (
 )
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.pages.question_links import Question, format_stack
+from compatgate.web.pages.question_links import Question
 
 HEIGHT, WIDTH = 50, 24
 _SECONDS = 0.05

@@ -19,8 +19,8 @@ from compatgate.documents.text import RawDocument, read_nodes, to_yaml
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
+from compatgate.kit.principal import Authorship
 from compatgate.service.matrix.documents.imports import ImportResult
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedFile
 from compatgate.web.page import PageRequest, Redirect, expected_revision
 from compatgate.web.pages.form_fields import Body, show_fields, write_fields
@@ -139,7 +139,7 @@ def _keep_written(raw: RawDocument, value: Any, path: tuple[str | int, ...]) -> 
 def plan_document(ask: PageRequest[Any], kind: Kind, text: str, name: str | None) -> ImportResult:
     """Check a document without storing it; mistakes name their line of the YAML."""
     sources = [Source(FILE, text, ask.service.settings.max_values)]
-    planned = ask.gate.matrix.import_documents(sources, check_author(ask), dry_run=True)
+    planned = ask.rooms.matrix.import_documents(sources, check_author(ask), dry_run=True)
     if any(change.kind != kind for change in planned.changes):
         raise BadInput("the document has another kind", field="kind", hint=f"set kind to {kind}")
     if name is None:
@@ -160,11 +160,11 @@ def check_author(ask: PageRequest[Any]) -> Authorship:
 def store_document(ask: PageRequest[Any], kind: Kind, document: Body, name: str | None) -> Redirect:
     """Create a document, or change the stored one unless someone else did meanwhile."""
     if name is None:
-        made = ask.gate.matrix.create(kind, document, ask.by())
+        made = ask.rooms.matrix.create(kind, document, ask.by())
         done = f"Created {made.name} in revision {made.revision}."
     else:
         expected = expected_revision(ask.form)
-        made = ask.gate.matrix.change(kind, name, document, ask.by(), expected=expected)
+        made = ask.rooms.matrix.change(kind, name, document, ask.by(), expected=expected)
         done = f"Changed {made.name} in revision {made.revision}."
     return Redirect(link(PLURALS[kind], made.name), done=add_warnings(done, made.warnings))
 
@@ -178,7 +178,7 @@ def propose_text(ask: PageRequest[Any], text: str) -> Redirect:
     """Propose documents."""
     ask.principal.require("propose")
     wanted = ProposalRequest(files=[ProposedFile("documents", text)])
-    view = ask.gate.proposals.propose(wanted, ask.by(), most=ask.service.settings.max_values)
+    view = ask.rooms.proposals.propose(wanted, ask.by(), most=ask.service.settings.max_values)
     done = add_warnings(f"Proposed {view.row.id}.", view.warnings)
     return Redirect(link("proposals", view.row.id), done)
 

@@ -20,7 +20,8 @@ from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.service.gate.comparison.effects import ChangeEffects, preview_effects
+from compatgate.kit.http.route import NoQuery
+from compatgate.service.changes.comparison.effects import ChangeEffects, preview_effects
 from compatgate.service.matrix.documents.imports import ImportResult
 from compatgate.web.page import (
     MAX_CHOICES,
@@ -49,7 +50,6 @@ from compatgate.web.pages.change_acts import (
 )
 from compatgate.web.pages.form_fields import find_wrong_fields, list_holders, list_rows
 from compatgate.web.pages.node_texts import NodeDraft, draft_pools
-from compatgate.web.route import NoQuery
 
 _MODES = {
     "enforce": "deny what fails",
@@ -181,7 +181,7 @@ def _plan_begun(ask: PageRequest[Any], place: FormPlace, edited: EditedDocument)
 
 
 def _edit(ask: PageRequest[Any], kind: Kind) -> HtmlPage:
-    row = ask.gate.matrix.get(kind, ask.args["name"])
+    row = ask.rooms.matrix.get(kind, ask.args["name"])
     place = FormPlace(kind, row.name, row.revision)
     shown = show_form(kind, EditedDocument(to_yaml([row.document]), row.document))
     status = getattr(ask.query, "status", "")
@@ -195,7 +195,7 @@ def _edit(ask: PageRequest[Any], kind: Kind) -> HtmlPage:
 def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
     form, what, kind = ask.form, _read_action(ask.form), place.kind
     if place.name is not None:
-        ask.gate.matrix.get(kind, place.name)
+        ask.rooms.matrix.get(kind, place.name)
     try:
         edited = edit_document(kind, form, ask.service.settings.max_values)
     except CompatgateError as error:
@@ -299,7 +299,7 @@ def import_files(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             hint = "one of check, import, propose"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
         by = check_author(ask) if what == "check" else ask.by()
-        result = ask.gate.matrix.import_documents(sources, by, dry_run=what == "check")
+        result = ask.rooms.matrix.import_documents(sources, by, dry_run=what == "check")
     except CompatgateError as error:
         return _import_page(ask, typed, error=error)
     if what == "check" or result.revision is None:

@@ -19,9 +19,9 @@ from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery, make_table
-from compatgate.service.gate.comparison.effects import Grid, GridRow
-from compatgate.service.gate.comparison.sections import report_plan
-from compatgate.service.gate.comparison.service import answer_what_if, plan_upgrade
+from compatgate.service.changes.comparison.effects import Grid, GridRow
+from compatgate.service.changes.comparison.sections import report_plan
+from compatgate.service.changes.comparison.service import answer_what_if, plan_upgrade
 from compatgate.web.page import HtmlPage, PageRequest, page
 
 _Text = Annotated[str, Meta(max_length=200)]
@@ -198,12 +198,12 @@ class PlanQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
     """Show what an upgrade breaks, required canary runs, and the order of pools and waves."""
     name, query, gate = ask.args["name"], ask.query, ask.gate
-    row = gate.matrix.get("Target", name)
+    row = ask.rooms.matrix.get("Target", name)
     plan: dict[str, Any] | None = None
     problem: CompatgateError | None = None
     if query.driver or query.cuda or query.set:
         try:
-            plan = plan_upgrade(gate, name, query.body())
+            plan = plan_upgrade(gate, ask.rooms.matrix, ask.rooms.nodes, name, query.body())
         except CompatgateError as error:
             problem = error
     target = gate.snapshot().targets.get(name)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.core.rule import Outcome
+from compatgate.core.stack import format_stack
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.replies import Filter
@@ -28,7 +29,6 @@ from compatgate.kit.ui.tables import (
 from compatgate.service.gate.decisions.decision_counts import DAY, HOUR, MINUTE, Bar, DeniedVerdict
 from compatgate.service.gate.questions.schemas import DecisionBody
 from compatgate.web.page import HtmlPage, PageRequest, page
-from compatgate.web.pages.question_links import format_stack
 
 DAYS = 14
 MAX_VERDICTS = 500
@@ -109,7 +109,7 @@ class DrawnBar(Struct, frozen=True):
 @page("/decisions", nav="decisions", query=DecisionQuery)
 def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
     """Show the log, newest first, below a histogram whose bars narrow the time."""
-    query, history = ask.query, ask.gate.history
+    query, history = ask.query, ask.rooms.decisions
     until = min(query.until or clock.now(), clock.now())
     first = datetime.combine(until.date() - timedelta(days=DAYS - 1), time(), UTC)
     since = min(query.since or first, until)
@@ -135,7 +135,7 @@ def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
 
 
 def _log_table(ask: PageRequest[DecisionQuery], ids: Sequence[str] | None) -> Table:
-    query, history = ask.query, ask.gate.history
+    query, history = ask.query, ask.rooms.decisions
 
     def fetch(**filters: Any) -> Any:
         others = {k: v for k, v in filters.items() if k not in ("rule", "group", "follow")}
@@ -234,8 +234,8 @@ def _list_denied(
 ) -> list[tuple[DeniedVerdict, dict[str, Any]]]:
     """Return the most frequent denied verdicts of a time with the finding that decided each."""
     rule = (ask.query.rule or "").upper()
-    rows = ask.gate.history.list_denied(since, until, limit=MAX_VERDICTS)
-    bodies = ask.gate.history.read_verdicts([row.verdict_id for row in rows])
+    rows = ask.rooms.decisions.list_denied(since, until, limit=MAX_VERDICTS)
+    bodies = ask.rooms.decisions.read_verdicts([row.verdict_id for row in rows])
     found = ((row, deciding_finding(bodies.get(row.verdict_id))) for row in rows)
     return [(row, one) for row, one in found if one and (not rule or one["rule"] == rule)]
 

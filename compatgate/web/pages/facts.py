@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from markupsafe import Markup
 from msgspec import Meta
 
+from compatgate.catalog.library import Library
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
@@ -60,7 +61,7 @@ def show_tables(ask: PageRequest[TableQuery]) -> HtmlPage:
             sum(table.records.values()),
             ", ".join(f"{part} ({count})" for part, count in table.records.items()),
         )
-        for table in read_tables(ask.service)
+        for table in read_tables(ask.service.find(Library))
     ]
     table = make_table("facts", columns, rows, _NO_MATCHES, sort=ask.query.sort, label="tables")
     return HtmlPage("facts.html", "Facts", {"facts": ask.gate.facts}, table)
@@ -70,7 +71,7 @@ def show_tables(ask: PageRequest[TableQuery]) -> HtmlPage:
 def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
     """Show the records of a table; the fields of one list are columns."""
     name, query = ask.args["table"], ask.query
-    known = read_records(ask.service, name)
+    known = read_records(ask.service.find(Library), name)
     parts = sorted({one.part for one in known})
     words = query.q.casefold().split()
     records = [
@@ -94,7 +95,7 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
 def show_record(ask: PageRequest[Any]) -> HtmlPage:
     """Show the records with a name."""
     table, name = ask.args["table"], ask.args["name"]
-    records = [one for one in read_records(ask.service, table) if one.name == name]
+    records = [one for one in read_records(ask.service.find(Library), table) if one.name == name]
     if not records:
         problem = f"record {name!r} does not exist in {table}"
         hint = "see the page of the table for all names"

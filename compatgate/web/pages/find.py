@@ -30,7 +30,7 @@ def show_find(ask: PageRequest[FindQuery]) -> HtmlPage | Redirect:
     A text that is the name or id of one object leads to it; what is found while one types does
     not.
     """
-    found = find(ask.gate, ask.query.q, ask.principal.may)
+    found = find(ask.rooms, ask.query.q, ask.principal.may)
     exact = [hit for hit in found.hits if hit.exact]
     if len(exact) == 1 and not found.answer and not request.headers.get("HX-Request"):
         return Redirect(exact[0].href)
@@ -52,7 +52,7 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     text = ask.form.get("text", "")[:LONGEST_PASTE]
     if _is_question(ask, text):
         return Redirect(link("find", q=" ".join(text.split())))
-    causes = find_causes(ask.gate, text)
+    causes = find_causes(ask.rooms, text)
     if any(cause.confidence == "certain" for cause in causes):
         return _page("", Findings(causes=causes), text)
     try:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from compatgate.core.performance import near_names
 from compatgate.core.rules import RULES
+from compatgate.core.stack import format_stack
 from compatgate.core.triage import FoundCause
 from compatgate.core.worded_question import (
     WordedQuestion,
@@ -24,11 +25,11 @@ from compatgate.core.worded_question import (
 )
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.gate.triage.service import name_causes
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.web.page import NAVIGATION
-from compatgate.web.pages.question_links import Question, format_stack
+from compatgate.web.pages.question_links import Question
 
 MAX_HITS = 6
 """Hits of one kind."""
@@ -94,64 +95,66 @@ class Findings(Struct, frozen=True):
     near: tuple[Hit, ...] = ()
 
 
-def find(gate: Gate, text: str, may: Callable[[str], bool]) -> Findings:
+def find(rooms: Rooms, text: str, may: Callable[[str], bool]) -> Findings:
     """Return what a text means, as it was typed; ``may`` tells whether the caller has a scope."""
     word = text.strip()
     if not word:
         return Findings()
-    hits = tuple(find_names(gate, word, may))
+    hits = tuple(find_names(rooms, word, may))
     if not may("gate"):
-        return Findings(hits=hits, near=() if hits else tuple(find_near(gate, word)))
-    if image := _find_image(gate, word):
+        return Findings(hits=hits, near=() if hits else tuple(find_near(rooms, word)))
+    if image := _find_image(rooms, word):
         return Findings(hits=(*image, *hits))
     answer, problem = None, None
     try:
-        answer = answer_question(gate, word)
+        answer = answer_question(rooms, word)
     except CompatgateError as error:
         problem = error
-    causes = () if answer else find_causes(gate, word)
-    near = () if hits or answer or problem or causes else tuple(find_near(gate, word))
+    causes = () if answer else find_causes(rooms, word)
+    near = () if hits or answer or problem or causes else tuple(find_near(rooms, word))
     return Findings(answer, None if causes else problem, causes, hits, near)
 
 
-def find_causes(gate: Gate, text: str) -> tuple[FoundCause, ...]:
+def find_causes(rooms: Rooms, text: str) -> tuple[FoundCause, ...]:
     """Return the causes that an error text shows."""
-    return name_causes(gate, text, {}).causes[:MAX_HITS] if len(text) >= _SHORTEST_ERROR else ()
+    return (
+        name_causes(rooms.gate, text, {}).causes[:MAX_HITS] if len(text) >= _SHORTEST_ERROR else ()
+    )
 
 
-def answer_question(gate: Gate, text: str) -> PaletteAnswer | None:
+def answer_question(rooms: Rooms, text: str) -> PaletteAnswer | None:
     """Return the answer to a question in words; None: the text asks nothing."""
     if not names_component(text):
         return None
-    targets = gate.snapshot().targets
-    read = read_question(text, gate.facts, targets)
+    targets = rooms.gate.snapshot().targets
+    read = read_question(text, rooms.gate.facts, targets)
     if not read.stack or read.image:
         return None
     question = to_question(read)
     assumptions = tuple(one.message for one in read.assumptions)
     if question.target or question.gpu or question.driver:
-        verdict = gate.preview(question.body()).to_json()
-        return PaletteAnswer(question, verdict, assumptions, tuple(_answer_series(gate, read)))
+        verdict = rooms.gate.preview(question.body()).to_json()
+        return PaletteAnswer(question, verdict, assumptions, tuple(_answer_series(rooms, read)))
     others = tuple(
-        _answer(gate, name, Question(target=name, stack=question.stack))
+        _answer(rooms, name, Question(target=name, stack=question.stack))
         for name in sorted(targets)[:_MAX_TARGETS]
     )
     return PaletteAnswer(question, None, assumptions, others, len(targets) - len(others))
 
 
-def _answer(gate: Gate, name: str, question: Question) -> OtherAnswer:
-    verdict = gate.preview(question.body())
+def _answer(rooms: Rooms, name: str, question: Question) -> OtherAnswer:
+    verdict = rooms.gate.preview(question.body())
     return OtherAnswer(name, verdict.verdict, verdict.allowed, question.link())
 
 
-def _answer_series(gate: Gate, read: WordedQuestion) -> Iterator[OtherAnswer]:
+def _answer_series(rooms: Rooms, read: WordedQuestion) -> Iterator[OtherAnswer]:
     """Yield the verdicts on the other releases of each series."""
     for assumed in read.assumptions:
         taken = str(read.stack[assumed.component])
         for other in assumed.others[:_MAX_OTHERS]:
             stack = {**read.stack, assumed.component: other + taken.removeprefix(assumed.taken)}
             question = WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
-            yield _answer(gate, f"{assumed.component} {other}", to_question(question))
+            yield _answer(rooms, f"{assumed.component} {other}", to_question(question))
 
 
 def to_question(read: WordedQuestion) -> Question:
@@ -166,13 +169,13 @@ def to_question(read: WordedQuestion) -> Question:
     return Question(target=read.target, stack=stack, image=read.image, set=changes)
 
 
-def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
+def _find_image(rooms: Rooms, word: str) -> tuple[Hit, ...]:
     """Return what can be asked about an image; it is read only when that is chosen."""
     image, _, target = word.partition(" @ ")
     image, target = image.strip(), target.strip()
     if not is_image(image):
         return ()
-    known = gate.snapshot().targets
+    known = rooms.gate.snapshot().targets
     names = [target] if target in known else sorted(known)[:MAX_HITS]
     asks = (
         Hit(f"{image} on {name}", "ask", Question(target=name, image=image).link())
@@ -182,11 +185,11 @@ def _find_image(gate: Gate, word: str) -> tuple[Hit, ...]:
     return (*asks, decided)
 
 
-def find_names(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
+def find_names(rooms: Rooms, word: str, may: Callable[[str], bool]) -> Iterator[Hit]:
     """Yield pages and objects whose name contains a text, or whose id begins with it."""
     folded = word.casefold()
-    yield from _find_ids(gate, folded)
-    snapshot = gate.snapshot()
+    yield from _find_ids(rooms, folded)
+    snapshot = rooms.gate.snapshot()
     pages = [
         Hit(item.label, "page", link(item.path) if item.path else link())
         for group in NAVIGATION
@@ -197,12 +200,12 @@ def find_names(gate: Gate, word: str, may: Callable[[str], bool]) -> Iterator[Hi
     for kind, label, names in _named_documents(snapshot):
         for name in _matching(names, folded):
             yield Hit(name, label, link(kind, name), name == word)
-    for view in gate.nodes.list(search=word, limit=MAX_HITS).items:
+    for view in rooms.nodes.list(search=word, limit=MAX_HITS).items:
         place = link("nodes", view.row.name, cluster=view.row.cluster)
         yield Hit(view.row.name, f"node of {view.row.cluster}", place)
-    for name in gate.upgrades.find_names(word, limit=MAX_HITS):
+    for name in rooms.upgrades.find_names(word, limit=MAX_HITS):
         yield Hit(name, "upgrade", link("upgrades", name), name == word)
-    for name in _matching([host.name for host in gate.runs.hosts().items], folded):
+    for name in _matching([host.name for host in rooms.runs.hosts().items], folded):
         yield Hit(name, "staging host", link("hosts", search=name))
     rules = (
         Hit(f"{rule.id} {rule.name}", "rule", link("rules", rule.id), rule.id.casefold() == folded)
@@ -229,21 +232,21 @@ def _matching(names: Iterable[str], folded: str) -> list[str]:
     ]
 
 
-def _find_ids(gate: Gate, folded: str) -> Iterator[Hit]:
+def _find_ids(rooms: Rooms, folded: str) -> Iterator[Hit]:
     """Yield verdicts and runs whose id begins with the text."""
     if (verdict := _VERDICT.fullmatch(folded)) and len(verdict[1]) >= _SHORTEST_ID:
-        verdicts = gate.history.find_verdict_ids(f"vd_{verdict[1]}", limit=MAX_HITS)
+        verdicts = rooms.decisions.find_verdict_ids(f"vd_{verdict[1]}", limit=MAX_HITS)
         for one in verdicts:
             yield Hit(one, "verdict", link("verdicts", one), len(verdicts) == 1)
     if _RUN.fullmatch(folded) and len(folded) >= _SHORTEST_ID:
-        runs = gate.runs.find_ids(folded, limit=MAX_HITS)
+        runs = rooms.runs.find_ids(folded, limit=MAX_HITS)
         for one in runs:
             yield Hit(one, "run", link("runs", one), len(runs) == 1)
 
 
-def find_near(gate: Gate, word: str) -> Iterator[Hit]:
+def find_near(rooms: Rooms, word: str) -> Iterator[Hit]:
     """Yield objects whose names are near to a text that nothing contains."""
     rules = ("rules", "rule", [rule.id for rule in RULES])
-    for kind, label, names in (*_named_documents(gate.snapshot()), rules):
+    for kind, label, names in (*_named_documents(rooms.gate.snapshot()), rules):
         for name in near_names(word, list(names), most=3):
             yield Hit(name, label, link(kind, name))

@@ -42,9 +42,9 @@ class KindSection(Struct, frozen=True):
 def show_home(ask: PageRequest[Any]) -> HtmlPage:
     """Show the home page."""
     snapshot = ask.gate.snapshot()
-    attention = ask.gate.incidents.attention(_EACH_KIND)
+    attention = ask.rooms.incidents.attention(_EACH_KIND)
     statuses = [entry.status for entry in snapshot.entries.values()]
-    days = ask.gate.history.decisions_per_day(_DAYS)
+    days = ask.rooms.decisions.decisions_per_day(_DAYS)
     levels = {
         level: sum(counts.get(level, 0) for counts in attention.counts.values()) for level in LEVELS
     }
@@ -60,7 +60,7 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
         "counted": days,
         "today": days.bars[-1],
         "denied": _list_denied_stacks(ask),
-        "upgrades": ask.gate.upgrades.list_open(limit=_MAX_UPGRADES),
+        "upgrades": ask.rooms.upgrades.list_open(limit=_MAX_UPGRADES),
         "week": _WEEK,
     }
     return HtmlPage("home.html", "Home", context)
@@ -97,8 +97,8 @@ def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
     stacks: dict[bytes, DeniedStack] = {}
     until = clock.now()
     since = until - timedelta(days=_WEEK)
-    rows = ask.gate.history.list_denied(since, until, limit=_MAX_VERDICTS)
-    bodies = ask.gate.history.read_verdicts([row.verdict_id for row in rows])
+    rows = ask.rooms.decisions.list_denied(since, until, limit=_MAX_VERDICTS)
+    bodies = ask.rooms.decisions.read_verdicts([row.verdict_id for row in rows])
     for row in rows:
         verdict = bodies.get(row.verdict_id)
         if verdict is None:  # deleted since

@@ -14,8 +14,8 @@ from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.requests import AnyQuery
 from compatgate.service.access.tokens.browser_sessions import NewBrowserSession
 from compatgate.web import browser
-from compatgate.web.call import base_url
 from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.service import base_url
 
 _COOKIE = "compatgate_signing_in"
 _LONGEST_PLACE = 2000
@@ -58,7 +58,7 @@ def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
         answer = Response(
             **{name: request.args.get(name, "")[:4096] for name in Response.__struct_fields__}
         )
-        with browser.counted_failures(ask.service):
+        with ask.service.limits.counted_failures():
             made = people.finish(attempt, answer, _redirect_uri(ask))
     except CompatgateError as error:
         return _problem(error, place)

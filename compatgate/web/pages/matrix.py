@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from compatgate.core.components import COMPONENTS, sort_components
-from compatgate.core.entry_stacks import EntryStacks, represent
+from compatgate.core.entry_stacks import EntryStacks, entry_stack_text, represent
 from compatgate.documents.specs import KINDS
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
+from compatgate.kit.http.route import LARGEST
 from compatgate.kit.ui.filters import component_label
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
@@ -44,8 +45,7 @@ from compatgate.web.page import (
     expected_revision,
     page,
 )
-from compatgate.web.pages.question_links import entry_stack_text, preview_represented
-from compatgate.web.route import LARGEST
+from compatgate.web.pages.question_links import preview_represented
 
 MAX_TARGETS = 40
 """Most targets on the page of an entry; the matrix shows all."""
@@ -77,8 +77,8 @@ EntryQuery = make_page_query(EntryFilters)
 def show_entries(ask: PageRequest[Any]) -> HtmlPage:
     """Show entries by name, with the state of their canary runs."""
     query, names = ask.query, ask.gate.snapshot().documents
-    found = list_rows(ask.gate.matrix.list_entries, query)
-    said = ask.gate.runs.remarks(row.name for row in found.items)
+    found = list_rows(ask.rooms.matrix.list_entries, query)
+    said = ask.rooms.runs.remarks(row.name for row in found.items)
     lines = [_entry_row(row, said[row.name]) for row in found.items]
     table = make_list_table(
         "entries", _ENTRY_COLUMNS, lines, found, query, _NO_ENTRIES, unfit=NO_MATCHES
@@ -132,14 +132,14 @@ def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:
 @page("/entries/<name>", nav="entries", query=TableQuery)
 def show_entry(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show an entry."""
-    return _entry_page(ask, ask.gate.matrix.get("Entry", ask.args["name"]))
+    return _entry_page(ask, ask.rooms.matrix.get("Entry", ask.args["name"]))
 
 
 @page("/entries/<name>/status", scope="bless", method="POST", nav="entries")
 def change_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Bless, deprecate or revoke an entry, unless someone else changed it."""
     name, form = ask.args["name"], ask.form
-    matrix, status = ask.gate.matrix, form.get("status", "")
+    matrix, status = ask.rooms.matrix, form.get("status", "")
     try:
         made = matrix.restate(
             name,
@@ -169,7 +169,7 @@ def _entry_page(
             snapshot, entry, shared_fit_cache(gate.facts), now, MAX_TARGETS
         )
     spec = row.document["spec"]
-    remarks = gate.runs.remarks([row.name])[row.name]
+    remarks = ask.rooms.runs.remarks([row.name])[row.name]
     context = {
         "row": row,
         "spec": spec,
@@ -181,7 +181,7 @@ def _entry_page(
         "remarks": remarks,
         "asks_override": isinstance(error, EvidenceNeeded)
         or (remarks.promotion is not None and bool(remarks.promotion.needs)),
-        "pools": gate.runs.entry_pools(row.name),
+        "pools": ask.rooms.runs.entry_pools(row.name),
         "stack": entry_stack_text(entry, gate.facts) if entry else "",
         "targets_total": total,
         "targets_shown": MAX_TARGETS,
@@ -190,7 +190,7 @@ def _entry_page(
             status: verb for status, verb in STATUS_VERBS.items() if status != spec["status"]
         },
         "names": sorted(snapshot.entries)[:MAX_CHOICES],
-        "history": gate.matrix.list_changes("Entry", row.name, limit=MAX_REVISIONS),
+        "history": ask.rooms.matrix.list_changes("Entry", row.name, limit=MAX_REVISIONS),
         "error": error,
         "typed": ask.form,
     }
@@ -259,7 +259,7 @@ RevisionQuery = make_page_query(RevisionFilters)
 def show_revisions(ask: PageRequest[Any]) -> HtmlPage:
     """Show revisions, newest first, and a form to compare two."""
     query = ask.query
-    found = list_rows(ask.gate.matrix.list_revisions, query)
+    found = list_rows(ask.rooms.matrix.list_revisions, query)
     lines = [_revision_row(row) for row in found.items]
     table = make_list_table(
         "revisions", _REVISION_COLUMNS, lines, found, query, _NO_REVISIONS, unfit=NO_MATCHES
@@ -293,7 +293,7 @@ class ChangesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 @page("/revisions/<int:number>", nav="revisions", query=ChangesQuery)
 def show_revision(ask: PageRequest[ChangesQuery]) -> HtmlPage:
     """Show a revision and its changes."""
-    row = ask.gate.matrix.show_revision(ask.args["number"])
+    row = ask.rooms.matrix.show_revision(ask.args["number"])
     context = {
         "row": row,
         **_slice_changes(row.changes, ask.query.skip),
@@ -315,7 +315,7 @@ def show_difference(ask: PageRequest[RevisionRange]) -> HtmlPage:
     last = ask.gate.snapshot().revision
     newer = last if ask.query.newer is None else ask.query.newer
     older = max(newer - 1, 0) if ask.query.older is None else ask.query.older
-    edits = ask.gate.matrix.diff(older, newer)
+    edits = ask.rooms.matrix.diff(older, newer)
     part = _slice_changes(edits, ask.query.skip)
     context = {
         "older": older,

@@ -25,7 +25,7 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.gate.comparison.service import answer_what_if
+from compatgate.service.changes.comparison.service import answer_what_if
 from compatgate.service.matrix.documents.models import Target
 from compatgate.service.nodes.reports.comparison import NodeView
 from compatgate.service.nodes.reports.details import (
@@ -121,7 +121,7 @@ def show_nodes(ask: PageRequest[Any]) -> HtmlPage:
     """Show nodes by cluster and name."""
     query, snapshot = ask.query, ask.gate.snapshot()
     answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
-    found = list_rows(ask.gate.nodes.list, query, **answers)
+    found = list_rows(ask.rooms.nodes.list, query, **answers)
     lines = [_node_row(view) for view in found.items]
     table = make_list_table("nodes", _NODE_COLUMNS, lines, found, query, _NO_NODES)
     context = {
@@ -187,19 +187,19 @@ def gpus_of(view: NodeView) -> str:
 def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
     """Show a node: its sources, its targets, and advice."""
     name, cluster = ask.args["name"], ask.query.cluster
-    clusters = ask.gate.nodes.clusters_of(name)
+    clusters = ask.rooms.nodes.clusters_of(name)
     if cluster is None and len(clusters) > 1:
         return HtmlPage("node-clusters.html", name, {"clusters": clusters})
-    return _node_page(ask, ask.gate.nodes.show(name, cluster))
+    return _node_page(ask, ask.rooms.nodes.show(name, cluster))
 
 
 @page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes")
 def remove_node(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Remove a node that is gone."""
     name, cluster = ask.args["name"], ask.form.get("cluster") or None
-    view = ask.gate.nodes.show(name, cluster)
+    view = ask.rooms.nodes.show(name, cluster)
     try:
-        gone = ask.gate.nodes.remove(name, ask.by(), cluster)
+        gone = ask.rooms.nodes.remove(name, ask.by(), cluster)
     except CompatgateError as error:
         return _node_page(ask, view, error)
     where = f"{gone.row.name} of {gone.row.cluster}"
@@ -214,7 +214,7 @@ def _node_page(
     beside = [
         share
         for target in (standing.targets if drifts else ())
-        for share in count_shares(ask.gate.nodes.of_target(target), [target])
+        for share in count_shares(ask.rooms.nodes.of_target(target), [target])
     ]
     skus = [kind["gpu"] for kind in view.row.gpus]
     pool = {one.target: single_pool(one.target, skus, snapshot) for one in standing.differences}
@@ -272,7 +272,7 @@ def _pools(compared: Sequence[PoolComparison]) -> Table:
 @page("/drift", nav="drift", query=DriftQuery)
 def show_drift(ask: PageRequest[Any]) -> HtmlPage:
     """Show the groups of drifted nodes, then every drifted node."""
-    query, nodes = ask.query, ask.gate.nodes
+    query, nodes = ask.query, ask.rooms.nodes
     wanted = {name: getattr(query, name) for name in ("target", "what", "cluster", "gpu")}
     wanted["stale"] = yes_or_no(query.stale)
     groups: Sequence[DriftGroup] = ()

@@ -12,6 +12,8 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter
+from compatgate.kit.http.route import LARGEST
+from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
@@ -22,9 +24,7 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.notices.service import member_link
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.route import LARGEST
 
 ListedState = Literal["open", "snoozed", "resolved", "ended", "all"]
 _COLUMNS = (
@@ -61,7 +61,7 @@ def show_incidents(ask: PageRequest[IncidentQuery]) -> HtmlPage:
     state: dict[str, Any] = {"state": None if query.state == "all" else query.state}
     if query.state in (None, "open", "snoozed"):  # what is snoozed is open as well
         state = {"state": "open", "snoozed": query.state == "snoozed"}
-    found = list_rows(ask.gate.incidents.list, query, **state)
+    found = list_rows(ask.rooms.incidents.list, query, **state)
     table = make_list_table("incidents", _COLUMNS, map(_row, found.items), found, query, _EMPTY)
     context = {"query": query, "kinds": KINDS, "states": get_args(ListedState)}
     title = TITLES[query.kind] if query.kind else "Incidents"
@@ -90,7 +90,7 @@ def show_incident(ask: PageRequest[Any]) -> HtmlPage:
 
 
 def _incident_page(ask: PageRequest[Any], error: CompatgateError | None = None) -> HtmlPage:
-    row = ask.gate.incidents.show(ask.args["id"])
+    row = ask.rooms.incidents.show(ask.args["id"])
     context = {
         "one": row,
         "word": _WORDS[row.level],
@@ -106,7 +106,7 @@ def _incident_page(ask: PageRequest[Any], error: CompatgateError | None = None) 
 @page(f"{_PATH}/act", scope="operate", method="POST", nav="incidents")
 def act_on_incident(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Snooze, resolve or reopen an incident."""
-    number, what, incidents = ask.args["id"], ask.form.get("what", ""), ask.gate.incidents
+    number, what, incidents = ask.args["id"], ask.form.get("what", ""), ask.rooms.incidents
     by = Authorship(ask.principal.name, ask.form.get("reason", "").strip(), ask.principal)
     try:
         if what == "snooze":

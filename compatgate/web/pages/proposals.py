@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from compatgate.core.entry_stacks import entry_stack_text
 from compatgate.documents.convert import to_entry
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
@@ -16,16 +17,15 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_page_query,
 )
-from compatgate.service.gate.comparison.matrix_sections import report_backtest
-from compatgate.service.gate.comparison.schemas import DAYS
+from compatgate.service.changes.comparison.matrix_sections import report_backtest
 from compatgate.service.matrix.documents.blessing import list_blessed
+from compatgate.service.matrix.proposals.backtest import DAYS
 from compatgate.service.matrix.proposals.filters import ProposalFilters
 from compatgate.service.matrix.proposals.merging import may_merge
 from compatgate.service.matrix.proposals.models import ProposalState
 from compatgate.service.matrix.proposals.readiness import ProposalView, describe
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedFile
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.pages.question_links import entry_stack_text
 
 _COLUMNS = (
     Column("id", "Proposal", "code"),
@@ -71,7 +71,7 @@ def show_proposals(ask: PageRequest[Any]) -> HtmlPage:
     """Show proposals, newest first."""
     query = ask.query
     asked = {"state": query.state, "target": query.target, "author": query.author}
-    found = fetch_rows(ask.gate.proposals.list, query.cursor, **asked)
+    found = fetch_rows(ask.rooms.proposals.list, query.cursor, **asked)
     table = make_list_table("proposals", _COLUMNS, map(_row, found.items), found, query, _EMPTY)
     return HtmlPage("proposals.html", "Proposals", {"query": query, "states": _STATES}, table)
 
@@ -107,7 +107,7 @@ def create_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     try:
         file = ProposedFile("documents", ask.form.get("documents", ""))
         most = ask.service.settings.max_values
-        view = ask.gate.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
+        view = ask.rooms.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
     except CompatgateError as error:
         return _form_page(ask, error)
     warnings = (f" Warning: {text}." for text in view.warnings)
@@ -123,7 +123,7 @@ def _form_page(ask: PageRequest[Any], error: CompatgateError | None = None) -> H
 @page("/proposals/<id>", nav="proposals")
 def show_proposal(ask: PageRequest[Any]) -> HtmlPage:
     """Show a proposal: its difference, what it needs and has, and what happened to it."""
-    return _proposal_page(ask, ask.gate.proposals.show(ask.args["id"]))
+    return _proposal_page(ask, ask.rooms.proposals.show(ask.args["id"]))
 
 
 def _proposal_page(
@@ -179,7 +179,7 @@ def merge_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect:
     number, what, form = ask.args["id"], ask.form.get("what", ""), ask.form
-    by, service = ask.principal, ask.gate.proposals
+    by, service = ask.principal, ask.rooms.proposals
     digest = form.get("digest") or None
     service.show(number)
     acts: dict[str, Callable[[], ProposalView]] = {
@@ -207,7 +207,7 @@ def revert_revision(ask: PageRequest[Any]) -> Redirect:
     """Revert a revision, directly or as a proposal."""
     propose = bool(ask.form.get("propose"))
     number = ask.args["number"]
-    revision, proposal, _ = ask.gate.proposals.revert(number, ask.by(), propose=propose)
+    revision, proposal, _ = ask.rooms.proposals.revert(number, ask.by(), propose=propose)
     if proposal is not None:
         return Redirect(link("proposals", proposal.id), f"Proposed to revert revision {number}.")
     return Redirect(link("revisions", revision or 0), f"Reverted revision {number}.")

@@ -13,12 +13,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from compatgate.core.entry_stacks import EntryStacks, represent
+from compatgate.core.entry_stacks import EntryStacks
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.rule import Verdict, fix_value
-from compatgate.core.stack import parse_stack_text
+from compatgate.core.stack import format_stack, parse_stack_text
 from compatgate.core.worded_question import is_exact, read_question
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit.http.links import link
@@ -139,17 +138,6 @@ def read_words(
     return structs.replace(question, **changes), tuple(one.message for one in read.assumptions)
 
 
-def format_stack(values: Mapping[str, Any]) -> str:
-    """Return versions as text, ``cuda=12.4,arch=sm_80+sm_90``; as JSON if text cannot hold them."""
-    plain = {
-        n: "+".join(v) if isinstance(v, list) and n in ("arch", "needs") else v
-        for n, v in values.items()
-    }
-    if all(v is None or (isinstance(v, str) and "," not in v) for v in plain.values()):
-        return ",".join(f"{name}={value or ''}" for name, value in plain.items())
-    return msgspec.json.encode(values).decode()
-
-
 def format_curl(body: dict[str, Any], base: str) -> str:
     """Return the question as a curl command."""
     shown = shlex.quote(msgspec.json.encode(body).decode())
@@ -193,12 +181,6 @@ def _parse_stack(field: str, text: str) -> dict[str, Any]:
         return parse_stack_text(text)
     except BadInput as error:
         raise error.at(field) from None
-
-
-def entry_stack_text(entry: Entry, facts: Facts) -> str:
-    """Return the newest stack that an entry allows, as text; empty: none can be made."""
-    stacks = represent(entry, facts).stacks
-    return format_stack(stacks[0].to_json()) if stacks else ""
 
 
 def preview_represented(

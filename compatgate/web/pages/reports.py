@@ -39,7 +39,7 @@ def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     """Show what happened on a target, and what would be answered today."""
     name, problem, sections = ask.args["name"], None, []
     try:
-        report = make_report(ask.gate, name, *ask.query.period())
+        report = make_report(ask.gate, ask.rooms.nodes, name, *ask.query.period())
         sections = arrange(msgspec.to_builtins(report))
     except BadInput as error:
         problem = error

@@ -56,9 +56,9 @@ class HistoryQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 @page("/workloads/<name>/history", nav="workloads", query=HistoryQuery)
 def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
     """Show how the metrics of a workload moved over finished runs."""
-    workload = ask.gate.runs.catalogue().workload(ask.args["name"])
+    workload = ask.rooms.runs.catalogue().workload(ask.args["name"])
     within = ask.principal.targets
-    every = ask.gate.runs.histories(workload=workload.name, within=within)
+    every = ask.rooms.runs.histories(workload=workload.name, within=within)
     wanted = [
         (one, shown)
         for one in every

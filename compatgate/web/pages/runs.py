@@ -14,6 +14,7 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.replies import Filter
+from compatgate.kit.http.route import LARGEST
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
@@ -24,20 +25,6 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.runs.evidence.comparison import (
-    MetricChange,
-    compare_parts,
-    compare_runs,
-    envs_of,
-    overlay_metrics,
-)
-from compatgate.service.runs.evidence.inspection import (
-    format_change,
-    has_many_metrics,
-    inspect_steps,
-    outline_steps,
-)
-from compatgate.service.runs.evidence.pair_view import view_pairs
 from compatgate.service.runs.queue import logs
 from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.models import ACTIVE, RunRow
@@ -45,7 +32,20 @@ from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 from compatgate.service.runs.queue.submission import PRIORITIES
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.route import LARGEST
+from compatgate.web.pages.pair_view import view_pairs
+from compatgate.web.pages.run_comparison import (
+    MetricChange,
+    compare_parts,
+    compare_runs,
+    envs_of,
+    overlay_metrics,
+)
+from compatgate.web.pages.run_inspection import (
+    format_change,
+    has_many_metrics,
+    inspect_steps,
+    outline_steps,
+)
 
 STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
 _RUN_COLUMNS = (
@@ -74,7 +74,7 @@ RunsQuery = make_page_query(RunFilters)
 def show_runs(ask: PageRequest[Any]) -> HtmlPage:
     """Show every run, newest first; refresh runs in progress."""
     query = ask.query
-    result = list_rows(ask.gate.runs.list, query)
+    result = list_rows(ask.rooms.runs.list, query)
     rows = [_run_row(run) for run in result.items]
     table = make_list_table("runs", _RUN_COLUMNS, rows, result, query, _NO_RUNS, unfit=_NO_MATCHES)
     context = {
@@ -88,9 +88,9 @@ def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str] | Non
     query = ask.query
     return [
         ("state", "State", query.state, list(STATES)),
-        ("suite", "Suite", query.suite, sorted(ask.gate.runs.catalogue().suites)),
+        ("suite", "Suite", query.suite, sorted(ask.rooms.runs.catalogue().suites)),
         ("target", "Target", query.target, sorted(ask.gate.snapshot().documents)),
-        ("host", "Host", query.host, [row.name for row in ask.gate.runs.hosts().items]),
+        ("host", "Host", query.host, [row.name for row in ask.rooms.runs.hosts().items]),
         ("purpose", "For", query.purpose, list(get_args(Purpose))),
         ("entry", "Entry", query.entry, None),
         ("asked_by", "Asked by", query.asked_by, None),
@@ -149,7 +149,7 @@ def show_run_form(ask: PageRequest[Any]) -> HtmlPage:
 
 
 def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = None) -> HtmlPage:
-    snapshot, catalogue = ask.gate.snapshot(), ask.gate.runs.catalogue()
+    snapshot, catalogue = ask.gate.snapshot(), ask.rooms.runs.catalogue()
     suites = [
         (name, catalogue.suites[name].description, catalogue.gpus_of(name))
         for name in sorted(catalogue.suites)
@@ -161,7 +161,7 @@ def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = 
         "targets": sorted(snapshot.documents),
         "pools": sorted({p.name for t in snapshot.targets.values() for p in t.pools}),
         "entries": sorted(snapshot.entries),
-        "hosts": [row.name for row in ask.gate.runs.hosts().items],
+        "hosts": [row.name for row in ask.rooms.runs.hosts().items],
         "most": PRIORITIES,
     }
     status = problem.status if problem else 200
@@ -178,7 +178,7 @@ def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         asked: dict[str, Any] = {name: text for name, text in values.items() if text}
         if values["stack"]:
             asked["stack"] = parse_stack_text(values["stack"])
-        made = ask.gate.runs.submit(
+        made = ask.rooms.runs.submit(
             RunRequest(**{**asked, "priority": _priority(values["priority"])}),
             by=ask.principal.name,
         )
@@ -205,12 +205,12 @@ _MAX_COMPARABLE = 20
 @page("/runs/<id>", nav="runs")
 def show_run(ask: PageRequest[Any]) -> HtmlPage:
     """Show every detail of a run."""
-    runs, run_id = ask.gate.runs, ask.args["id"]
+    runs, run_id = ask.rooms.runs, ask.args["id"]
     detail = runs.show(run_id)
     run, long = detail.run, has_many_metrics(detail)
     steps = [step.to_json() for step in detail.steps]
     evidence = runs.evidence(run=run_id).items
-    warned = ask.gate.runs.remarks([run.entry]).get(run.entry) if run.entry else None
+    warned = ask.rooms.runs.remarks([run.entry]).get(run.entry) if run.entry else None
     result = (step.body.get("imported") for step in detail.steps)
     context = {
         "run": run,
@@ -223,7 +223,9 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         ),
         "long": long,
         "pairs": view_pairs(detail),
-        "steps": outline_steps(detail) if long else inspect_steps(runs, ask.gate.baselines, detail),
+        "steps": outline_steps(detail)
+        if long
+        else inspect_steps(runs, ask.rooms.baselines, detail),
         "log": logs.read_end(runs, run_id),
         "evidence": evidence,
         "judged": detail.evidence,
@@ -238,7 +240,7 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
 
 def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
     """Return runs to compare with: of the same suite on the same GPU."""
-    result = ask.gate.runs.list(suite=run.suite, state="ended", limit=100).items
+    result = ask.rooms.runs.list(suite=run.suite, state="ended", limit=100).items
     return [one for one in result if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
 
 
@@ -268,7 +270,7 @@ def _repeat_link(run: RunRow) -> str:
 @page("/runs/<id>/state", nav="runs")
 def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
     """Show the state of a run alone; its page polls this until the run ends."""
-    detail = ask.gate.runs.show(ask.args["id"])
+    detail = ask.rooms.runs.show(ask.args["id"])
     context = {"run": detail.run, "about": run_note(detail.run), "steps": outline_steps(detail)}
     return HtmlPage("run-now.html", detail.run.id, context)
 
@@ -276,14 +278,14 @@ def show_run_state(ask: PageRequest[Any]) -> HtmlPage:
 @page("/runs/<id>/steps/<name>", nav="runs")
 def show_run_step(ask: PageRequest[Any]) -> HtmlPage:
     """Show a step with charts of all its metrics."""
-    detail = ask.gate.runs.show(ask.args["id"])
+    detail = ask.rooms.runs.show(ask.args["id"])
     wanted = [step for step in detail.steps if step.name == ask.args["name"]]
     if not wanted:
         hint = suggest_name(ask.args["name"], [step.name for step in detail.steps])
         what = f"the run {detail.run.id} has no step {ask.args['name']!r}"
         raise NotFound(what, field="step", value=ask.args["name"], hint=hint)
     only = RunDetail(detail.run, tuple(wanted), detail.peaks)
-    steps = inspect_steps(ask.gate.runs, ask.gate.baselines, only)
+    steps = inspect_steps(ask.rooms.runs, ask.rooms.baselines, only)
     context = {"run": detail.run, "steps": steps, "long": False}
     return HtmlPage("run-steps.html", wanted[0].name, context)
 
@@ -297,7 +299,7 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 @page("/runs/<id>/log", nav="runs", query=LogQuery)
 def follow_log(ask: PageRequest[LogQuery]) -> Any:
     """Return the new part of the log, for the page that shows it."""
-    part = logs.read_after(ask.gate.runs, ask.args["id"], ask.query.after)
+    part = logs.read_after(ask.rooms.runs, ask.args["id"], ask.query.after)
     response = jsonify({"text": part.text, "after": part.after, "ended": part.ended})
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -306,7 +308,7 @@ def follow_log(ask: PageRequest[LogQuery]) -> Any:
 @page("/runs/<id>/cancel", scope="operate", method="POST", nav="runs")
 def cancel_run(ask: PageRequest[Any]) -> Redirect:
     """Cancel a run."""
-    run = ask.gate.runs.cancel(ask.args["id"], by=ask.principal.name)
+    run = ask.rooms.runs.cancel(ask.args["id"], by=ask.principal.name)
     done = "The run was cancelled." if run.has_ended else "The run ends within seconds."
     return Redirect(link("runs", run.id), done)
 
@@ -315,14 +317,14 @@ def cancel_run(ask: PageRequest[Any]) -> Redirect:
 def discard_run(ask: PageRequest[Any]) -> Redirect:
     """Discard a judged run."""
     run_id, reason = ask.args["id"], ask.form.get("reason") or ""
-    ask.gate.runs.discard(run_id, by=ask.principal.name, reason=reason)
+    ask.rooms.runs.discard(run_id, by=ask.principal.name, reason=reason)
     return Redirect(link("runs", run_id), "Discarded the run. No policy counts it.")
 
 
 @page("/runs/<id>/rerun", scope="operate", method="POST", nav="runs")
 def repeat_run(ask: PageRequest[Any]) -> Redirect:
     """Submit a run again."""
-    made = ask.gate.runs.rerun(ask.args["id"], by=ask.principal.name)
+    made = ask.rooms.runs.rerun(ask.args["id"], by=ask.principal.name)
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), f"Queued a new run of {ask.args['id']}.")
     return Redirect(link("runs"), f"Queued {len(made)} runs.")
@@ -359,14 +361,14 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
     table = None
     if query.a and query.b:
         try:
-            a, b = ask.gate.runs.show(query.a), ask.gate.runs.show(query.b)
+            a, b = ask.rooms.runs.show(query.a), ask.rooms.runs.show(query.b)
         except CompatgateError as error:
             context["problem"] = error
         else:
             result = compare_runs(
                 a,
                 b,
-                {name: w.metrics for name, w in ask.gate.runs.catalogue().workloads.items()},
+                {name: w.metrics for name, w in ask.rooms.runs.catalogue().workloads.items()},
                 ask.gate.facts.gpus,
             )
             context |= {
@@ -380,7 +382,7 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
                 "compare", _METRIC_COLUMNS, rows, _NO_METRICS, sort=query.sort, label="metrics"
             )
     status = context["problem"].status if context["problem"] else 200
-    recent = ask.gate.runs.list(state="ended", limit=50).items
+    recent = ask.rooms.runs.list(state="ended", limit=50).items
     context |= {
         "query": query,
         "recent": recent,

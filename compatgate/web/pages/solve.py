@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.core.solve_question import answer_question
-from compatgate.core.stack import parse_stack_text
+from compatgate.core.stack import format_stack, parse_stack_text
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.web.page import HtmlPage, PageRequest, page
-from compatgate.web.pages.question_links import format_stack
 
 _Text = Annotated[str, Meta(max_length=6000)]
 

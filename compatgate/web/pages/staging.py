@@ -101,9 +101,9 @@ HostsQuery = make_page_query(HostFilters)
 def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
     """Show the hosts and their current runs."""
     query, now = ask.query, clock.now()
-    result = list_rows(ask.gate.runs.hosts, query)
-    skus = sorted({row.gpu for row in ask.gate.runs.hosts().items if row.gpu})
-    trends = read_trends(ask.gate.runs, ask.principal.targets)
+    result = list_rows(ask.rooms.runs.hosts, query)
+    skus = sorted({row.gpu for row in ask.rooms.runs.hosts().items if row.gpu})
+    trends = read_trends(ask.rooms.runs, ask.principal.targets)
     rows = [_host_row(host, now, trends) for host in result.items]
     table = make_list_table(
         "hosts", _HOST_COLUMNS, rows, result, query, _NO_HOSTS, unfit=_NO_MATCHES
@@ -162,7 +162,7 @@ _WRITE = EmptyNotice(
 @page("/suites", nav="suites", query=TableQuery)
 def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every suite with its workloads."""
-    result = ask.gate.runs.catalogue()
+    result = ask.rooms.runs.catalogue()
     rows = [
         (
             Cell(suite.name, link("runs", suite=suite.name), title="its runs"),
@@ -188,8 +188,8 @@ def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
 @page("/workloads", nav="workloads", query=TableQuery)
 def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every workload."""
-    result = ask.gate.runs.catalogue()
-    trends = read_trends(ask.gate.runs, ask.principal.targets)
+    result = ask.rooms.runs.catalogue()
+    trends = read_trends(ask.rooms.runs, ask.principal.targets)
     rows = [
         _workload_row(result, result.workloads[name], trends) for name in sorted(result.workloads)
     ]
@@ -221,7 +221,7 @@ def _suites(found: Library, name: str) -> list[str]:
 @page("/workloads/<name>", nav="workloads", query=TableQuery)
 def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a workload: its metrics, checks, command and samples."""
-    result = ask.gate.runs.catalogue()
+    result = ask.rooms.runs.catalogue()
     workload = result.workload(ask.args["name"])
     rows = [
         (

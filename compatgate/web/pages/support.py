@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.catalog.library import Library
 from compatgate.core.facts.nvidia import Branch
 from compatgate.core.rules.driver import EOL_NOTICE
 from compatgate.kit import clock
@@ -79,7 +80,11 @@ class SupportQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 def show_support(ask: PageRequest[SupportQuery]) -> HtmlPage:
     """Show the support of driver branches, newest first."""
     today, targets = clock.today(), _targets_by_branch(ask)
-    records = [one.record for one in read_records(ask.service, TABLE) if one.part == "branches"]
+    records = [
+        one.record
+        for one in read_records(ask.service.find(Library), TABLE)
+        if one.part == "branches"
+    ]
     every = read_support(ask.gate.facts.driver_branches.branches, records, targets)
     supported = [one for one in every if one.state(today) in ("supported", "ends soon")]
     oldest = min((one.branch.branch for one in supported), default=0)

@@ -32,15 +32,15 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
+from compatgate.service.changes.comparison.service import report_on_packages
 from compatgate.service.gate.cells.pairs import (
     Pair,
     format_constraints,
     list_target_pairs,
     shared_fit_cache,
 )
-from compatgate.service.gate.comparison.schemas import DAYS
-from compatgate.service.gate.comparison.service import report_on_packages
 from compatgate.service.matrix.documents.models import StoredDocument
+from compatgate.service.matrix.proposals.backtest import DAYS
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.matrix.targets.filters import TargetFilters
 from compatgate.service.matrix.waivers.service import list_countdowns
@@ -172,8 +172,8 @@ TargetQuery = make_page_query(TargetFilters)
 def show_targets(ask: PageRequest[Any]) -> HtmlPage:
     """Show targets by name."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    found = list_rows(ask.gate.matrix.list_targets, query)
-    stopped = ask.gate.history.stopped_per_target(RECENT_DAYS)
+    found = list_rows(ask.rooms.matrix.list_targets, query)
+    stopped = ask.rooms.decisions.stopped_per_target(RECENT_DAYS)
     lines = [_target_row(row, snapshot, stopped.get(row.name, 0)) for row in found.items]
     table = make_list_table("targets", _COLUMNS, lines, found, query, _EMPTY, unfit=NO_MATCHES)
     pools = [pool for one in snapshot.documents.values() for pool in one.spec.pools]
@@ -224,12 +224,12 @@ def document_of(row: StoredDocument) -> TargetDoc:
 def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a target: pools, policy, entries, evidence, waivers, decisions, history."""
     name, gate = ask.args["name"], ask.gate
-    row, snapshot, now = gate.matrix.get("Target", name), gate.snapshot(), clock.now()
+    row, snapshot, now = ask.rooms.matrix.get("Target", name), gate.snapshot(), clock.now()
     document = document_of(row)
     pairs, total = list_target_pairs(snapshot, name, shared_fit_cache(gate.facts), now, MAX_ENTRIES)
     target = snapshot.targets.get(name)
     fresh = assess_freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
-    history = gate.matrix.list_changes("Target", name, limit=MAX_REVISIONS)
+    history = ask.rooms.matrix.list_changes("Target", name, limit=MAX_REVISIONS)
     waivers = list_countdowns(snapshot.waivers.values(), clock.today(), target=name)
     context = {
         "row": row,
@@ -242,11 +242,11 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "entries_shown": MAX_ENTRIES,
         "freshness": _evidence_table(fresh),
         "waivers": [one for one in waivers if one.state != "expired"],
-        "counted": gate.history.decisions_per_day(CHART_DAYS, target=name),
+        "counted": ask.rooms.decisions.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
-        "reported": bool(gate.nodes.keys_of(name)),
-        "good": gate.known_good.look_up(name),
-        "drift": _drift_table(gate.nodes.drift(target=name, limit=MAX_DRIFTED_NODES), name),
+        "reported": bool(ask.rooms.nodes.keys_of(name)),
+        "good": ask.rooms.known_good.look_up(name),
+        "drift": _drift_table(ask.rooms.nodes.drift(target=name, limit=MAX_DRIFTED_NODES), name),
     }
     return HtmlPage("target.html", name, context, table=_entry_table(pairs, ask.query.sort))
 
@@ -377,7 +377,7 @@ def _drift_table(found: Page[NodeView], target: str) -> Table:
 def show_packages(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show the packages without a record on a target, and the effect of enforcing."""
     name = ask.args["name"]
-    row = ask.gate.matrix.get("Target", name)
+    row = ask.rooms.matrix.get("Target", name)
     report = report_on_packages(ask.gate, target=name)
     found = report.targets[0] if report.targets else None
     context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}

@@ -14,7 +14,7 @@ from compatgate.errors import BadInput, CompatgateError, Conflict, Unauthorized
 from compatgate.kit.clock import now
 from compatgate.kit.http.links import link, local_path
 from compatgate.kit.http.replies import note_error
-from compatgate.kit.principal import AccessRefused
+from compatgate.kit.principal import SCOPES, AccessRefused
 from compatgate.kit.ui.tables import (
     Column,
     EmptyNotice,
@@ -23,7 +23,6 @@ from compatgate.kit.ui.tables import (
     make_list_table,
 )
 from compatgate.service.access.tokens.repository import TokenRow
-from compatgate.service.access.tokens.schemas import SCOPES
 from compatgate.service.access.tokens.service import NewToken
 from compatgate.web import auth, browser
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
@@ -58,7 +57,7 @@ def create_token(ask: PageRequest[Any]) -> HtmlPage:
         end = now() + parse_duration(expires, field="expires") if expires else None
         name = ask.form.get("name", "").strip()
         limit = ask.form.get("targets", "").replace(",", " ").split() or None
-        made = ask.gate.tokens.create(
+        made = ask.rooms.tokens.create(
             name, scopes, by=ask.principal.name, expires_at=end, targets=limit
         )
     except (BadInput, Conflict) as error:
@@ -69,11 +68,11 @@ def create_token(ask: PageRequest[Any]) -> HtmlPage:
 @page("/tokens/revoke", scope="admin", method="POST", nav="tokens")
 def revoke_token(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Revoke a token after a confirmation."""
-    token = ask.gate.tokens.find(ask.form.get("name", ""))
+    token = ask.rooms.tokens.find(ask.form.get("name", ""))
     if ask.form.get("confirmed") != token.id:
         return _tokens_page(ask, ending=token)
     try:
-        ask.gate.tokens.revoke(token.id, by=ask.principal.name)
+        ask.rooms.tokens.revoke(token.id, by=ask.principal.name)
     except Conflict as error:
         return _tokens_page(ask, ending=token, refused=error)
     return Redirect(link("tokens"), f"Revoked the token {token.name}.")
@@ -83,10 +82,10 @@ def revoke_token(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 def rotate_token(ask: PageRequest[Any]) -> HtmlPage:
     """Give a token a new secret; only this answer shows it."""
     given = ask.form.get("overlap", "").strip()
-    token = ask.gate.tokens.find(ask.form.get("name", ""))
+    token = ask.rooms.tokens.find(ask.form.get("name", ""))
     try:
         overlap = parse_duration(given, field="overlap") if given else timedelta()
-        made = ask.gate.tokens.rotate(token.id, by=ask.principal.name, overlap=overlap)
+        made = ask.rooms.tokens.rotate(token.id, by=ask.principal.name, overlap=overlap)
     except (BadInput, Conflict) as error:
         return _tokens_page(ask, rotating=error)
     return _tokens_page(ask, made=made)
@@ -103,7 +102,7 @@ def _tokens_page(
     scopes: Sequence[str] | None = None,
 ) -> HtmlPage:
     query = ask.query if isinstance(ask.query, PagedTableQuery) else PagedTableQuery()
-    found = fetch_rows(ask.gate.tokens.list, query.cursor)
+    found = fetch_rows(ask.rooms.tokens.list, query.cursor)
     rows = [
         (
             one.name,
@@ -157,7 +156,7 @@ def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
 def _form(
     ask: PageRequest[Any], place: str | None, problem: str = "", status: int = 200
 ) -> HtmlPage:
-    limits = ask.gate.sessions.limits
+    limits = ask.rooms.sessions.limits
     context = {
         "next": local_path(place) or link(),
         "problem": problem,
@@ -176,7 +175,7 @@ def sign_in(ask: PageRequest[Any]) -> Any:
         return _form(ask, place, "Paste a token; tokens begin with cg_.", 400)
     try:
         browser.check_sign_in(secret, ask.service)
-        signed_in = ask.gate.sessions.sign_in(secret)
+        signed_in = ask.rooms.sessions.sign_in(secret)
     except (Unauthorized, AccessRefused) as error:
         note_error(error, request.environ)
         auth.note_refusal(error, "POST /ui/sign-in", ask.service)
@@ -196,7 +195,7 @@ def sign_out(ask: PageRequest[Any]) -> Any:
             identity.sessions.sign_out(given)
             place = link("signed-out")
         else:
-            ask.gate.sessions.sign_out(given)
+            ask.rooms.sessions.sign_out(given)
     response = redirect(place, 303)
     browser.clear_session_cookie(response)  # type: ignore[arg-type]
     return response

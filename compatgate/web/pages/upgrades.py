@@ -26,16 +26,16 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.nodes.upgrades.filters import UpgradeFilters
-from compatgate.service.nodes.upgrades.models import OPEN_STATES
-from compatgate.service.nodes.upgrades.schemas import (
+from compatgate.service.changes.upgrades.filters import UpgradeFilters
+from compatgate.service.changes.upgrades.models import OPEN_STATES
+from compatgate.service.changes.upgrades.schemas import (
     FreezeBody,
     FreezeRequest,
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.nodes.upgrades.service import UpgradeView
-from compatgate.service.nodes.upgrades.views import PHASES, TONES, arrange
+from compatgate.service.changes.upgrades.service import UpgradeView
+from compatgate.service.changes.upgrades.views import PHASES, TONES, arrange
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
 STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
@@ -84,7 +84,7 @@ UpgradesQuery = make_page_query(UpgradeFilters)
 def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
     """Show upgrades, newest first."""
     query = ask.query
-    found = list_rows(ask.gate.upgrades.list, query)
+    found = list_rows(ask.rooms.upgrades.list, query)
     rows = map(_row, found.items)
     table = make_list_table("upgrades", _COLUMNS, rows, found, query, _EMPTY, unfit=NO_MATCHES)
     context = {
@@ -93,7 +93,7 @@ def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
             ("target", "Target", query.target, choices(ask.gate.snapshot().documents)),
         ],
         "active": any(row.state in OPEN_STATES for row in found.items),
-        "frozen": [one for one in ask.gate.freezes.list() if one.since <= clock.now()],
+        "frozen": [one for one in ask.rooms.freezes.list() if one.since <= clock.now()],
     }
     return HtmlPage("upgrades.html", "Upgrades", context, table)
 
@@ -142,7 +142,7 @@ def create_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         if not form["target"]:
             raise BadInput("choose a target", field="target")
         request = to_struct(body | {"health": bool(ask.form.get("health"))}, UpgradeRequest)
-        name = ask.gate.upgrades.propose(request, ask.by()).row.name
+        name = ask.rooms.upgrades.propose(request, ask.by()).row.name
     except CompatgateError as error:
         if error.status >= 500:
             raise
@@ -175,7 +175,7 @@ def _form_page(
 @page("/upgrades/<name>", nav="upgrades")
 def show_upgrade(ask: PageRequest[Any]) -> HtmlPage:
     """Show an upgrade: waves, open requirements, plan and history."""
-    return _upgrade_page(ask, ask.gate.upgrades.show(ask.args["name"]))
+    return _upgrade_page(ask, ask.rooms.upgrades.show(ask.args["name"]))
 
 
 def _upgrade_page(
@@ -212,7 +212,7 @@ def show_upgrade_state(ask: PageRequest[StampQuery]) -> HtmlPage | Response:
 
     A page that is not replaced keeps what is selected, opened and focused.
     """
-    view = ask.gate.upgrades.show(ask.args["name"])
+    view = ask.rooms.upgrades.show(ask.args["name"])
     context = arrange(view, ask.principal.name)
     if context["live"] and ask.query.have == context["stamp"]:
         return Response(status=204)
@@ -233,7 +233,7 @@ def review_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 
 def _act(ask: PageRequest[Any], allowed: tuple[str, ...]) -> HtmlPage | Redirect:
-    name, what, service = ask.args["name"], ask.form.get("what", ""), ask.gate.upgrades
+    name, what, service = ask.args["name"], ask.form.get("what", ""), ask.rooms.upgrades
     view = service.show(name)
     try:
         if what not in allowed:
@@ -249,7 +249,7 @@ def _act(ask: PageRequest[Any], allowed: tuple[str, ...]) -> HtmlPage | Redirect
 
 def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
     """Do what a form asks for, and return what was done."""
-    service = ask.gate.upgrades
+    service = ask.rooms.upgrades
     match what:
         case "start":
             return _start(ask, name)
@@ -280,7 +280,7 @@ def _start(ask: PageRequest[Any], name: str) -> str:
     text = ask.form.get("wave", "")
     if not (text.isascii() and text.isdecimal() and len(text) < 6):
         raise BadInput("is not the number of a wave", field="wave", value=text)
-    view = ask.gate.upgrades.ask(name, ask.principal, wave=int(text))
+    view = ask.rooms.upgrades.ask(name, ask.principal, wave=int(text))
     answer = view.decision
     if answer.answer == "done":
         return f"Wave {answer.wave} is complete."
@@ -318,7 +318,7 @@ def set_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             "owner": form["owner"],
             "targets": _split(form["targets"]) or ["*"],
         }
-        ask.gate.freezes.put(form["name"], to_struct(body, FreezeRequest), ask.by())
+        ask.rooms.freezes.put(form["name"], to_struct(body, FreezeRequest), ask.by())
     except CompatgateError as error:
         if error.status >= 500:
             raise
@@ -331,7 +331,7 @@ def delete_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Delete a freeze."""
     name = ask.form.get("name", "")
     try:
-        ask.gate.freezes.delete(name, ask.by())
+        ask.rooms.freezes.delete(name, ask.by())
     except CompatgateError as error:
         if error.status >= 500:
             raise
@@ -346,7 +346,7 @@ def _freezes_page(
     sort: str | None = None,
     error: CompatgateError | None = None,
 ) -> HtmlPage:
-    freezes = ask.gate.freezes.list(ended=ended)
+    freezes = ask.rooms.freezes.list(ended=ended)
     rows = map(_freeze_row, freezes)
     context = {
         "freezes": freezes,

@@ -9,20 +9,21 @@ from typing import Any
 
 from flask import request
 
-from compatgate.check.formats.markdown import render_section
-from compatgate.check.reports import Answer
 from compatgate.core.rule import EXIT_NO_DECISION, exit_code
 from compatgate.core.rules import BY_ID
+from compatgate.core.stack import format_stack
 from compatgate.errors import NotFound
+from compatgate.formats.markdown import render_section
+from compatgate.formats.reports import Answer
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import link
-from compatgate.service.gate.questions.next_steps import StepPlace, list_steps
 from compatgate.service.matrix.waivers.service import draft_waiver_form
-from compatgate.web.call import answer_link, base_url
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.decisions import decision_table
-from compatgate.web.pages.question_links import Question, format_stack
+from compatgate.web.pages.next_steps import StepPlace, list_steps
+from compatgate.web.pages.question_links import Question
+from compatgate.web.service import answer_link, base_url
 
 _MAX_DECISIONS = 20
 _WAIVER_DAYS = 7
@@ -42,10 +43,10 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """
     verdict_id = ask.args["verdict_id"]
     try:
-        verdict = ask.gate.show_verdict(verdict_id)
+        verdict = ask.rooms.decisions.show_verdict(verdict_id)
     except NotFound as error:
         return _suggest_verdicts(ask, verdict_id, error)
-    given = ask.gate.history.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
+    given = ask.rooms.decisions.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
     until = verdict.get("valid_until")
     question = _question_of(verdict)
     steps = list_steps(verdict, _step_place(ask, verdict["target"] or ""))
@@ -54,7 +55,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "verdict": verdict,
         "answer": _decision_badge(verdict),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
-        "compared": ask.gate.runs.comparisons(verdict["evidence"]),
+        "compared": ask.rooms.runs.comparisons(verdict["evidence"]),
         "passed": _name_rules(verdict["checked"]["passed"]),
         "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
@@ -104,7 +105,7 @@ def _suggest_verdicts(ask: PageRequest[Any], given: str, error: NotFound) -> Htm
     """Lead to the only verdict that begins so; else show verdicts with the longest shared part."""
     digits = match[1] if (match := _DIGITS_OF_ID.match(given.casefold())) else ""
     for length in range(len(digits), _SHORTEST_ID - 1, -1):
-        found = ask.gate.history.find_verdict_ids(f"vd_{digits[:length]}", limit=6)
+        found = ask.rooms.decisions.find_verdict_ids(f"vd_{digits[:length]}", limit=6)
         is_whole = digits[:length] == given.casefold().removeprefix("vd_")
         if len(found) == 1 and is_whole and length < len(found[0]) - len("vd_"):
             return Redirect(link("verdicts", found[0]))

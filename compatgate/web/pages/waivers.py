@@ -124,7 +124,7 @@ def _waiver_row(one: Countdown) -> tuple[Any, ...]:
 @page("/waivers/<name>", nav="waivers", query=TableQuery)
 def show_waiver(ask: PageRequest[Any]) -> HtmlPage:
     """Show a waiver."""
-    return _waiver_page(ask, ask.gate.matrix.get("Waiver", ask.args["name"]))
+    return _waiver_page(ask, ask.rooms.matrix.get("Waiver", ask.args["name"]))
 
 
 def _waiver_page(
@@ -132,7 +132,7 @@ def _waiver_page(
 ) -> HtmlPage:
     document = decode("Waiver", msgspec.json.encode(row.document))
     assert isinstance(document, WaiverDoc)  # noqa: S101 - what was asked for
-    history = ask.gate.matrix.list_changes("Waiver", row.name, limit=MAX_REVISIONS)
+    history = ask.rooms.matrix.list_changes("Waiver", row.name, limit=MAX_REVISIONS)
     context = {
         "row": row,
         "one": count_down(to_waiver(document), clock.today()),
@@ -147,7 +147,7 @@ def _waiver_page(
 @page("/waivers/<name>/end", scope="bless", method="POST", nav="waivers")
 def end_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """End or delete a waiver; its history stays."""
-    name, matrix = ask.args["name"], ask.gate.matrix
+    name, matrix = ask.args["name"], ask.rooms.matrix
     row = matrix.get("Waiver", name)
     try:
         expected, by = expected_revision(ask.form), ask.by()

@@ -10,15 +10,15 @@ from playwright.sync_api import expect
 from ui_runs import HOSTILE, PASSED, SICK, SLOWER, Runs
 from ui_site import workloads_of
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 
 
 @pytest.fixture(scope="module")
 def runs(site) -> Iterator[Runs]:
     """A worker's side of the site."""
-    gate = Gate.open(site.database, overlays=[])
-    yield Runs(gate, workloads_of(site.database))
-    gate.close()
+    rooms = open_rooms(site.database, overlays=[])
+    yield Runs(rooms, workloads_of(site.database))
+    rooms.close()
 
 
 def test_a_run_is_submitted_and_cancelled(open_page):
@@ -40,7 +40,7 @@ def test_a_run_is_submitted_and_cancelled(open_page):
 
 def test_a_run_is_watched_until_it_ends(open_page, runs):
     lease = runs.begin()
-    queue = runs.gate.runs.queue
+    queue = runs.rooms.runs.queue
     queue.write(lease, "conv-forward-0", b"warming up\n")
     page = open_page(f"runs/{lease.run.id}", signed_in=True)
     log = page.locator(".log")
@@ -64,7 +64,7 @@ def test_the_list_follows_what_is_under_way_and_keeps_the_focus(open_page, runs)
     page = open_page(f"runs?host={lease.host}")
     link = page.get_by_role("link", name=lease.run.id)
     link.focus()
-    runs.gate.runs.queue.finish(lease, "inconclusive", "the test ends it", None)
+    runs.rooms.runs.queue.finish(lease, "inconclusive", "the test ends it", None)
     row = page.locator("tr", has=link)
     expect(row).to_contain_text("the test ends it")
     expect(link).to_be_focused()

@@ -20,7 +20,7 @@ from ui_runs import DRIVER, GPU, PASSED, SLOWER, Runs
 from ui_site import workloads_of
 from ui_walk import Walk
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 
 SMI = Path(__file__).parents[2] / "fixtures/nvidia_smi/list-and-table.txt"
 DENIED = {"cuda": "12.1", "cudnn": "8.9.7", "torch": "2.2.2+cu121"}
@@ -30,9 +30,9 @@ Api = Callable[..., Any]
 @pytest.fixture(scope="module")
 def runs(site) -> Iterator[Runs]:
     """A worker's side of the site."""
-    gate = Gate.open(site.database, overlays=[])
-    yield Runs(gate, workloads_of(site.database))
-    gate.close()
+    rooms = open_rooms(site.database, overlays=[])
+    yield Runs(rooms, workloads_of(site.database))
+    rooms.close()
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_two_runs_are_compared(open_page):
 
 def test_a_run_is_followed_live(open_page, runs):
     lease = runs.begin()
-    queue = runs.gate.runs.queue
+    queue = runs.rooms.runs.queue
     queue.write(lease, "conv-forward-0", b"warming up\n")
     page = open_page("runs", signed_in=True)
     walk = Walk(page)

@@ -15,9 +15,9 @@ from compatgate.discovery.integrations.drafts import read_drafts
 from compatgate.discovery.probe import probe_labels
 from compatgate.kit.kubernetes import read_mapping
 from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.objects.audit import pod_of
-from compatgate.service.cluster.objects.connection import make_reports, parse_nodes
-from compatgate.service.cluster.objects.labels import (
+from compatgate.service.nodes.kubernetes.audit import pod_of
+from compatgate.service.nodes.kubernetes.connection import make_reports, parse_nodes
+from compatgate.service.nodes.kubernetes.labels import (
     NodeDecision,
     json_patch,
     kubectl_commands,

@@ -16,8 +16,8 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit.database.database import ENVIRONMENT
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 
 Run = Callable[..., tuple[int, str, str]]
 IMAGE = ("--image", "registry.example/team/app:1")
@@ -25,11 +25,11 @@ ASK = ("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach
 
 
 @pytest.fixture
-def gate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Gate]:
+def rooms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Rooms]:
     """The database that the commands use, with a target and a host."""
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "gate.db"))
     monkeypatch.delenv("COMPATGATE_SERVER", raising=False)
-    opened = Gate.open(overlays=[])
+    opened = open_rooms(overlays=[])
     pools = [{"name": "a", "gpu": GPU, "driver": DRIVER}]
     target = {"metadata": {"name": "lab"}, "spec": {"pools": pools}}
     opened.matrix.create("Target", target, Authorship("t", "t"))
@@ -39,7 +39,7 @@ def gate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Gate]:
 
 
 @pytest.fixture
-def run(command: Run, gate: Gate) -> Run:
+def run(command: Run, rooms: Rooms) -> Run:
     """Run a command line on the database: exit status, output, errors."""
     return command
 
@@ -50,53 +50,55 @@ def queued(run: Run, *more: str) -> str:
     return str(json.loads(out)[0]["id"])
 
 
-def test_a_run_is_queued_listed_shown_and_cancelled(run: Run, gate: Gate) -> None:
+def test_a_run_is_queued_listed_shown_and_cancelled(run: Run, rooms: Rooms) -> None:
     run_id = queued(run, "--stack", "cuda=12.4,torch=2.4.1+cu124", "--priority", "3")
     (listed,) = json.loads(run("canary", "list", "--format", "json")[1])
     assert (listed["id"], listed["priority"], listed["stack"]["cuda"]) == (run_id, 3, "12.4")
-    lease = gate.runs.queue.lease("w1", [host()])
+    lease = rooms.runs.queue.lease("w1", [host()])
     assert lease
-    gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "failed", "too slow"))
+    rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "failed", "too slow"))
     out = run("canary", "show", run_id)[1]
     assert "stack      cuda=12.4,torch=2.4.1+cu124" in out
     assert "gemm-0  failed   -     too slow" in out
     assert "(cancelling)" in run("canary", "cancel", run_id)[1]
-    gate.runs.queue.finish(lease, "cancelled", "", None)
+    rooms.runs.queue.finish(lease, "cancelled", "", None)
     assert json.loads(run("canary", "show", run_id, "--format", "json")[1])["state"] == "cancelled"
 
 
-def test_a_metric_is_shown_beside_the_published_peak_with_its_source(run: Run, gate: Gate) -> None:
+def test_a_metric_is_shown_beside_the_published_peak_with_its_source(
+    run: Run, rooms: Rooms
+) -> None:
     run_id = queued(run)
-    lease = gate.runs.queue.lease("w1", [host()])
+    lease = rooms.runs.queue.lease("w1", [host()])
     assert lease
     metric = {"name": "bf16", "unit": "TFLOP/s", "values": [249.6, 250.1, 249.0]}
     report = {"env": {"gpus": [{"name": "NVIDIA A100-SXM4-80GB"}]}, "metrics": [metric]}
-    gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=report))
+    rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=report))
     out = run("canary", "show", run_id)[1]
     said = "249.6 TFLOP/s, 80 % of the published dense bf16 peak of A100-SXM4-80GB, 312 TFLOP/s"
     assert f"gemm-0 bf16: {said}\n    source: NVIDIA A100 datasheet" in out
 
 
-def test_what_the_worker_saw_is_shown_with_what_it_could_not_see(run: Run, gate: Gate) -> None:
+def test_what_the_worker_saw_is_shown_with_what_it_could_not_see(run: Run, rooms: Rooms) -> None:
     run_id = queued(run)
-    lease = gate.runs.queue.lease("w1", [host()])
+    lease = rooms.runs.queue.lease("w1", [host()])
     assert lease
     witness = Witness("challenged", not_witnessed={"gpu": "NVML does not answer"})
     lied = Witness("witnessed", interpreter="worker", contradictions=("it lasted 2 s",))
     for name, seen in (("a-0", witness), ("b-0", lied)):
         body = msgspec.to_builtins(Report(witness=seen))
-        gate.runs.queue.record(lease, StepResult(name, "gemm", 0, "passed", report=body))
+        rooms.runs.queue.record(lease, StepResult(name, "gemm", 0, "passed", report=body))
     out = run("canary", "show", run_id)[1]
     assert "a-0 is challenged, by the image's interpreter\n    not witnessed: gpu: NVML" in out
     assert "b-0 is witnessed, by the worker's interpreter\n    contradicted: it lasted 2 s" in out
 
 
-def test_what_a_step_printed_cannot_command_the_terminal(run: Run, gate: Gate) -> None:
+def test_what_a_step_printed_cannot_command_the_terminal(run: Run, rooms: Rooms) -> None:
     run_id = queued(run)
-    lease = gate.runs.queue.lease("w1", [host()])
+    lease = rooms.runs.queue.lease("w1", [host()])
     assert lease
-    gate.runs.queue.write(lease, "a-0", b"\x1b[2Jred\n\tindented \xff\n")
-    gate.runs.queue.finish(lease, "passed", "", None)
+    rooms.runs.queue.write(lease, "a-0", b"\x1b[2Jred\n\tindented \xff\n")
+    rooms.runs.queue.finish(lease, "passed", "", None)
     for arguments in (("logs", run_id), ("logs", "-f", run_id)):
         status, out, _ = run("canary", *arguments)
         assert status == 0
@@ -124,30 +126,30 @@ def test_bad_input_ends_with_2_and_says_why(run: Run, options: tuple[str, str], 
     assert (status, says in err) == (2, True), err
 
 
-def test_warnings_and_promotion_are_shown_beside_an_entry(run: Run, gate: Gate) -> None:
+def test_warnings_and_promotion_are_shown_beside_an_entry(run: Run, rooms: Rooms) -> None:
     spec: dict[str, Any] = {"targets": ["lab"], "components": {"cuda": "12.4.*"}}
     body = {"metadata": {"name": "new"}, "spec": {**spec, "status": "candidate"}}
-    gate.matrix.create("Entry", body, Authorship("t", "t"))
+    rooms.matrix.create("Entry", body, Authorship("t", "t"))
     out = run("matrix", "show", "new")[1]
     assert f"# not passed yet: suite smoke for lab on {GPU}, driver {DRIVER}\n" in out
     for outcome in ("passed", "failed"):
         queued(run)
-        lease = gate.runs.queue.lease("w1", [host()])
+        lease = rooms.runs.queue.lease("w1", [host()])
         assert lease
-        gate.runs.queue.finish(lease, outcome, "", evidence(lease, outcome))  # type: ignore[arg-type]
+        rooms.runs.queue.finish(lease, outcome, "", evidence(lease, outcome))  # type: ignore[arg-type]
         if outcome == "passed":
             assert f"# ready for approval: {lease.run.id} passed" in run("matrix", "show", "new")[1]
             body["spec"]["status"] = "blessed"
-            gate.matrix.change("Entry", "new", body, Authorship("t", "approved"))
+            rooms.matrix.change("Entry", "new", body, Authorship("t", "approved"))
     assert "# warning since " in run("matrix", "show", "new")[1]
     (shown,) = json.loads(run("matrix", "show", "new", "--format", "json")[1])
     assert shown["warnings"][0]["suite"] == "smoke"
 
 
-def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
+def test_baselines_are_listed_shown_and_approved(run: Run, rooms: Rooms) -> None:
     values = Samples("latency", "ms", (tuple(1 + index / 100 for index in range(30)),))
     ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4-cu12")
-    gate.baselines.offer(ground, {"latency": MetricSpec("ms", "lower")}, "run_1:gemm-0", [values])
+    rooms.baselines.offer(ground, {"latency": MetricSpec("ms", "lower")}, "run_1:gemm-0", [values])
     (row,) = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
     number = str(row["id"])
     assert "gemm@0f3c" in run("canary", "baselines", "list")[1]
@@ -157,7 +159,7 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     assert "approved" in run("canary", "baselines", "approve", number)[1]
     newer = BaselineKey(ground.workload, ground.sku, f"{ground.family}+cuda-12.4")
     values = Samples("latency", "ms", (tuple(2 * value for value in values.values),))
-    gate.baselines.offer(newer, {"latency": MetricSpec("ms", "lower")}, "run_2:gemm-0", [values])
+    rooms.baselines.offer(newer, {"latency": MetricSpec("ms", "lower")}, "run_2:gemm-0", [values])
     listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
     out = run("canary", "baselines", "show", str(listed[0]["id"]))[1]
     assert f"the nearest family is {ground.family} ({number})" in out
@@ -170,14 +172,14 @@ def test_baselines_are_listed_shown_and_approved(run: Run, gate: Gate) -> None:
     assert (status, "is refused" in err) == (2, True)
 
 
-def test_explained_values_replace_those_before_them(run: Run, gate: Gate) -> None:
+def test_explained_values_replace_those_before_them(run: Run, rooms: Rooms) -> None:
     specs = {"latency": MetricSpec("ms", "lower")}
     ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4")
 
     def offer(number: int, factor: float, explained: str = "") -> str:
         values = tuple(factor * (1 + i / 1000) for i in range(30))
         found = [Samples("latency", "ms", (values,), explained=explained)]
-        gate.baselines.offer(ground, specs, f"run_{number}:gemm-0", found)
+        rooms.baselines.offer(ground, specs, f"run_{number}:gemm-0", found)
         listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
         return str(listed[0]["id"])
 
@@ -191,17 +193,17 @@ def test_explained_values_replace_those_before_them(run: Run, gate: Gate) -> Non
     assert learnt_from(better) == ["run_2", "run_3"]
     out = run("canary", "baselines", "approve", better)[1]
     assert "explained: FP8 replaces FP16" in out
-    assert gate.baselines.approved(ground)["latency"].explained == "FP8 replaces FP16"
+    assert rooms.baselines.approved(ground)["latency"].explained == "FP8 replaces FP16"
     later = offer(4, 1)
     assert learnt_from(later) == ["run_2", "run_3", "run_4"]
     assert run("canary", "baselines", "approve", later)[0] == 0
 
 
-def test_all_baselines_of_a_run_are_approved_at_once(run: Run, gate: Gate) -> None:
+def test_all_baselines_of_a_run_are_approved_at_once(run: Run, rooms: Rooms) -> None:
     specs = {name: MetricSpec("ms", "lower") for name in ("latency", "warm", "cold")}
     for at, names in (("run_1:gemm-0", ["latency", "warm"]), ("run_10:gemm-0", ["cold"])):
         found = [Samples(n, "ms", (tuple(1 + i / 100 for i in range(30)),)) for n in names]
-        gate.baselines.offer(BaselineKey("gemm@0f3c", GPU, "torch-2.4"), specs, at, found)
+        rooms.baselines.offer(BaselineKey("gemm@0f3c", GPU, "torch-2.4"), specs, at, found)
     status, out, _ = run("canary", "baselines", "approve", "--all-of", "run_1")
     assert (status, out.count("approved"), "cold" in out) == (0, 2, False)
     listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
@@ -214,28 +216,28 @@ def test_all_baselines_of_a_run_are_approved_at_once(run: Run, gate: Gate) -> No
         assert run("canary", "baselines", "approve", *options)[0] == 2
 
 
-def test_hosts_show_their_slots_and_quiet_hours(run: Run, gate: Gate) -> None:
+def test_hosts_show_their_slots_and_quiet_hours(run: Run, rooms: Rooms) -> None:
     queued(run)
-    gate.runs.queue.lease("w1", [host()])
+    rooms.runs.queue.lease("w1", [host()])
     out = run("canary", "hosts")[1]
     assert f"a100-1  docker    {GPU}  {DRIVER}  1 of 4  w1" in out
     assert json.loads(run("canary", "hosts", "--gpu", "L4", "--format", "json")[1]) == []
 
 
-def test_a_fleet_run_asks_each_host_and_names_the_slow_one(run: Run, gate: Gate) -> None:
+def test_a_fleet_run_asks_each_host_and_names_the_slow_one(run: Run, rooms: Rooms) -> None:
     names = [f"n{number}" for number in range(5)]
-    gate.runs.queue.register("w1", [host(name) for name in names])
+    rooms.runs.queue.register("w1", [host(name) for name in names])
     fleet = ("canary", "fleet", "--suite", "dl-core", "--target", "lab", *IMAGE, "--detach")
     status, out, err = run(*fleet, *(word for name in names for word in ("--host", name)))
     assert status == 0, err
     ids = out.split()
     for number in range(len(names)):
-        lease = gate.runs.queue.lease("w1", [host(names[number])])
+        lease = rooms.runs.queue.lease("w1", [host(names[number])])
         assert lease
         values = [(250.0 if number != 3 else 200.0) + each / 10 for each in range(8)]
         report = {"metrics": [{"name": "bf16", "unit": "TFLOP/s", "values": values}]}
-        gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=report))
-        gate.runs.queue.finish(lease, "passed", "", evidence(lease))
+        rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=report))
+        rooms.runs.queue.finish(lease, "passed", "", evidence(lease))
     status, out, err = run("canary", "fleet", "--runs", *ids)
     assert (status, "slow: n3" in out) == (1, True), err
     first = out.splitlines()[1].split()
@@ -250,7 +252,7 @@ def test_a_fleet_run_asks_each_host_and_names_the_slow_one(run: Run, gate: Gate)
 
 
 def test_a_report_is_imported_from_a_file_and_refused_with_its_name(
-    run: Run, gate: Gate, tmp_path: Path
+    run: Run, rooms: Rooms, tmp_path: Path
 ) -> None:
     report = tmp_path / "results.jsonl"
     report.write_text('{"type": "env", "host": "n1"}\n{"type": "check", "name": "a", "ok": true}\n')

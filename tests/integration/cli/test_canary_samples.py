@@ -14,7 +14,7 @@ from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.worker import Worker, open_host
 from compatgate.kit.database.database import ENVIRONMENT
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 from compatgate.service.runs.queue.schemas import RunRequest
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -25,16 +25,18 @@ HOST = Host("builder", executor="process", health="none")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A database in which hello-cpu has run as a process, and the run's id."""
     path = tmp_path_factory.mktemp("sampled") / "gate.db"
-    gate = Gate.open(str(path), overlays=[])
+    rooms = open_rooms(str(path), overlays=[])
     settings = Settings(poll=0.02, repeats=0)
-    queue = gate.runs.open_queue(settings)
+    queue = rooms.runs.open_queue(settings)
     queue.register("w", [HOST])
     asked = RunRequest("hello", host=HOST.name, stack={"python": python_version()})
-    (run,) = gate.runs.submit(asked, by="mara")
-    context = open_host(HOST, queue, gate.baselines, gate.runs.catalogue, gate.facts, settings)
+    (run,) = rooms.runs.submit(asked, by="mara")
+    context = open_host(
+        HOST, queue, rooms.baselines, rooms.runs.catalogue, rooms.gate.facts, settings
+    )
     Worker("w", queue, [HOST], {HOST.name: context}, idle=0.02).run(once=True)
     context.executor.close()
-    gate.close()
+    rooms.close()
     return path, run.id
 
 
@@ -61,7 +63,7 @@ def sample(made: tuple[Path, str], cli: Cli, tmp_path: Path) -> Path:
 def fresh(tmp_path: Path) -> Path:
     """The database of a gate that has seen nothing."""
     path = tmp_path / "fresh.db"
-    Gate.open(str(path), overlays=[]).close()
+    open_rooms(str(path), overlays=[]).close()
     return path
 
 
@@ -97,10 +99,10 @@ def test_bad_input_ends_with_2_and_says_why(
 
 def test_a_run_that_waits_gives_none_yet(cli: Cli, tmp_path: Path) -> None:
     path = fresh(tmp_path)
-    gate = Gate.open(str(path), overlays=[])
-    gate.runs.queue.register("w", [HOST])
-    (run,) = gate.runs.submit(RunRequest("hello", host=HOST.name), by="mara")
-    gate.close()
+    rooms = open_rooms(str(path), overlays=[])
+    rooms.runs.queue.register("w", [HOST])
+    (run,) = rooms.runs.submit(RunRequest("hello", host=HOST.name), by="mara")
+    rooms.close()
     status, _, err = cli("sample", run.id, database=path)
     assert (status, f"the run {run.id} is queued" in err) == (2, True)
 

@@ -11,32 +11,32 @@ import pytest
 from canary_runs import host
 
 from compatgate.canary.run import Device, Env, Metric, Report, StepResult
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
-from .test_canary_commands import Run, gate, queued, run
+from .test_canary_commands import Run, queued, rooms, run
 
-__all__ = ["gate", "run"]
+__all__ = ["rooms", "run"]
 SAMPLES = Path(__file__).parents[2] / "unit/canary/protocol/adapters/samples"
 OTHER = {"cuda": "12.4", "cudnn": "8.9.7"}
 
 
-def _measured(gate: Gate, run: Run, on: str, driver: str, versions: dict[str, str]) -> str:
-    gate.runs.queue.register("w1", [host(on)])
+def _measured(rooms: Rooms, run: Run, on: str, driver: str, versions: dict[str, str]) -> str:
+    rooms.runs.queue.register("w1", [host(on)])
     run_id = queued(run, "--host", on)
-    lease = gate.runs.queue.lease("w1", [host(on)])
+    lease = rooms.runs.queue.lease("w1", [host(on)])
     assert lease
     report = Report(env=Env(driver, (Device("NVIDIA A100-SXM4-80GB"),), versions))
     body: Any = msgspec.to_builtins(report)
-    gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
-    gate.runs.queue.finish(lease, "passed", "", None)
+    rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
+    rooms.runs.queue.finish(lease, "passed", "", None)
     return run_id
 
 
-def test_drift_names_the_majority_and_the_hosts_that_differ(run: Run, gate: Gate) -> None:
+def test_drift_names_the_majority_and_the_hosts_that_differ(run: Run, rooms: Rooms) -> None:
     same = {"cuda": "12.4", "cudnn": "9.1.0"}
     for name in ("a", "b"):
-        _measured(gate, run, name, "535.183.01", same)
-    third = _measured(gate, run, "c", "535.183.1", OTHER)
+        _measured(rooms, run, name, "535.183.01", same)
+    third = _measured(rooms, run, "c", "535.183.1", OTHER)
     status, out, _ = run("canary", "drift")
     assert status == 1
     rows = [line.split() for line in out.splitlines()]
@@ -50,18 +50,18 @@ def test_drift_names_the_majority_and_the_hosts_that_differ(run: Run, gate: Gate
     assert body["components"][3]["differ"] == {"c": "8.9.7"}
 
 
-def test_the_newest_run_of_a_host_counts_unless_runs_are_named(run: Run, gate: Gate) -> None:
-    _measured(gate, run, "a", "535.183.01", {"cuda": "12.4"})
-    old = _measured(gate, run, "b", "550.54.15", {"cuda": "12.4"})
-    new = _measured(gate, run, "b", "535.183.01", {"cuda": "12.4"})
+def test_the_newest_run_of_a_host_counts_unless_runs_are_named(run: Run, rooms: Rooms) -> None:
+    _measured(rooms, run, "a", "535.183.01", {"cuda": "12.4"})
+    old = _measured(rooms, run, "b", "550.54.15", {"cuda": "12.4"})
+    new = _measured(rooms, run, "b", "535.183.01", {"cuda": "12.4"})
     assert run("canary", "drift")[0] == 0
     assert run("canary", "drift", old)[0] == 3
     named = json.loads(run("canary", "drift", new, old, "--format", "json")[1])
     assert named["hosts"] == [{"host": "b", "run": new}]
 
 
-def test_one_host_has_nothing_to_differ_from(run: Run, gate: Gate) -> None:
-    _measured(gate, run, "a", "535.183.01", {"cuda": "12.4"})
+def test_one_host_has_nothing_to_differ_from(run: Run, rooms: Rooms) -> None:
+    _measured(rooms, run, "a", "535.183.01", {"cuda": "12.4"})
     status, _, err = run("canary", "drift")
     assert status == 3
     assert "two are needed" in err
@@ -73,25 +73,25 @@ def test_drift_of_a_run_that_is_not_there_says_so(run: Run) -> None:
     assert "run_nothing" in err
 
 
-def _slowed(gate: Gate, run: Run, value: float) -> None:
+def _slowed(rooms: Rooms, run: Run, value: float) -> None:
     """Six runs at 10 TFLOP/s, six at another value with another driver."""
     for number in range(12):
         queued(run)
-        lease = gate.runs.queue.lease("w1", [host("a100-1")])
+        lease = rooms.runs.queue.lease("w1", [host("a100-1")])
         assert lease
         now = (10.0 if number < 6 else value) + number % 3 / 100
         env = Env("535.183.01" if number < 6 else "550.54.15")
         body: Any = msgspec.to_builtins(Report(env, (Metric("fp32", "TFLOP/s", (now,) * 3),)))
-        gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
-        gate.runs.queue.finish(lease, "passed", "", None)
+        rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
+        rooms.runs.queue.finish(lease, "passed", "", None)
 
 
 @pytest.mark.parametrize(("value", "status", "word"), [(8.0, 1, "worse"), (12.0, 0, "better")])
 def test_drift_of_metrics_names_the_change_and_what_changed_with_it(
-    run: Run, gate: Gate, value: float, status: int, word: str
+    run: Run, rooms: Rooms, value: float, status: int, word: str
 ) -> None:
     assert run("canary", "drift", "--metrics")[0] == 3
-    _slowed(gate, run, value)
+    _slowed(rooms, run, value)
     answer, out, _ = run("canary", "drift", "--metrics", "--workload", "gemm")
     assert answer == status
     for part in (

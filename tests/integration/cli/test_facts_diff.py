@@ -14,7 +14,7 @@ from compatgate.catalog import sources
 from compatgate.cli.main import main
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 
 EXAMPLES = str(matrix_dir() / "examples")
 Run = Callable[..., tuple[int, str, str]]
@@ -53,13 +53,13 @@ def breaking(tmp_path: Path) -> str:
 def database(database_url: str) -> str:
     """A database with the example matrix, and three decisions: one of them twice."""
     assert main(["matrix", "import", EXAMPLES, "--database", database_url]) == 0
-    gate = Gate.open(database_url, overlays=[])
+    rooms = open_rooms(database_url, overlays=[])
     pool = {"gpu": "A100-SXM4-80GB", "driver": "535.183.01"}
     older = {"pool": pool, "stack": {"cuda": "12.1", "cudnn": "8.9.2", "torch": "2.1.0+cu121"}}
     for body in (older, {"pool": pool, "stack": TORCH}, {"target": "prod-a100", "stack": TORCH}):
-        gate.decide(body, asked_by="tests", source="cli")
-    gate.decide({"target": "prod-a100", "stack": TORCH}, asked_by="tests", source="cli")
-    gate.close()
+        rooms.gate.decide(body, asked_by="tests", source="cli")
+    rooms.gate.decide({"target": "prod-a100", "stack": TORCH}, asked_by="tests", source="cli")
+    rooms.close()
     return database_url
 
 
@@ -135,14 +135,14 @@ def test_only_the_newest_decisions_are_asked_again(run: Run, breaking: str, data
 
 
 def test_nothing_is_stored_and_equal_facts_change_nothing(run: Run, database: str) -> None:
-    gate = Gate.open(database, overlays=[])
-    before = gate.history.list_decisions(limit=10)
+    rooms = open_rooms(database, overlays=[])
+    before = rooms.decisions.list_decisions(limit=10)
     status, out, _ = run("shipped", "shipped", "--database", database)
     assert status == 0
     assert out.splitlines()[0] == "facts: no records differ"
     assert "decisions: none of 3 verdicts change (4 decisions)" in out
-    assert gate.history.list_decisions(limit=10) == before
-    gate.close()
+    assert rooms.decisions.list_decisions(limit=10) == before
+    rooms.close()
 
 
 def test_a_target_whose_gpu_the_other_facts_do_not_have_is_said(run: Run, tmp_path: Path) -> None:

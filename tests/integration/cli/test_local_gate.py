@@ -14,12 +14,12 @@ from compatgate.errors import Unauthorized
 from compatgate.kit.cli.options import LONGEST_REASON, reason_of, user_name
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
+from compatgate.service.app import open_rooms
 from compatgate.service.gate.questions.decider import Decider
-from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
 from compatgate.web.local_gate import LocalClient
+from compatgate.web.settings import Settings
 
 EXAMPLES = str(matrix_dir() / "examples")
 TOKENS = "/api/v1/tokens"
@@ -51,8 +51,8 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 def test_the_application_opens_to_the_secret_of_its_process_alone(local: LocalClient) -> None:
-    asking = create_app(local.gate, Settings()).test_client()
-    own: Any = local.gate.tokens
+    asking = create_app(local.rooms, Settings()).test_client()
+    own: Any = local.rooms.tokens
     assert asking.get(TOKENS).status_code == 401
     assert asking.get(TOKENS, headers=bearer("cg_guessed")).status_code == 401
     assert asking.get(TOKENS, headers=bearer(own.own)).status_code == 200
@@ -63,8 +63,8 @@ def test_the_application_opens_to_the_secret_of_its_process_alone(local: LocalCl
 def test_a_server_of_the_same_database_does_not_know_that_secret(
     local: LocalClient, database: str
 ) -> None:
-    own: Any = local.gate.tokens
-    served = Gate.open(database)
+    own: Any = local.rooms.tokens
+    served = open_rooms(database)
     asking = create_app(served, Settings()).test_client()
     assert asking.get(TOKENS, headers=bearer(own.own)).status_code == 401
     assert served.tokens.list().items == ()
@@ -72,9 +72,9 @@ def test_a_server_of_the_same_database_does_not_know_that_secret(
 
 
 def test_two_processes_draw_two_secrets(local: LocalClient, database: str) -> None:
-    first: Any = local.gate.tokens
+    first: Any = local.rooms.tokens
     with LocalClient.open(database) as other:
-        second: Any = other.gate.tokens
+        second: Any = other.rooms.tokens
         assert first.own != second.own
 
 

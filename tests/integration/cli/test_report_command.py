@@ -50,7 +50,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
         local.client.ask(target="inference-l4", stack={"cuda": "12.8"})
         report_nodes(local, "535.183.01", "gpu-1", "gpu-2")
         report_nodes(local, "535.216.01", "gpu-1", "gpu-2")
-        local.gate.runs.queue.register("w1", [host()])
+        local.rooms.runs.queue.register("w1", [host()])
         local.client.submit_runs("smoke", target="prod-a100", stack=STACK, image="i:1")
         local.client.change_entry("torch24-cu124", REVOKED, reason="it hangs")
     return path

@@ -13,7 +13,7 @@ from attest_keys import new_key, private_pem
 from serving import Server, start, wait_for_url, with_examples
 
 from compatgate.client import AsyncClient, Client
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms, open_rooms
 
 Call = Callable[..., Any]
 
@@ -44,11 +44,11 @@ def url(server: Server) -> str:
 
 
 @pytest.fixture(scope="module")
-def worker(server: Server, folder: Path) -> Iterator[Gate]:
+def worker(server: Server, folder: Path) -> Iterator[Rooms]:
     """The database as a worker process opens it."""
-    gate = Gate.open(str(folder / "gate.db"), overlays=[])
-    yield gate
-    gate.close()
+    rooms = open_rooms(str(folder / "gate.db"), overlays=[])
+    yield rooms
+    rooms.close()
 
 
 @pytest.fixture

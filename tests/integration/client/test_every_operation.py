@@ -33,15 +33,15 @@ from compatgate.errors import (
     NotFound,
     PreconditionFailed,
 )
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.schemas import EXAMPLES
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.far.log import make_requests
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.schemas import GateRequest
-from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.schemas import WAIVER, EntryChange, TargetChange
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.nodes.reports.schemas import DriverReport, NodeReport, SeenGpus
 
@@ -64,7 +64,7 @@ def call(call: Call, form: str) -> Call:
 
 
 @pytest.fixture
-def lease(call: Call, worker: Gate) -> Iterator[Lease]:
+def lease(call: Call, worker: Rooms) -> Iterator[Lease]:
     """A run that a worker has."""
     worker.runs.queue.register("w1", [host()])
     call("submit_runs", "smoke", target="prod-a100", stack=STACK, image="registry.example/app:1")
@@ -290,7 +290,7 @@ def test_facts_and_rules(call: Call) -> None:
     assert call("show_rule", "CG101") in rules
 
 
-def test_runs(call: Call, lease: Lease, worker: Gate) -> None:
+def test_runs(call: Call, lease: Lease, worker: Rooms) -> None:
     queue = worker.runs.queue
     queue.write(lease, "gemm-0", "größe\x85one\u2028line\ntwo".encode())
     queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", exit_code=0))
@@ -335,7 +335,7 @@ def test_imported_reports(call: Call, form: str) -> None:
     assert refused.value.field == "file"
 
 
-def test_baselines(call: Call, worker: Gate, form: str) -> None:
+def test_baselines(call: Call, worker: Rooms, form: str) -> None:
     ground = BaselineKey(f"gemm@{form}", GPU, "cuda-12.4")
     spec = {"latency": MetricSpec("ms", "lower", repetitions=2)}
     for run in ("run_1", "run_2"):
@@ -346,7 +346,7 @@ def test_baselines(call: Call, worker: Gate, form: str) -> None:
     assert call("refuse_baseline", proposed.id).state == "refused"
 
 
-def test_approvals(call: Call, form: str, worker: Gate) -> None:
+def test_approvals(call: Call, form: str, worker: Rooms) -> None:
     name = f"two-{form}"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),), policy=PolicySpec(approvals=2))
     call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
@@ -364,7 +364,7 @@ def test_approvals(call: Call, form: str, worker: Gate) -> None:
         call("show_target", name)
 
 
-def test_proposals(call: Call, form: str, worker: Gate) -> None:
+def test_proposals(call: Call, form: str, worker: Rooms) -> None:
     name = f"proposed-{form}"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),))
     call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
@@ -389,7 +389,7 @@ def test_proposals(call: Call, form: str, worker: Gate) -> None:
     assert made.id in {one.id for one in call("list_proposals", state="merged")}
 
 
-def test_upgrades(call: Call, form: str, worker: Gate) -> None:
+def test_upgrades(call: Call, form: str, worker: Rooms) -> None:
     name, now = f"roll-{form}", datetime.now(UTC)
     spec = TargetSpec(
         (PoolSpec("l4", "L4", "550.54.15"),), match=MatchSpec(node_labels={"fleet": name})
@@ -430,7 +430,7 @@ def test_upgrades(call: Call, form: str, worker: Gate) -> None:
     assert call("show_upgrade", name).decision.answer == "roll back"
 
 
-def test_incidents(call: Call, form: str, worker: Gate) -> None:
+def test_incidents(call: Call, form: str, worker: Rooms) -> None:
     worker.incidents.survey()
     found = call("list_incidents", kind="driver-branch", state="open", snoozed=False)[0]
     assert call("show_incident", found.id).members

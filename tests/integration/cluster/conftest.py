@@ -17,9 +17,10 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit import cluster_api
 from compatgate.kit.database.database import ENVIRONMENT, Database
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.app import Rooms, open_rooms
+from compatgate.service.one_gate import make_gate
 
 Run = Callable[..., tuple[int, str, str]]
 Body = dict[str, Any]
@@ -41,7 +42,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def stocked_database(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Path:
     """A database with the example matrix."""
     path = tmp_path_factory.mktemp("stocked") / "gate.db"
-    opened = Gate.open(str(path), overlays=[])
+    opened = open_rooms(str(path), overlays=[])
     by = Authorship("tester", "for the test")
     opened.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     opened.close()
@@ -49,21 +50,21 @@ def stocked_database(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> 
 
 
 @pytest.fixture
-def gate(
+def rooms(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, stocked_database: Path, facts: Facts
-) -> Iterator[Gate]:
+) -> Iterator[Rooms]:
     """The database that the commands use, with the example matrix."""
     path = str(tmp_path / "gate.db")
     shutil.copy(stocked_database, path)
     monkeypatch.setenv(ENVIRONMENT, path)
     monkeypatch.delenv("COMPATGATE_SERVER", raising=False)
-    opened = Gate(Database.open(path), facts)
+    opened = Rooms(make_gate(Database.open(path), facts))
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def run(command: Run, gate: Gate, objects: Objects, tmp_path: Path) -> Run:
+def run(command: Run, rooms: Rooms, objects: Objects, tmp_path: Path) -> Run:
     """``compatgate k8s`` on the cluster."""
     config = kubeconfig(tmp_path, objects.url)
     return lambda action, *arguments: command("k8s", action, "--kubeconfig", config, *arguments)

@@ -15,10 +15,10 @@ from policy_reports import report_problems
 from werkzeug.serving import make_server
 
 from compatgate.kit import clock
-from compatgate.service.cluster.objects import policy_reports
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
+from compatgate.service.nodes.kubernetes import policy_reports
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 from .conftest import Run
 
@@ -28,10 +28,10 @@ REPORTS = "policyreports"
 
 
 @contextmanager
-def over_rest(gate: Gate) -> Iterator[str]:
+def over_rest(rooms: Rooms) -> Iterator[str]:
     """Serve a gate, and give its URL."""
     settings = Settings(anonymous=frozenset({"gate", "read"}), overlays=())
-    server = make_server("127.0.0.1", 0, create_app(gate, settings))
+    server = make_server("127.0.0.1", 0, create_app(rooms, settings))
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     try:
@@ -97,7 +97,7 @@ def test_a_pod_that_names_a_more_lenient_target_than_that_of_its_node_is_reporte
 
 
 def test_a_gate_over_rest_decides_about_placement_as_a_database_does(
-    run: Run, node: Add, pod: Add, gate: Gate
+    run: Run, node: Add, pod: Add, rooms: Rooms
 ) -> None:
     node("h1", "580.95.05", **{"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"})
     here = {"namespace": "staging-a", "on": "h1"}
@@ -106,7 +106,7 @@ def test_a_gate_over_rest_decides_about_placement_as_a_database_does(
     small = pod("small", "cuda=12.8,arch=sm_90", **here)
     small["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/mig-3g.40gb": "1"}
     told = {}
-    with over_rest(gate) as url:
+    with over_rest(rooms) as url:
         for name, place in (("local", ()), ("rest", ("--server", url))):
             results = json.loads(run("audit", *place, "--format", "json")[1])["results"]
             told[name] = [(one["pod"], one["outcome"], one["rule"]) for one in results]
@@ -116,12 +116,12 @@ def test_a_gate_over_rest_decides_about_placement_as_a_database_does(
 
 
 def test_pods_that_are_alike_are_asked_about_once(
-    run: Run, node: Add, pod: Add, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    run: Run, node: Add, pod: Add, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    preview = Gate.preview
+    preview = Rooms.preview
     monkeypatch.setattr(
-        Gate, "preview", lambda self, body: asked.append(body) or preview(self, body)
+        Rooms, "preview", lambda self, body: asked.append(body) or preview(self, body)
     )
     node("a1")
     for number in range(20):
@@ -269,13 +269,15 @@ def test_a_gate_that_is_away_says_nothing_about_any_pod(
     assert objects.asked("POST", "") == 0
 
 
-def test_a_waiver_exempts_here_as_it_does_there(run: Run, node: Add, pod: Add, gate: Gate) -> None:
-    from compatgate.service.matrix.documents.service import Authorship
+def test_a_waiver_exempts_here_as_it_does_there(
+    run: Run, node: Add, pod: Add, rooms: Rooms
+) -> None:
+    from compatgate.kit.principal import Authorship
 
     spec = {"rules": ["CG822"], "targets": ["prod-a100"], "owner": "team-night",
             "reason": "it cannot wait", "match": {"everything": True},
             "expires": (clock.today() + timedelta(days=1)).isoformat()}  # fmt: skip
-    gate.matrix.create(
+    rooms.matrix.create(
         "Waiver", {"metadata": {"name": "night"}, "spec": spec}, Authorship("t", "t")
     )
     node("a1")

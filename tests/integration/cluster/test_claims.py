@@ -11,23 +11,23 @@ from api_server import kubeconfig
 from flask.testing import FlaskClient
 
 from compatgate.kit.kubernetes import ClusterAccess
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.cluster.objects.claims import ClusterClaims
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.nodes.kubernetes.claims import ClusterClaims
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 PATH = "/hooks/kubernetes/validate"
 
 
 @pytest.fixture
-def client(gate: Gate, objects: Objects, tmp_path: Path) -> FlaskClient:
+def client(rooms: Rooms, objects: Objects, tmp_path: Path) -> FlaskClient:
     """The webhook of a gate that reads claims."""
     claims = ClusterClaims.connect(ClusterAccess(kubeconfig(tmp_path, objects.url)))
     options = AdmissionOptions(load_kinds(), claims=claims.of)
     settings = Settings(anonymous=frozenset({"admin"}), overlays=(), admission=options)
-    return create_app(gate, settings).test_client()
+    return create_app(rooms, settings).test_client()
 
 
 def add_template(objects: Objects, device_class: str, name: str = "devices") -> None:

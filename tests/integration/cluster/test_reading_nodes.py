@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from api_objects import Fault, Objects
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 from .conftest import Run
 
@@ -35,12 +35,12 @@ def test_nodes_with_gpus_are_shown_against_the_matrix(
     assert "it has driver 550.54.15, prod-a100 declares 535.183.01" in lines[2]
 
 
-def test_nothing_is_kept_unless_it_is_to_be_reported(run: Run, node: Add, gate: Gate) -> None:
+def test_nothing_is_kept_unless_it_is_to_be_reported(run: Run, node: Add, rooms: Rooms) -> None:
     node("a1")
     run("nodes", "--cluster", "eu")
-    assert gate.nodes.list().items == ()
+    assert rooms.nodes.list().items == ()
     assert run("nodes", "--cluster", "eu", "--report")[0] == 0
-    (kept,) = gate.nodes.list().items
+    (kept,) = rooms.nodes.list().items
     assert (kept.row.cluster, kept.row.name) == ("eu", "a1")
     assert sorted(kept.row.witnesses) == ["kubelet", "labels"]
 
@@ -88,14 +88,14 @@ def test_a_busy_server_is_asked_again(run: Run, node: Add, objects: Objects, sta
     ],
 )
 def test_a_refusal_is_told_and_nothing_is_reported(
-    run: Run, node: Add, objects: Objects, gate: Gate, fault: Fault, code: int, says: str
+    run: Run, node: Add, objects: Objects, rooms: Rooms, fault: Fault, code: int, says: str
 ) -> None:
     node("a1")
     objects.faults = [fault]
     status, out, err = run("nodes", "--report")
     assert (status, out) == (code, "")
     assert says in err
-    assert gate.nodes.list().items == ()
+    assert rooms.nodes.list().items == ()
 
 
 def test_a_cluster_that_is_away_is_no_decision(run: Run, node: Add, objects: Objects) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from api_objects import Fault, Objects
 
-from compatgate.service.cluster.objects.labels import LABEL, SET_ANNOTATION, TAINT
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
+from compatgate.service.nodes.kubernetes.labels import LABEL, SET_ANNOTATION, TAINT
 
 from .conftest import Run
 
@@ -64,12 +64,12 @@ def test_a_second_time_there_is_nothing_to_do(run: Run, node: Add, objects: Obje
 
 
 def test_a_driver_that_is_blessed_later_lifts_the_taint_that_was_ours(
-    run: Run, node: Add, objects: Objects, gate: Gate
+    run: Run, node: Add, objects: Objects, rooms: Rooms
 ) -> None:
     node("a1", "550.54.15")
     run("reconcile", *APPLY)
     spec = {"targets": ["prod-a100"], "components": {"driver": "550.*"}, "status": "blessed"}
-    gate.matrix.create("Entry", {"metadata": {"name": "new"}, "spec": spec}, BY)
+    rooms.matrix.create("Entry", {"metadata": {"name": "new"}, "spec": spec}, BY)
     assert run("reconcile", "--apply", "--max-tainted", "0")[0] == 0
     assert taints(objects, "a1") == [("nvidia.com/gpu", "")]
     assert labels(objects, "a1")[LABEL] == "blessed"

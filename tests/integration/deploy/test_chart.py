@@ -19,7 +19,7 @@ from compatgate.canary.executors.kubernetes.worker_objects import make_worker_ob
 from compatgate.cli.main import parser_of
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.manifests import asked_objects
-from compatgate.service.cluster.objects.labels import TAINT
+from compatgate.service.nodes.kubernetes.labels import TAINT
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "compatgate"

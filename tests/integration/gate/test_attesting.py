@@ -12,15 +12,14 @@ from sqlalchemy import select
 
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.kit.principal import Principal
+from compatgate.kit.principal import Authorship, Principal
+from compatgate.service.app import Rooms
 from compatgate.service.audit.attestations.service import Attestations, SigningOptions
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import StoredBatch, WriterChain, decode_claims
 from compatgate.service.gate.far.log import make_requests
 from compatgate.service.gate.far.schemas import DeliveryRequest
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 
 QUESTION = {
     "target": "prod-a100",
@@ -29,7 +28,7 @@ QUESTION = {
 
 
 @pytest.fixture
-def attestations(stocked: Gate) -> Attestations:
+def attestations(stocked: Rooms) -> Attestations:
     signer = signer_of()
     options = SigningOptions(lambda: signer, (signer.public_key,))
     return Attestations(stocked.database, options, stocked.still_holds)
@@ -41,7 +40,7 @@ def predicate(attestations: Attestations, verdict_id: str) -> dict[str, Any]:
 
 
 def test_a_verdict_is_attested_as_it_is_stored_and_as_the_audit_log_vouches_for_it(
-    stocked: Gate, attestations: Attestations
+    stocked: Rooms, attestations: Attestations
 ) -> None:
     verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
     found = predicate(attestations, verdict.id)
@@ -55,7 +54,7 @@ def test_a_verdict_is_attested_as_it_is_stored_and_as_the_audit_log_vouches_for_
     assert anchor.detail["writers"] == {batch.writer: [1, bytes(batch.hash).hex()]}
 
 
-def test_the_last_of_its_decisions_confirms_it(stocked: Gate, attestations: Attestations) -> None:
+def test_the_last_of_its_decisions_confirms_it(stocked: Rooms, attestations: Attestations) -> None:
     first = stocked.decide(QUESTION, asked_by="ci", source="rest")
     again = stocked.decide(QUESTION, asked_by="ci", source="rest")
     assert again.id == first.id
@@ -67,7 +66,7 @@ def test_the_last_of_its_decisions_confirms_it(stocked: Gate, attestations: Atte
 
 
 def test_what_is_not_stored_or_is_a_what_if_is_not_attested(
-    stocked: Gate, attestations: Attestations
+    stocked: Rooms, attestations: Attestations
 ) -> None:
     with pytest.raises(NotFound):
         attestations.attest(stocked.preview(QUESTION).id)
@@ -77,7 +76,7 @@ def test_what_is_not_stored_or_is_a_what_if_is_not_attested(
 
 
 def test_a_verdict_that_no_longer_holds_is_not_signed_again(
-    stocked: Gate, attestations: Attestations
+    stocked: Rooms, attestations: Attestations
 ) -> None:
     verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
     attestations.attest(verdict.id)
@@ -90,7 +89,7 @@ def test_a_verdict_that_no_longer_holds_is_not_signed_again(
 
 
 def test_only_decisions_of_this_gate_confirm_a_verdict(
-    stocked: Gate, attestations: Attestations
+    stocked: Rooms, attestations: Attestations
 ) -> None:
     verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
     row = stocked.history.list_decisions(limit=1).items[0]

@@ -17,10 +17,10 @@ from compatgate.errors import NotFound, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.http.replies import TooBusy
 from compatgate.kit.http.wsgi import CLIENT_GONE
-from compatgate.service.gate.comparison.service import answer_what_if, plan_upgrade
-from compatgate.service.gate.questions import computing
-from compatgate.service.gate.questions.computing import Budget, ComputingProcess, OverBudget
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
+from compatgate.service.changes.comparison.service import answer_what_if, plan_upgrade
+from compatgate.web import computing
+from compatgate.web.computing import Budget, ComputingProcess, OverBudget
 
 WHAT_IF = {"target": "prod-a100", "set": {"driver": "580.95.05"}}
 
@@ -45,7 +45,9 @@ def process() -> ComputingProcess:
     return ComputingProcess([])
 
 
-def test_the_answers_are_those_of_the_gate_itself(stocked: Gate, process: ComputingProcess) -> None:
+def test_the_answers_are_those_of_the_gate_itself(
+    stocked: Rooms, process: ComputingProcess
+) -> None:
     snapshot, now = stocked.snapshot(), clock.now()
     assert process(answer_what_if, WHAT_IF, snapshot, now) == answer_what_if(WHAT_IF, snapshot, now)
     question = {"target": "prod-a100", "want": {"torch": ">=2.6"}}
@@ -58,7 +60,7 @@ def test_the_answers_are_those_of_the_gate_itself(stocked: Gate, process: Comput
     assert plan_upgrade(stocked, "prod-a100", body) == here
 
 
-def test_an_error_keeps_its_kind_and_its_words(stocked: Gate, process: ComputingProcess) -> None:
+def test_an_error_keeps_its_kind_and_its_words(stocked: Rooms, process: ComputingProcess) -> None:
     with pytest.raises(NotFound, match="target 'nope' does not exist") as caught:
         process(answer_what_if, {**WHAT_IF, "target": "nope"}, stocked.snapshot(), clock.now())
     assert caught.value.field == "target"
@@ -120,7 +122,7 @@ OTHERS = """
 import sys
 from compatgate.catalog import load_facts
 from compatgate.errors import CompatgateError
-from compatgate.service.gate.questions.computing import ComputingProcess
+from compatgate.web.computing import ComputingProcess
 
 def digest(facts):
     return facts.digest

@@ -12,8 +12,8 @@ from sqlalchemy import text
 
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.nodes.reports.reports import is_same_driver
 from compatgate.service.nodes.reports.schemas import Report
 from compatgate.service.nodes.reports.service import NodeViews
@@ -26,13 +26,13 @@ OTHER = {
 SOUND = OTHER | {"nvidia.com/cuda.driver-version.full": "535.183.01"}
 
 
-def tell(gate: Gate, cluster: str, *nodes: dict[str, Any]) -> None:
+def tell(rooms: Rooms, cluster: str, *nodes: dict[str, Any]) -> None:
     named = [{"target": "prod-a100", **node} for node in nodes]
-    gate.nodes.report(msgspec.convert({"cluster": cluster, "nodes": named}, Report), by="reporter")
+    rooms.nodes.report(msgspec.convert({"cluster": cluster, "nodes": named}, Report), by="reporter")
 
 
 @pytest.fixture
-def reader(stocked: Gate) -> NodeViews:
+def reader(stocked: Rooms) -> NodeViews:
     """Another process that reads the same database."""
     return NodeViews(stocked.database, stocked.facts, stocked.snapshots)
 
@@ -42,7 +42,7 @@ def drifted(reader: NodeViews, **filters: Any) -> list[str]:
 
 
 def test_another_gate_sees_a_report_a_change_and_a_removal_at_once(
-    stocked: Gate, reader: NodeViews, by: Authorship
+    stocked: Rooms, reader: NodeViews, by: Authorship
 ) -> None:
     assert drifted(reader) == []
     tell(stocked, "eu", {"name": "a", "labels": OTHER}, {"name": "b", "labels": SOUND})
@@ -55,7 +55,7 @@ def test_another_gate_sees_a_report_a_change_and_a_removal_at_once(
 
 
 def test_groups_follow_a_change_of_the_matrix_and_count_only_what_filters_keep(
-    stocked: Gate, reader: NodeViews, by: Authorship
+    stocked: Rooms, reader: NodeViews, by: Authorship
 ) -> None:
     old = clock.now() - timedelta(days=2)
     tell(stocked, "eu", {"name": "a", "labels": OTHER}, {"name": "b", "labels": SOUND})
@@ -76,7 +76,7 @@ def test_groups_follow_a_change_of_the_matrix_and_count_only_what_filters_keep(
     assert drifted(reader, what="driver") == ["eu/b"]
 
 
-def test_pages_of_drift_meet_without_gaps(stocked: Gate, reader: NodeViews) -> None:
+def test_pages_of_drift_meet_without_gaps(stocked: Rooms, reader: NodeViews) -> None:
     names = ["a-1", "a.1", "a1", "b"]  # which databases sort otherwise by their collation
     for cluster in ("us", "eu"):
         tell(stocked, cluster, *({"name": name, "labels": OTHER} for name in names))
@@ -104,7 +104,7 @@ LABELS = (OTHER, SOUND, SOUND | {"nvidia.com/gpu.product": "NVIDIA-L4"}, {"pool"
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_fleet_that_changes_at_random_is_what_each_node_says(
-    stocked: Gate, reader: NodeViews, by: Authorship, seed: int
+    stocked: Rooms, reader: NodeViews, by: Authorship, seed: int
 ) -> None:
     draw = random.Random(seed)
     for _ in range(12):
@@ -156,7 +156,7 @@ def test_a_fleet_that_changes_at_random_is_what_each_node_says(
 
 @pytest.mark.parametrize(("writer", "look"), [(-4, 0), (-4, 120), (120, 0), (120, -120), (0, 120)])
 def test_a_change_is_seen_whichever_clock_is_wrong(
-    stocked: Gate, reader: NodeViews, monkeypatch: pytest.MonkeyPatch, writer: int, look: int
+    stocked: Rooms, reader: NodeViews, monkeypatch: pytest.MonkeyPatch, writer: int, look: int
 ) -> None:
     real = clock.now
 
@@ -178,7 +178,7 @@ def test_a_change_is_seen_whichever_clock_is_wrong(
     assert drifted(reader) == ["eu/a", "eu/b"]
 
 
-def test_a_node_that_an_older_program_stored_is_seen(stocked: Gate, reader: NodeViews) -> None:
+def test_a_node_that_an_older_program_stored_is_seen(stocked: Rooms, reader: NodeViews) -> None:
     tell(stocked, "eu", {"name": "a", "labels": SOUND})
     assert drifted(reader) == []
     tell(stocked, "eu", {"name": "b", "labels": OTHER})

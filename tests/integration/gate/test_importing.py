@@ -10,9 +10,9 @@ import pytest
 from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import Conflict, ManyProblems
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.snapshots.snapshot import open_bundle
 
 Files = Callable[[str], list[Source]]
@@ -42,7 +42,7 @@ spec:
 
 
 def test_a_file_with_five_mistakes_reports_all_five_and_changes_nothing(
-    stocked: Gate, by: Authorship, source: Files
+    stocked: Rooms, by: Authorship, source: Files
 ) -> None:
     with pytest.raises(ManyProblems) as caught:
         stocked.matrix.import_documents(source(BROKEN), by)
@@ -59,14 +59,14 @@ def test_a_file_with_five_mistakes_reports_all_five_and_changes_nothing(
     assert "matrix.yaml:19: spec.components.cuda: 12.10 must be in quotes" in str(caught.value)
 
 
-def test_importing_again_changes_nothing(stocked: Gate, by: Authorship) -> None:
+def test_importing_again_changes_nothing(stocked: Rooms, by: Authorship) -> None:
     result = stocked.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     assert (result.changes, result.unchanged, result.revision) == ((), 15, None)
     assert stocked.snapshot().revision == 1
 
 
 def test_a_dry_run_says_what_an_import_would_do_and_does_nothing(
-    stocked: Gate, by: Authorship, source: Files
+    stocked: Rooms, by: Authorship, source: Files
 ) -> None:
     text = to_yaml(stocked.matrix.export()).replace("status: candidate", "status: blessed")
     dry = stocked.matrix.import_documents(source(text), by, dry_run=True)
@@ -82,7 +82,7 @@ def test_a_dry_run_says_what_an_import_would_do_and_does_nothing(
 
 @pytest.mark.parametrize("write", [to_yaml, to_json])
 def test_an_export_is_an_import_of_another_gate(
-    stocked: Gate, write: Callable[..., str], source: Files, by: Authorship
+    stocked: Rooms, write: Callable[..., str], source: Files, by: Authorship
 ) -> None:
     bodies = stocked.matrix.export()
     assert [body["kind"] for body in bodies] == ["Target"] * 4 + ["Entry"] * 10 + ["Waiver"]
@@ -93,7 +93,7 @@ def test_an_export_is_an_import_of_another_gate(
     assert stocked.matrix.export() == bodies
 
 
-def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Files) -> None:
+def test_files_may_name_stored_targets(stocked: Rooms, by: Authorship, source: Files) -> None:
     text = (
         "{apiVersion: compatgate.dev/v1, kind: Entry, metadata: {name: new}, spec: "
         "{targets: [prod-a100], components: {cuda: '12.*'}, status: candidate}}"
@@ -102,7 +102,7 @@ def test_files_may_name_stored_targets(stocked: Gate, by: Authorship, source: Fi
 
 
 def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
-    stocked: Gate, by: Authorship, source: Files, monkeypatch: pytest.MonkeyPatch
+    stocked: Rooms, by: Authorship, source: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from compatgate.service.matrix.documents.imports import ChangeReader
 
@@ -128,7 +128,7 @@ def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
     assert stocked.snapshot().revision == 3
 
 
-def test_a_target_that_entries_name_cannot_be_deleted(stocked: Gate, by: Authorship) -> None:
+def test_a_target_that_entries_name_cannot_be_deleted(stocked: Rooms, by: Authorship) -> None:
     with pytest.raises(Conflict) as caught:
         stocked.matrix.delete("Target", "inference-l4", by)
     assert "still used by Entry ort123-cu12, Entry torch23-cu118, Entry vllm014-cu128" in str(
@@ -137,13 +137,15 @@ def test_a_target_that_entries_name_cannot_be_deleted(stocked: Gate, by: Authors
 
 
 def test_a_name_that_is_taken_is_a_conflict(
-    stocked: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
+    stocked: Rooms, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
     with pytest.raises(Conflict, match="the Entry 'tf215-cu122' already exists"):
         stocked.matrix.create("Entry", entry_body("tf215-cu122"), by)
 
 
-def test_a_bundle_of_a_revision_says_what_the_gate_said_then(stocked: Gate, by: Authorship) -> None:
+def test_a_bundle_of_a_revision_says_what_the_gate_said_then(
+    stocked: Rooms, by: Authorship
+) -> None:
     question = {
         "target": "prod-a100",
         "stack": {"cuda": "12.1", "cudnn": "9.1.0", "torch": "2.4.1"},
@@ -159,8 +161,8 @@ def test_a_bundle_of_a_revision_says_what_the_gate_said_then(stocked: Gate, by: 
     assert decide(question, open_bundle(first, "b").snapshot(), now()).id == verdict.id
 
 
-def test_an_empty_matrix_makes_a_bundle_too(gate: Gate) -> None:
-    assert open_bundle(gate.export_bundle(), "b").snapshot().revision == 0
+def test_an_empty_matrix_makes_a_bundle_too(rooms: Rooms) -> None:
+    assert open_bundle(rooms.gate.export_bundle(), "b").snapshot().revision == 0
 
 
 @pytest.mark.parametrize(
@@ -178,7 +180,7 @@ def test_an_empty_matrix_makes_a_bundle_too(gate: Gate) -> None:
     ],
 )
 def test_the_examples_bless_stacks_that_the_vendors_facts_allow(
-    stocked: Gate, target: str, stack: str, entry: str | None
+    stocked: Rooms, target: str, stack: str, entry: str | None
 ) -> None:
     from compatgate.core.stack import parse_stack_text
 

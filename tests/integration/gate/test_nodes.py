@@ -11,8 +11,8 @@ from grouped_nodes import group_views
 
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.nodes.reports.comparison import NodeView
 from compatgate.service.nodes.reports.schemas import Report
 
@@ -24,22 +24,24 @@ A100 = {
 L4 = A100 | {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "1"}
 
 
-def tell(gate: Gate, *nodes: dict[str, Any], cluster: str = "eu", **others: Any) -> list[NodeView]:
+def tell(
+    rooms: Rooms, *nodes: dict[str, Any], cluster: str = "eu", **others: Any
+) -> list[NodeView]:
     report = msgspec.convert({"cluster": cluster, "nodes": nodes}, Report)
-    return gate.nodes.report(report, by="reporter", **others)
+    return rooms.nodes.report(report, by="reporter", **others)
 
 
 def names(page: Any) -> list[str]:
     return [view.row.name for view in page.items]
 
 
-def links(gate: Gate) -> list[tuple[str, str, dict[str, Any]]]:
-    found = gate.history.list_audit(action="node").items or ()
-    more = gate.history.list_audit(action="nodes.report").items
+def links(rooms: Rooms) -> list[tuple[str, str, dict[str, Any]]]:
+    found = rooms.audit.list_audit(action="node").items or ()
+    more = rooms.audit.list_audit(action="nodes.report").items
     return [(row.action, row.subject, row.detail) for row in (*found, *more)]
 
 
-def test_the_same_report_again_changes_nothing_but_the_time(stocked: Gate) -> None:
+def test_the_same_report_again_changes_nothing_but_the_time(stocked: Rooms) -> None:
     node = {"name": "n1", "labels": A100, "allocatable": {"nvidia.com/gpu": 8}}
     (first,) = tell(stocked, node)
     (second,) = tell(stocked, node)
@@ -50,7 +52,7 @@ def test_the_same_report_again_changes_nothing_but_the_time(stocked: Gate) -> No
     assert stocked.history.verify().ok
 
 
-def test_a_witness_that_is_not_asked_keeps_what_it_said(stocked: Gate) -> None:
+def test_a_witness_that_is_not_asked_keeps_what_it_said(stocked: Rooms) -> None:
     tell(stocked, {"name": "n1", "labels": A100, "target": "prod-a100"})
     (found,) = tell(stocked, {"name": "n1", "probe": {"driver": "550.54.15"}})
     assert sorted(found.row.witnesses) == ["driver", "labels"]
@@ -58,7 +60,7 @@ def test_a_witness_that_is_not_asked_keeps_what_it_said(stocked: Gate) -> None:
     assert len(found.row.disagreements) == 1
 
 
-def test_a_changed_driver_is_audited_and_dated(stocked: Gate) -> None:
+def test_a_changed_driver_is_audited_and_dated(stocked: Rooms) -> None:
     (before,) = tell(stocked, {"name": "n1", "labels": A100})
     changed = A100 | {"nvidia.com/cuda.driver-version.full": "550.54.15"}
     (after,) = tell(stocked, {"name": "n1", "labels": changed})
@@ -69,7 +71,7 @@ def test_a_changed_driver_is_audited_and_dated(stocked: Gate) -> None:
     assert detail["changed"]["n1"]["driver"] == ["535.183.01", "550.54.15"]
 
 
-def test_reports_that_come_late_set_nothing_back(stocked: Gate) -> None:
+def test_reports_that_come_late_set_nothing_back(stocked: Rooms) -> None:
     now = clock.now()
     tell(stocked, {"name": "n1", "labels": A100})
     old = A100 | {"nvidia.com/cuda.driver-version.full": "525.60.13"}
@@ -78,13 +80,13 @@ def test_reports_that_come_late_set_nothing_back(stocked: Gate) -> None:
     assert found.row.seen_at >= now
 
 
-def test_a_dry_run_keeps_nothing(stocked: Gate) -> None:
+def test_a_dry_run_keeps_nothing(stocked: Rooms) -> None:
     (found,) = tell(stocked, {"name": "n1", "labels": A100}, dry_run=True)
     assert found.standing.driver == "blessed"
     assert names(stocked.nodes.list()) == []
 
 
-def test_nodes_are_filtered_by_what_was_seen_and_by_what_the_matrix_says(stocked: Gate) -> None:
+def test_nodes_are_filtered_by_what_was_seen_and_by_what_the_matrix_says(stocked: Rooms) -> None:
     other = A100 | {"nvidia.com/cuda.driver-version.full": "550.54.15"}
     tell(stocked, {"name": "a", "labels": A100}, {"name": "b", "labels": other})
     tell(
@@ -108,7 +110,7 @@ def test_nodes_are_filtered_by_what_was_seen_and_by_what_the_matrix_says(stocked
     assert names(stocked.nodes.drift(what="gpu")) == []
 
 
-def test_the_matrix_as_it_is_now_decides(stocked: Gate, by: Authorship) -> None:
+def test_the_matrix_as_it_is_now_decides(stocked: Rooms, by: Authorship) -> None:
     tell(stocked, {"name": "a", "labels": A100})
     assert names(stocked.nodes.drift()) == []
     document = stocked.matrix.get("Target", "prod-a100").document
@@ -118,7 +120,7 @@ def test_the_matrix_as_it_is_now_decides(stocked: Gate, by: Authorship) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7])
-def test_pages_lead_through_what_a_filter_leaves(stocked: Gate, limit: int) -> None:
+def test_pages_lead_through_what_a_filter_leaves(stocked: Rooms, limit: int) -> None:
     nodes = [{"name": f"n{i}", "labels": A100 if i % 3 else L4} for i in range(10)]
     tell(stocked, *nodes)
     found: list[str] = []
@@ -132,7 +134,7 @@ def test_pages_lead_through_what_a_filter_leaves(stocked: Gate, limit: int) -> N
     assert found == [f"n{i}" for i in range(10) if i % 3]
 
 
-def test_a_node_that_nothing_is_heard_of_is_stale(stocked: Gate) -> None:
+def test_a_node_that_nothing_is_heard_of_is_stale(stocked: Rooms) -> None:
     long_ago = clock.now() - timedelta(days=2)
     tell(stocked, {"name": "old", "labels": A100, "seen_at": long_ago}, {"name": "new"})
     assert names(stocked.nodes.list(stale=True)) == ["old"]
@@ -140,7 +142,7 @@ def test_a_node_that_nothing_is_heard_of_is_stale(stocked: Gate) -> None:
     assert stocked.nodes.show("old").stale
 
 
-def test_a_node_is_forgotten_with_a_reason(stocked: Gate, by: Authorship) -> None:
+def test_a_node_is_forgotten_with_a_reason(stocked: Rooms, by: Authorship) -> None:
     tell(stocked, {"name": "n1", "labels": A100})
     stocked.nodes.remove("n1", by)
     with pytest.raises(NotFound, match="node 'n1' does not exist"):
@@ -151,7 +153,7 @@ def test_a_node_is_forgotten_with_a_reason(stocked: Gate, by: Authorship) -> Non
     assert names(stocked.nodes.list()) == ["n1"]
 
 
-def test_a_name_of_two_clusters_needs_the_cluster(stocked: Gate, by: Authorship) -> None:
+def test_a_name_of_two_clusters_needs_the_cluster(stocked: Rooms, by: Authorship) -> None:
     for cluster in ("eu", "us"):
         tell(stocked, {"name": "n1", "labels": A100}, cluster=cluster)
     with pytest.raises(Conflict, match="of eu, us"):
@@ -160,7 +162,7 @@ def test_a_name_of_two_clusters_needs_the_cluster(stocked: Gate, by: Authorship)
     assert stocked.nodes.show("n1").row.cluster == "eu"
 
 
-def test_what_cannot_be_is_refused(stocked: Gate) -> None:
+def test_what_cannot_be_is_refused(stocked: Rooms) -> None:
     with pytest.raises(BadInput, match=r"nodes\[1\].name: 'a' is listed twice in the report"):
         tell(stocked, {"name": "a"}, {"name": "a"})
     later = clock.now() + timedelta(hours=1)
@@ -171,7 +173,7 @@ def test_what_cannot_be_is_refused(stocked: Gate) -> None:
 @pytest.mark.parametrize("filters", [{}, {"what": "driver"}, {"gpu": "L4"}, {"target": "none"}])
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 def test_groups_and_the_first_page_come_of_one_look_at_the_fleet(
-    stocked: Gate, filters: dict[str, Any], limit: int
+    stocked: Rooms, filters: dict[str, Any], limit: int
 ) -> None:
     other = A100 | {"nvidia.com/cuda.driver-version.full": "550.54.15"}
     drifting = [{"name": f"n{n}", "labels": other, "target": "prod-a100"} for n in range(3)]

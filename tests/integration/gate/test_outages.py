@@ -20,16 +20,16 @@ from compatgate.kit import clock
 from compatgate.kit.database import database as databases
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.decisions import outages
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.last_known import SnapshotFile
 from compatgate.service.gate.decisions.outages import OutageOptions
 from compatgate.service.gate.questions import service as gates
 from compatgate.service.gate.questions.schemas import VerdictBody
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 from compatgate.web.startup import StartOptions, prepare
 
 TARGET = {
@@ -72,26 +72,26 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.fixture
-def kept(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
+def kept(rooms: Rooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rooms:
     """A gate with a target that keeps its snapshot in the folder ``state``."""
     monkeypatch.setattr(outages, "_WRITE_SECONDS", 0.0)
     monkeypatch.setattr(outages, "_TOKENS_SECONDS", 0.1)
-    gate.matrix.create("Target", TARGET, BY)
+    rooms.matrix.create("Target", TARGET, BY)
     (tmp_path / "state").mkdir()
-    options = OutageOptions(tmp_path / "state", file=gate.database.file.expect())
-    gate.keep_through_outages(options, clock.now())
-    return gate
+    options = OutageOptions(tmp_path / "state", file=rooms.gate.database.file.expect())
+    rooms.gate.keep_through_outages(options, clock.now())
+    return rooms
 
 
 @pytest.fixture
-def file(kept: Gate, tmp_path: Path) -> SnapshotFile:
+def file(kept: Rooms, tmp_path: Path) -> SnapshotFile:
     found = SnapshotFile(tmp_path / "state", kept.url)
     until(lambda: found.path.with_name("confirmed.json").exists())
     return found
 
 
 @pytest.fixture
-def away(kept: Gate, file: SnapshotFile) -> Iterator[Path]:
+def away(kept: Rooms, file: SnapshotFile) -> Iterator[Path]:
     """The SQLite file, moved away."""
     path = Path(kept.database.url.database or "")
     aside = path.with_suffix(".aside")
@@ -102,14 +102,14 @@ def away(kept: Gate, file: SnapshotFile) -> Iterator[Path]:
         aside.rename(path)
 
 
-def post(gate: Gate, path: str, body: Any, **headers: str) -> Any:
-    app = create_app(gate, Settings(anonymous=frozenset({"gate", "plan", "read"})))
+def post(rooms: Rooms, path: str, body: Any, **headers: str) -> Any:
+    app = create_app(rooms, Settings(anonymous=frozenset({"gate", "plan", "read"})))
     return app.test_client().post(path, json=body, headers=headers)
 
 
 @on_sqlite
 def test_an_answer_says_that_it_is_degraded_and_the_stored_verdict_does_not(
-    kept: Gate, logged: list[Any], file: SnapshotFile
+    kept: Rooms, logged: list[Any], file: SnapshotFile
 ) -> None:
     before = post(kept, "/api/v1/gate", QUESTION).json
     path = Path(kept.database.url.database or "")
@@ -133,7 +133,7 @@ def test_an_answer_says_that_it_is_degraded_and_the_stored_verdict_does_not(
 @on_sqlite
 @pytest.mark.usefixtures("away", "logged")
 def test_ready_while_a_snapshot_and_a_place_for_decisions_exist(
-    kept: Gate, monkeypatch: pytest.MonkeyPatch
+    kept: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = create_app(kept, Settings(anonymous=frozenset({"gate"}))).test_client()
     ready = client.get("/readyz")
@@ -152,7 +152,7 @@ def test_ready_while_a_snapshot_and_a_place_for_decisions_exist(
 
 @on_sqlite
 @pytest.mark.usefixtures("away", "logged")
-def test_pages_that_need_the_snapshot_alone_go_on_and_say_so(kept: Gate) -> None:
+def test_pages_that_need_the_snapshot_alone_go_on_and_say_so(kept: Rooms) -> None:
     settings = Settings(anonymous=frozenset({"gate", "plan", "read"}))
     client = create_app(kept, settings).test_client()
     page = client.get("/ui/ask")
@@ -165,7 +165,7 @@ def test_pages_that_need_the_snapshot_alone_go_on_and_say_so(kept: Gate) -> None
 
 @on_sqlite
 @pytest.mark.usefixtures("away")
-def test_changes_are_refused_at_once_and_nothing_is_half_done(kept: Gate, away: Path) -> None:
+def test_changes_are_refused_at_once_and_nothing_is_half_done(kept: Rooms, away: Path) -> None:
     began = time.monotonic()
     with pytest.raises(Unavailable, match="nothing was read or changed"):
         kept.matrix.create("Target", {**TARGET, "metadata": {"name": "new"}}, BY)
@@ -179,7 +179,7 @@ def test_changes_are_refused_at_once_and_nothing_is_half_done(kept: Gate, away: 
 
 
 @on_sqlite
-def test_a_browser_that_was_seen_lately_stays_signed_in(kept: Gate, file: SnapshotFile) -> None:
+def test_a_browser_that_was_seen_lately_stays_signed_in(kept: Rooms, file: SnapshotFile) -> None:
     signed_in = kept.sessions.sign_in(kept.tokens.create("ann", ["read"], by="tester").secret)
     other = kept.sessions.sign_in(kept.tokens.create("bob", ["read"], by="tester").secret)
     assert kept.sessions.principal(signed_in.cookie) is not None
@@ -196,7 +196,7 @@ def test_a_browser_that_was_seen_lately_stays_signed_in(kept: Gate, file: Snapsh
 
 @on_postgresql
 @pytest.mark.usefixtures("logged")
-def test_an_emptied_database_never_replaces_the_matrix(kept: Gate, file: SnapshotFile) -> None:
+def test_an_emptied_database_never_replaces_the_matrix(kept: Rooms, file: SnapshotFile) -> None:
     before = kept.preview(QUESTION).id
     admin = Database(kept.database.url)
     tables.migrate_schema(admin, "base")
@@ -211,7 +211,7 @@ def test_an_emptied_database_never_replaces_the_matrix(kept: Gate, file: Snapsho
 
 @on_sqlite
 def test_a_change_is_written_and_the_same_state_only_confirmed(
-    kept: Gate, file: SnapshotFile, monkeypatch: pytest.MonkeyPatch
+    kept: Rooms, file: SnapshotFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outages, "_CONFIRM_SECONDS", 0.2)
     first, confirmed = os.stat(file.path).st_ino, file.path.with_name("confirmed.json")
@@ -228,9 +228,9 @@ def test_a_change_is_written_and_the_same_state_only_confirmed(
 
 
 def test_a_token_of_another_process_counts_at_once_and_ends_within_moments(
-    kept: Gate, file: SnapshotFile
+    kept: Rooms, file: SnapshotFile
 ) -> None:
-    with_other = Gate.open(kept.database.url.render_as_string(hide_password=False), overlays=[])
+    with_other = open_rooms(kept.database.url.render_as_string(hide_password=False), overlays=[])
     made = with_other.tokens.create("ci", ["gate"], by="tester")
     assert kept.tokens.verify(made.secret).name == "ci"
     until(lambda: with_other.tokens.find("ci").last_used_at is not None)
@@ -249,7 +249,7 @@ def test_a_token_of_another_process_counts_at_once_and_ends_within_moments(
     with_other.close()
 
 
-def test_a_change_is_seen_by_the_next_question_of_the_same_process(kept: Gate) -> None:
+def test_a_change_is_seen_by_the_next_question_of_the_same_process(kept: Rooms) -> None:
     for number in range(5):
         name = f"t{number}"
         kept.matrix.create("Target", {**TARGET, "metadata": {"name": name}}, BY)
@@ -258,7 +258,7 @@ def test_a_change_is_seen_by_the_next_question_of_the_same_process(kept: Gate) -
 
 @on_sqlite
 def test_a_clock_that_goes_back_revives_nothing_after_a_restart(
-    kept: Gate, file: SnapshotFile, monkeypatch: pytest.MonkeyPatch
+    kept: Rooms, file: SnapshotFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = file.read()
     assert known is not None
@@ -273,7 +273,7 @@ def test_a_clock_that_goes_back_revives_nothing_after_a_restart(
 
 @on_sqlite
 def test_a_start_without_the_database_needs_a_recent_snapshot(
-    kept: Gate, file: SnapshotFile, monkeypatch: pytest.MonkeyPatch
+    kept: Rooms, file: SnapshotFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Any) -> None:
         raise Unavailable("the database does not answer")

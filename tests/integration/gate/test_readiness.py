@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.questions import service as readiness
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
+from compatgate.service.gate.questions import readiness
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 
@@ -23,16 +23,16 @@ def asked_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def other(gate: Gate) -> Iterator[Database]:
-    with closing(Database(gate.database.url)) as database:
+def other(rooms: Rooms) -> Iterator[Database]:
+    with closing(Database(rooms.gate.database.url)) as database:
         yield database
 
 
-def _becomes_ready(gate: Gate) -> None:
+def _becomes_ready(rooms: Rooms) -> None:
     deadline = time.monotonic() + 20
     while True:
         try:
-            gate.readiness.state()
+            rooms.gate.readiness.state()
             return
         except Unavailable:
             assert time.monotonic() < deadline
@@ -40,24 +40,24 @@ def _becomes_ready(gate: Gate) -> None:
 
 
 @pytest.mark.usefixtures("asked_anew")
-def test_asking_writes_to_the_disk_and_leaves_the_log_as_it_is(gate: Gate) -> None:
-    gate.decide(QUESTION, asked_by="before", source="test")
-    gate.history.verify()
-    before = gate.history.list_audit().items
+def test_asking_writes_to_the_disk_and_leaves_the_log_as_it_is(rooms: Rooms) -> None:
+    rooms.gate.decide(QUESTION, asked_by="before", source="test")
+    rooms.chain.verify()
+    before = rooms.audit.list_audit().items
     for _ in range(3):
-        gate.readiness.state()
-    assert gate.history.list_audit().items == before
-    gate.decide(QUESTION, asked_by="after", source="test")
-    report = gate.history.verify()
+        rooms.gate.readiness.state()
+    assert rooms.audit.list_audit().items == before
+    rooms.gate.decide(QUESTION, asked_by="after", source="test")
+    report = rooms.chain.verify()
     assert (report.ok, report.decisions) == (True, 2)
-    with gate.database.reading() as session:
+    with rooms.gate.database.reading() as session:
         verdicts = session.execute(text("SELECT id FROM verdicts")).scalars().all()
     assert len(verdicts) == 1
 
 
 @pytest.mark.usefixtures("asked_anew")
 def test_a_database_in_which_another_writer_is_stuck_is_not_ready(
-    gate: Gate, other: Database
+    rooms: Rooms, other: Database
 ) -> None:
     with other.writing() as session:
         if not other.is_sqlite:  # which knows one writer
@@ -65,31 +65,31 @@ def test_a_database_in_which_another_writer_is_stuck_is_not_ready(
         began = time.monotonic()
         for _ in range(2):
             with pytest.raises(Unavailable, match="takes longer than 2 seconds"):
-                gate.readiness.state()
+                rooms.gate.readiness.state()
         assert time.monotonic() - began < 10
-    _becomes_ready(gate)
-    assert gate.history.verify().decisions == 0
+    _becomes_ready(rooms)
+    assert rooms.chain.verify().decisions == 0
 
 
 @pytest.mark.usefixtures("asked_anew")
-def test_a_log_that_takes_no_decision_is_not_ready(gate: Gate, other: Database) -> None:
-    gate.readiness.state()
+def test_a_log_that_takes_no_decision_is_not_ready(rooms: Rooms, other: Database) -> None:
+    rooms.gate.readiness.state()
     with other.writing() as session:
         session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
     with pytest.raises(Unavailable, match="decisions"):
-        gate.readiness.state()
+        rooms.gate.readiness.state()
     with other.writing() as session:
         session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
-    gate.readiness.state()
+    rooms.gate.readiness.state()
 
 
 @pytest.mark.usefixtures("asked_anew")
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_database_that_became_read_only_is_not_ready(
-    gate: Gate, end_sessions: Callable[[], None]
+    rooms: Rooms, end_sessions: Callable[[], None]
 ) -> None:
-    gate.readiness.state()
-    url = gate.database.url
+    rooms.gate.readiness.state()
+    url = rooms.gate.database.url
     elsewhere = Database(url.set(database="postgres"))
     change = f"ALTER DATABASE {url.database} {{}} default_transaction_read_only"
     with elsewhere.writing() as session:
@@ -97,21 +97,21 @@ def test_a_database_that_became_read_only_is_not_ready(
     try:
         end_sessions()
         with pytest.raises(Unavailable, match="read-only"):
-            gate.readiness.state()
+            rooms.gate.readiness.state()
     finally:
         with elsewhere.writing() as session:
             session.execute(text(change.format("RESET")))
         elsewhere.close()
         end_sessions()
-    gate.readiness.state()
+    rooms.gate.readiness.state()
 
 
 @pytest.fixture
-def end_sessions(gate: Gate) -> Callable[[], None]:
+def end_sessions(rooms: Rooms) -> Callable[[], None]:
     """Ends all sessions but its own, as a server that restarts does."""
 
     def end() -> None:
-        with closing(Database(gate.database.url)) as database, database.reading() as session:
+        with closing(Database(rooms.gate.database.url)) as database, database.reading() as session:
             session.execute(
                 text(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

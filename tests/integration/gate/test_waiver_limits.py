@@ -14,9 +14,9 @@ from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
 from compatgate.errors import ManyProblems
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.matrix.documents.models import Waiver
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.waivers.service import end_document
 
 POOLS = [{"name": "a", "gpu": "A100-SXM4-80GB", "driver": "580.95.05"}]
@@ -55,18 +55,18 @@ def refused(change: Callable[[], object]) -> dict[str | None, Any]:
     return {one.field: one for one in error.value.problems}
 
 
-def store_as_before(gate: Gate, by: Authorship, **changes: Any) -> None:
+def store_as_before(rooms: Rooms, by: Authorship, **changes: Any) -> None:
     """Store a waiver as an older version of compatgate did."""
-    gate.matrix.create("Waiver", waiver(), by)
+    rooms.matrix.create("Waiver", waiver(), by)
     document = {"apiVersion": "compatgate.dev/v1", "kind": "Waiver", **waiver(**changes)}
     text = msgspec.json.encode(document)
-    with gate.database.writing() as session:
+    with rooms.gate.database.writing() as session:
         session.execute(update(Waiver).where(Waiver.name == "w").values(document=text.decode()))
-    gate.snapshots.refresh()
+    rooms.snapshots.refresh()
 
 
 @pytest.mark.parametrize("match", [None, {}, {"image": "*"}, {"everything": False}])
-def test_a_waiver_for_every_stack_has_to_say_so(stocked: Gate, by: Authorship, match: Any) -> None:
+def test_a_waiver_for_every_stack_has_to_say_so(stocked: Rooms, by: Authorship, match: Any) -> None:
     body = waiver(match=match)
     found = refused(lambda: stocked.matrix.create("Waiver", body, by))
     assert "for every stack of its targets" in found["spec.match"].problem
@@ -75,20 +75,20 @@ def test_a_waiver_for_every_stack_has_to_say_so(stocked: Gate, by: Authorship, m
     assert stocked.snapshots.refresh().revision == 1
 
 
-def test_a_waiver_that_says_so_is_for_every_stack(stocked: Gate, by: Authorship) -> None:
+def test_a_waiver_that_says_so_is_for_every_stack(stocked: Rooms, by: Authorship) -> None:
     made = stocked.matrix.create("Waiver", waiver(match={"everything": True}), by)
     assert made.document["spec"]["match"] == {"everything": True}
     assert not stocked.snapshot().waivers["w"].image
 
 
-def test_everything_and_an_image_contradict_each_other(stocked: Gate, by: Authorship) -> None:
+def test_everything_and_an_image_contradict_each_other(stocked: Rooms, by: Authorship) -> None:
     body = waiver(match={"everything": True, "image": "a/*"})
     found = refused(lambda: stocked.matrix.create("Waiver", body, by))
     assert found["spec.match.everything"].problem == "match names everything and image"
 
 
 def test_a_narrow_waiver_is_not_widened_to_everything_in_passing(
-    stocked: Gate, by: Authorship
+    stocked: Rooms, by: Authorship
 ) -> None:
     stocked.matrix.create("Waiver", waiver(), by)
     found = refused(lambda: stocked.matrix.change("Waiver", "w", waiver(match=None), by))
@@ -96,7 +96,7 @@ def test_a_narrow_waiver_is_not_widened_to_everything_in_passing(
 
 
 def test_a_waiver_lasts_ninety_days_unless_a_policy_says_otherwise(
-    stocked: Gate, by: Authorship
+    stocked: Rooms, by: Authorship
 ) -> None:
     found = refused(lambda: stocked.matrix.create("Waiver", waiver(expires=day(91)), by))
     error = found["spec.expires"]
@@ -117,26 +117,26 @@ def test_a_waiver_lasts_ninety_days_unless_a_policy_says_otherwise(
     ],
 )
 def test_the_shortest_policy_of_its_targets_counts(
-    gate: Gate, by: Authorship, targets: list[str], latest: int
+    rooms: Rooms, by: Authorship, targets: list[str], latest: int
 ) -> None:
     for name, longest in (("short", "2w"), ("long", "365d"), ("usual", None)):
-        gate.matrix.create("Target", target(name, longest), by)
+        rooms.matrix.create("Target", target(name, longest), by)
     body = waiver(targets=targets, expires=day(latest + 1))
-    assert "spec.expires" in refused(lambda: gate.matrix.create("Waiver", body, by))
-    gate.matrix.create("Waiver", waiver(targets=targets, expires=day(latest)), by)
+    assert "spec.expires" in refused(lambda: rooms.matrix.create("Waiver", body, by))
+    rooms.matrix.create("Waiver", waiver(targets=targets, expires=day(latest)), by)
 
 
 def test_a_waiver_for_every_target_has_the_default_where_policies_allow_more(
-    gate: Gate, by: Authorship
+    rooms: Rooms, by: Authorship
 ) -> None:
-    gate.matrix.create("Target", target("long", "365d"), by)
+    rooms.matrix.create("Target", target("long", "365d"), by)
     body = waiver(targets=["*"], expires=day(91))
-    assert "spec.expires" in refused(lambda: gate.matrix.create("Waiver", body, by))
+    assert "spec.expires" in refused(lambda: rooms.matrix.create("Waiver", body, by))
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_an_import_reports_each_with_file_line_and_path(
-    stocked: Gate, by: Authorship, dry_run: bool
+    stocked: Rooms, by: Authorship, dry_run: bool
 ) -> None:
     text = source(waiver(match=None, expires=day(200)))
     with pytest.raises(ManyProblems) as error:
@@ -149,32 +149,32 @@ def test_an_import_reports_each_with_file_line_and_path(
 
 
 def test_the_policy_that_an_import_brings_counts_for_its_waivers(
-    gate: Gate, by: Authorship
+    rooms: Rooms, by: Authorship
 ) -> None:
     documents = source(target("prod-a100", "365d"), waiver(expires=day(300)))
-    assert gate.matrix.import_documents(documents, by).revision == 1
+    assert rooms.matrix.import_documents(documents, by).revision == 1
     shorter = source(target("prod-a100", "30d"), waiver(expires=day(299), reason="other"))
-    assert "spec.expires" in refused(lambda: gate.matrix.import_documents(shorter, by))
+    assert "spec.expires" in refused(lambda: rooms.matrix.import_documents(shorter, by))
 
 
-def test_a_shorter_policy_leaves_waivers_as_they_are(gate: Gate, by: Authorship) -> None:
+def test_a_shorter_policy_leaves_waivers_as_they_are(rooms: Rooms, by: Authorship) -> None:
     whole = source(target("prod-a100", "365d"), waiver(expires=day(300)))
-    gate.matrix.import_documents(whole, by)
-    gate.matrix.change("Target", "prod-a100", target("prod-a100", "7d"), by)
-    assert gate.snapshots.refresh().waivers["w"].expires == day(300)
-    again = gate.matrix.import_documents(source(waiver(expires=day(300))), by)
+    rooms.matrix.import_documents(whole, by)
+    rooms.matrix.change("Target", "prod-a100", target("prod-a100", "7d"), by)
+    assert rooms.snapshots.refresh().waivers["w"].expires == day(300)
+    again = rooms.matrix.import_documents(source(waiver(expires=day(300))), by)
     assert (again.unchanged, again.revision) == (1, None)
-    sooner = gate.matrix.change("Waiver", "w", waiver(expires=day(200)), by)
+    sooner = rooms.matrix.change("Waiver", "w", waiver(expires=day(200)), by)
     assert sooner.document["spec"]["expires"] == day(200)
     more = waiver(expires=day(200), rules=["CG803", "CG801"])
-    assert "spec.expires" in refused(lambda: gate.matrix.change("Waiver", "w", more, by))
+    assert "spec.expires" in refused(lambda: rooms.matrix.change("Waiver", "w", more, by))
 
 
 def test_a_waiver_of_an_older_version_stays_valid_and_is_exported_so_that_it_imports(
-    stocked: Gate, by: Authorship, database_url: str
+    stocked: Rooms, by: Authorship, database_url: str
 ) -> None:
     store_as_before(stocked, by, match=None)
-    opened = Gate.open(database_url, overlays=[])
+    opened = open_rooms(database_url, overlays=[])
     assert opened.snapshot().waivers["w"].image is None
     opened.close()
     assert stocked.matrix.import_documents(source(waiver(match=None)), by).revision is None
@@ -188,7 +188,7 @@ def test_a_waiver_of_an_older_version_stays_valid_and_is_exported_so_that_it_imp
     raise AssertionError("the waiver was not exported")
 
 
-def test_a_waiver_of_an_older_version_can_be_ended(stocked: Gate, by: Authorship) -> None:
+def test_a_waiver_of_an_older_version_can_be_ended(stocked: Rooms, by: Authorship) -> None:
     store_as_before(stocked, by, match=None, expires=day(900))
     body = stocked.matrix.get("Waiver", "w").document
     assert end_document(body, clock.today())["spec"]["expires"] == day(-1)

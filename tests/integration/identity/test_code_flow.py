@@ -19,7 +19,7 @@ from compatgate.service.access.identity import people as module
 from compatgate.service.access.identity.people import People
 from compatgate.service.access.identity.service import Identity
 from compatgate.service.access.identity.sessions import NewSession
-from compatgate.service.audit.events.service import History
+from compatgate.service.audit.events.service import AuditLog
 
 Visit = Callable[..., Any]
 
@@ -36,7 +36,7 @@ def test_a_person_has_the_scopes_of_their_groups(
     assert made.principal.scopes == {"read", "gate", "bless", "admin"}
     assert made.principal.name == "ada@example.org (ada)"
     assert people._sessions.verify(made.secret, "browser") == made.principal
-    (record,) = History(database).list_audit(action="session.open").items
+    (record,) = AuditLog(database).list_audit(action="session.open").items
     assert record.actor == "ada@example.org (ada)"
     assert record.detail["issuer"] == people.settings.issuer
     assert record.detail["email"] == "ada@example.org"
@@ -168,7 +168,7 @@ def test_a_session_that_is_ended_opens_nothing_anywhere(
     with pytest.raises(Unauthorized, match="session has ended"):
         other.verify(made.secret, "browser")
     assert other.list().items == ()
-    (record,) = History(database).list_audit(action="session.close").items
+    (record,) = AuditLog(database).list_audit(action="session.close").items
     assert (record.actor, record.subject) == ("root", "ada")
 
 

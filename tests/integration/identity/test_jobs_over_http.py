@@ -11,21 +11,21 @@ from flask.testing import FlaskClient
 from jwt_issuer import GITHUB, JobIssuer
 
 from compatgate.documents.sources import read_paths
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
 from compatgate.service.access.identity.settings import IdentitySettings
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.app import Rooms
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 STACK = {"cuda": "12.4", "arch": ["sm_80", "compute_80"]}
 
 
 @pytest.fixture
 def client(
-    gate: Gate, job_issuer: JobIssuer, settings_of: Callable[[dict[str, Any]], IdentitySettings]
+    rooms: Rooms, job_issuer: JobIssuer, settings_of: Callable[[dict[str, Any]], IdentitySettings]
 ) -> Iterator[FlaskClient]:
-    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), Authorship("x", "y"))
+    rooms.matrix.import_documents(read_paths([matrix_dir() / "examples"]), Authorship("x", "y"))
     rule = {
         "name": "deploys",
         "claims": {"repository": "acme/*"},
@@ -34,19 +34,19 @@ def client(
     }
     trusted = {"issuer": job_issuer.url, "audience": "https://gate.example", "rules": [rule]}
     with create_app(
-        gate, Settings(identity=settings_of({"jobs": [trusted]}))
+        rooms, Settings(identity=settings_of({"jobs": [trusted]}))
     ).test_client() as made:
         yield made
 
 
 def test_a_job_asks_about_its_targets_and_nothing_else(
-    client: FlaskClient, job_issuer: JobIssuer, gate: Gate
+    client: FlaskClient, job_issuer: JobIssuer, rooms: Rooms
 ) -> None:
     bearer = {"Authorization": f"Bearer {job_issuer.token(GITHUB)}"}
     question = {"target": "prod-a100", "stack": STACK}
     answer = client.post("/api/v1/gate", json=question, headers=bearer)
     assert answer.status_code == 200
-    decided = gate.history.list_decisions().items[0]
+    decided = rooms.decisions.list_decisions().items[0]
     assert decided.asked_by == "deploys (repo:acme/trainer:environment:prod)"
     outside = client.post("/api/v1/gate", json={**question, "target": "lab-a100"}, headers=bearer)
     assert outside.status_code == 403
@@ -97,8 +97,8 @@ def test_an_issuer_that_is_away_is_no_refusal(client: FlaskClient, job_issuer: J
     assert answer.status_code == 503
 
 
-def test_a_gate_without_issuers_says_so(gate: Gate, job_issuer: JobIssuer) -> None:
-    client = create_app(gate, Settings()).test_client()
+def test_a_gate_without_issuers_says_so(rooms: Rooms, job_issuer: JobIssuer) -> None:
+    client = create_app(rooms, Settings()).test_client()
     bearer = {"Authorization": f"Bearer {job_issuer.token(GITHUB)}"}
     answer = client.get("/api/v1/caller", headers=bearer)
     assert answer.status_code == 401

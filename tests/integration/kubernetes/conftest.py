@@ -20,8 +20,8 @@ from compatgate.canary.executors.kubernetes import cluster as cluster_module
 from compatgate.canary.host_clusters import Kubernetes
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 
 DIGEST = "registry.example/app@sha256:" + "a" * 64
 GPU = "A100-SXM4-80GB"
@@ -37,11 +37,11 @@ def database_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def gate(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Gate:
+def rooms(rooms: Rooms, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Rooms:
     """A gate with a target of one A100 pool."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
-    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
-    return gate
+    rooms.matrix.create("Target", target_body("prod", pools=[pool]), by)
+    return rooms
 
 
 @pytest.fixture

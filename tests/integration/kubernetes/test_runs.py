@@ -23,7 +23,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import MetricSpec, Suite
 from compatgate.canary.workloads.library import Library
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 
@@ -48,20 +48,20 @@ Make = Callable[..., Job]
 class Bed:
     """A gate, a worker with one host, and a suite of one workload."""
 
-    def __init__(self, gate: Gate, host: Host, library: Library, **asked: Any) -> None:
-        self.gate, self.host, self.library = gate, host, library
-        gate.runs.catalogue = lambda: library
-        gate.runs.queue.register("w1", [host])
+    def __init__(self, rooms: Rooms, host: Host, library: Library, **asked: Any) -> None:
+        self.rooms, self.host, self.library = rooms, host, library
+        rooms.runs.catalogue = lambda: library
+        rooms.runs.queue.register("w1", [host])
         common = {"target": "prod", "stack": {"cuda": "12.4"}, "image": DIGEST}
-        (run,) = gate.runs.submit(RunRequest("made", **{**common, **asked}), by="tester")
+        (run,) = rooms.runs.submit(RunRequest("made", **{**common, **asked}), by="tester")
         self.run = run.id
 
     def work(self) -> None:
         """Carry the run to its end, or back to the queue."""
-        queue = self.gate.runs.queue
+        queue = self.rooms.runs.queue
         lease = queue.lease("w1", [self.host])
         assert lease is not None
-        facts, baselines = self.gate.facts, self.gate.baselines
+        facts, baselines = self.rooms.gate.facts, self.rooms.baselines
         context = open_host(self.host, queue, baselines, lambda: self.library, facts, SETTINGS)
         try:
             drive(lease, context)
@@ -69,11 +69,11 @@ class Bed:
             context.executor.close()
 
     def show(self) -> RunDetail:
-        return self.gate.runs.show(self.run)
+        return self.rooms.runs.show(self.run)
 
 
 @pytest.fixture
-def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Callable[..., Bed]]:
+def bed(rooms: Rooms, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Callable[..., Bed]]:
     """A bed; ``asked`` is of its run, ``fields`` of the workload. All is removed."""
 
     def make(asked: dict[str, Any] | None = None, **fields: Any) -> Bed:
@@ -85,7 +85,7 @@ def bed(gate: Gate, cluster: Cluster, tmp_path: Path, job: Make) -> Iterator[Cal
         settings = Kubernetes(NAMESPACE, kubeconfig(tmp_path, cluster.url))
         host = Host("k8s", executor="kubernetes", gpu=GPU, slots=8, health="none",
                     kubernetes=settings)  # fmt: skip
-        return Bed(gate, host, library, **(asked or {}))
+        return Bed(rooms, host, library, **(asked or {}))
 
     yield make
     assert cluster.stored == {}
@@ -110,7 +110,7 @@ def test_a_run_that_passes_is_evidence(bed: Callable[..., Bed], cluster: Cluster
     shown = here.show()
     assert (shown.run.state, shown.run.reason) == ("passed", "")
     assert [step.name for step in shown.steps] == ["made-1", "made-2"]
-    (evidence,) = here.gate.runs.evidence().items
+    (evidence,) = here.rooms.runs.evidence().items
     assert (evidence.sku, evidence.driver, evidence.run) == (GPU, DRIVER, here.run)
 
 
@@ -191,7 +191,7 @@ def test_a_run_that_is_cancelled_leaves_nothing(bed: Callable[..., Bed], cluster
     while not cluster.names("pods"):
         assert working.is_alive(), here.show().run.reason
         time.sleep(0.05)
-    here.gate.runs.cancel(here.run, by="tester")
+    here.rooms.runs.cancel(here.run, by="tester")
     working.join(30)
     assert here.show().run.state == "cancelled"
 
@@ -249,6 +249,6 @@ def test_a_slow_image_is_found_in_pairs_of_one_pod_each(
     assert shown.run.state == "failed", shown.run.reason
     assert "higher than the reference" in shown.run.reason
     assert shown.pairs["done"] == len(kubelet.pods) == 5
-    compared = here.gate.runs.comparisons([here.run])[here.run]
+    compared = here.rooms.runs.comparisons([here.run])[here.run]
     assert compared.reference == DIGEST.partition("@")[2]
     assert compared.effect == pytest.approx(0.12, abs=0.01)

@@ -13,7 +13,7 @@ from cluster_script import ends, prints, runs, script
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.schemas import RunRequest
 
 from .conftest import DIGEST, GPU
@@ -41,7 +41,7 @@ ENV = {"driver": "535.104.05", "gpus": [{"name": f"NVIDIA {GPU}"}], "versions": 
 
 
 def test_the_worker_command_serves_a_kubernetes_host_of_its_hosts_file(
-    gate: Gate,
+    rooms: Rooms,
     cluster: Cluster,
     tmp_path: Path,
 ) -> None:
@@ -57,9 +57,9 @@ def test_the_worker_command_serves_a_kubernetes_host_of_its_hosts_file(
     kubeconfig(tmp_path, cluster.url)
     hosts = tmp_path / "hosts.toml"
     hosts.write_text(HOSTS)
-    gate.runs.catalogue = lambda: Library.open([tmp_path / "ours"])
-    gate.runs.queue.register("w1", read_hosts(hosts))
-    (run,) = gate.runs.submit(
+    rooms.runs.catalogue = lambda: Library.open([tmp_path / "ours"])
+    rooms.runs.queue.register("w1", read_hosts(hosts))
+    (run,) = rooms.runs.submit(
         RunRequest("made", target="prod", stack={"cuda": "12.4"}, image=DIGEST), by="tester"
     )
     done = subprocess.run(
@@ -68,6 +68,6 @@ def test_the_worker_command_serves_a_kubernetes_host_of_its_hosts_file(
          "--database", f"sqlite:///{tmp_path}/gate.db"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    shown = gate.runs.show(run.id)
+    shown = rooms.runs.show(run.id)
     assert (shown.run.state, shown.run.reason) == ("passed", ""), done.stderr
     assert cluster.stored == {}

@@ -18,8 +18,8 @@ from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.host_clusters import Slurm
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 
 _numbers = count(1)
 GPU = "A100-SXM4-80GB"
@@ -34,11 +34,11 @@ def database_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def gate(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Gate:
+def rooms(rooms: Rooms, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Rooms:
     """A gate with a target of one A100 pool."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
-    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
-    return gate
+    rooms.matrix.create("Target", target_body("prod", pools=[pool]), by)
+    return rooms
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from compatgate.canary.worker import open_host
 from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.library import Library
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 
@@ -43,24 +43,29 @@ LONG = GOOD + "time.sleep(600)"
 class Bed:
     """A gate, a worker on one Slurm host, and a suite."""
 
-    def __init__(self, gate: Gate, host: Host, library: Library) -> None:
-        self.gate, self.host, self.library = gate, host, library
-        gate.runs.catalogue = lambda: library
-        gate.runs.queue.register("w1", [host])
+    def __init__(self, rooms: Rooms, host: Host, library: Library) -> None:
+        self.rooms, self.host, self.library = rooms, host, library
+        rooms.runs.catalogue = lambda: library
+        rooms.runs.queue.register("w1", [host])
 
     def submit(self) -> str:
-        (run,) = self.gate.runs.submit(
+        (run,) = self.rooms.runs.submit(
             RunRequest("made", target="prod", stack={"cuda": "12.4"}), by="tester"
         )
         return run.id
 
     def work(self, worker: str = "w1") -> None:
         """Carry the next run to its end, or back to the queue."""
-        queue = self.gate.runs.queue
+        queue = self.rooms.runs.queue
         lease = queue.lease(worker, [self.host])
         assert lease is not None
         context = open_host(
-            self.host, queue, self.gate.baselines, lambda: self.library, self.gate.facts, SETTINGS
+            self.host,
+            queue,
+            self.rooms.baselines,
+            lambda: self.library,
+            self.rooms.gate.facts,
+            SETTINGS,
         )
         drive(lease, context)
 
@@ -71,17 +76,17 @@ class Bed:
         return working
 
     def show(self, run: str) -> RunDetail:
-        return self.gate.runs.show(run)
+        return self.rooms.runs.show(run)
 
     def await_state(self, run: str, state: str) -> None:
         deadline = time.monotonic() + 30
-        while self.gate.runs.get(run).state != state:
+        while self.rooms.runs.get(run).state != state:
             assert time.monotonic() < deadline
             time.sleep(0.1)
 
 
 @pytest.fixture
-def bed(gate: Gate, slurm: Cluster) -> Iterator[Callable[..., Bed]]:
+def bed(rooms: Rooms, slurm: Cluster) -> Iterator[Callable[..., Bed]]:
     """A bed for workloads; ``fields`` are of ``[host.slurm]``."""
 
     def make(*workloads: Workload, **fields: Any) -> Bed:
@@ -90,7 +95,7 @@ def bed(gate: Gate, slurm: Cluster) -> Iterator[Callable[..., Bed]]:
         library.suites = {"made": Suite("made", "", tuple(library.workloads))}
         settings = {"work": str(slurm.work), "gres": "gpu:a100", "poll": 0.2, **fields}
         host = Host("hpc", executor="slurm", gpu=GPU, health="none", slurm=Slurm(**settings))
-        return Bed(gate, host, library)
+        return Bed(rooms, host, library)
 
     yield make
     assert slurm.jobs() == []
@@ -116,7 +121,7 @@ def test_a_suite_runs_step_by_step_and_becomes_evidence(bed: Beds, made: Make) -
     shown = here.show(run)
     assert (shown.run.state, shown.run.reason) == ("passed", "")
     assert [step.name for step in shown.steps] == ["made-1", "made-2", "made-3", "second-0"]
-    (evidence,) = here.gate.runs.evidence().items
+    (evidence,) = here.rooms.runs.evidence().items
     assert (evidence.sku, evidence.run, evidence.development) == (GPU, run, True)
 
 
@@ -148,8 +153,8 @@ def test_a_run_is_cancelled_while_slurm_lets_it_wait(bed: Beds, made: Make, slur
         working = here.beside()
         here.await_state(run, "running")
         time.sleep(0.5)
-        assert here.gate.runs.get(run).doing == "made-0 waits: Slurm: PartitionDown"
-        here.gate.runs.cancel(run, by="tester")
+        assert here.rooms.runs.get(run).doing == "made-0 waits: Slurm: PartitionDown"
+        here.rooms.runs.cancel(run, by="tester")
         working.join(30)
         assert here.show(run).run.state == "cancelled"
     finally:
@@ -228,4 +233,4 @@ def _work_on(database: str, host: Host, workloads: Sequence[Workload]) -> None:
     library = Library()
     library.workloads = {workload.name: workload for workload in workloads}
     library.suites = {"made": Suite("made", "", tuple(library.workloads))}
-    Bed(Gate.open(f"sqlite:///{database}", overlays=[]), host, library).work()
+    Bed(open_rooms(f"sqlite:///{database}", overlays=[]), host, library).work()

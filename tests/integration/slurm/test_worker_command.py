@@ -10,7 +10,7 @@ from slurm_cluster import Cluster
 
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.schemas import RunRequest
 
 MANIFEST = """
@@ -45,7 +45,7 @@ say.check("right", True)
 
 
 def test_the_worker_command_serves_a_slurm_host_of_its_hosts_file(
-    gate: Gate,
+    rooms: Rooms,
     slurm: Cluster,
     tmp_path: Path,
 ) -> None:
@@ -58,9 +58,9 @@ def test_the_worker_command_serves_a_slurm_host_of_its_hosts_file(
     )
     hosts = tmp_path / "hosts.toml"
     hosts.write_text(HOSTS.format(work=slurm.work))
-    gate.runs.catalogue = lambda: Library.open([tmp_path / "ours"])
-    gate.runs.queue.register("w1", read_hosts(hosts))
-    (run,) = gate.runs.submit(
+    rooms.runs.catalogue = lambda: Library.open([tmp_path / "ours"])
+    rooms.runs.queue.register("w1", read_hosts(hosts))
+    (run,) = rooms.runs.submit(
         RunRequest("made", target="prod", stack={"cuda": "12.4"}), by="tester"
     )
     done = subprocess.run(
@@ -69,5 +69,5 @@ def test_the_worker_command_serves_a_slurm_host_of_its_hosts_file(
          "--database", f"sqlite:///{tmp_path}/gate.db"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    shown = gate.runs.show(run.id)
+    shown = rooms.runs.show(run.id)
     assert (shown.run.state, shown.run.reason) == ("passed", ""), done.stderr

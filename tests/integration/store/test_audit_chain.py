@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 
 QUESTION = {
     "target": "prod-a100",
@@ -18,7 +18,7 @@ QUESTION = {
 
 
 @pytest.fixture
-def busy(stocked: Gate, by: Authorship) -> Gate:
+def busy(stocked: Rooms, by: Authorship) -> Rooms:
     """A gate that has changed, decided, handed out tokens, and anchored its decisions."""
     stocked.decide(QUESTION, asked_by="ci", source="rest")
     stocked.decide({**QUESTION, "set": {"driver": "550.54.15"}}, asked_by="ci", source="rest")
@@ -31,7 +31,7 @@ def busy(stocked: Gate, by: Authorship) -> Gate:
     return stocked
 
 
-def test_a_chain_that_was_left_alone_holds(busy: Gate) -> None:
+def test_a_chain_that_was_left_alone_holds(busy: Rooms) -> None:
     report = busy.history.verify()
     assert report.ok, report.problems
     assert (report.links, report.revisions, report.decisions) == (7, 2, 3)
@@ -39,8 +39,8 @@ def test_a_chain_that_was_left_alone_holds(busy: Gate) -> None:
     assert busy.history.verify(expected_head=report.head).ok
 
 
-def test_an_empty_chain_holds(gate: Gate) -> None:
-    report = gate.history.verify()
+def test_an_empty_chain_holds(rooms: Rooms) -> None:
+    report = rooms.chain.verify()
     assert (report.ok, report.links, report.head) == (True, 0, "0" * 64)
 
 
@@ -103,7 +103,7 @@ def test_an_empty_chain_holds(gate: Gate) -> None:
     ],
 )
 def test_what_is_changed_behind_the_back_is_named(
-    busy: Gate, statement: str, says: str | None
+    busy: Rooms, statement: str, says: str | None
 ) -> None:
     with busy.database.writing() as session:
         session.execute(text(statement))
@@ -115,7 +115,7 @@ def test_what_is_changed_behind_the_back_is_named(
 
 
 def test_a_chain_that_was_rewritten_as_a_whole_lacks_the_head_noted_elsewhere(
-    busy: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
+    busy: Rooms, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
     noted = busy.history.verify().head
     busy.matrix.create("Entry", entry_body("later"), by)
@@ -127,7 +127,7 @@ def test_a_chain_that_was_rewritten_as_a_whole_lacks_the_head_noted_elsewhere(
 
 
 def test_a_verification_goes_on_where_the_last_one_ended(
-    busy: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]
+    busy: Rooms, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
     busy.decide(QUESTION, asked_by="later", source="rest")
     busy.matrix.create("Entry", entry_body("later"), by)
@@ -141,7 +141,7 @@ def test_a_verification_goes_on_where_the_last_one_ended(
     assert (whole.ok, whole.since, whole.checked_links, whole.decisions) == (True, 0, 10, 4)
 
 
-def test_a_verification_of_what_is_new_finds_what_was_changed_since(busy: Gate) -> None:
+def test_a_verification_of_what_is_new_finds_what_was_changed_since(busy: Rooms) -> None:
     busy.decide(QUESTION, asked_by="later", source="rest")
     with busy.database.writing() as session:
         session.execute(text("UPDATE decisions SET asked_by = 'x' WHERE id = 4000"))
@@ -150,7 +150,7 @@ def test_a_verification_of_what_is_new_finds_what_was_changed_since(busy: Gate) 
     assert not busy.history.verify(full=False).ok, "nothing is sealed that is not in order"
 
 
-def test_a_head_noted_before_the_seal_is_found_by_walking_from_it(busy: Gate) -> None:
+def test_a_head_noted_before_the_seal_is_found_by_walking_from_it(busy: Rooms) -> None:
     noted = busy.history.list_audit().items[4].hash
     report = busy.history.verify(expected_head=noted, full=False)
     assert (report.ok, report.checked_links) == (True, 5)
@@ -160,7 +160,7 @@ def test_a_head_noted_before_the_seal_is_found_by_walking_from_it(busy: Gate) ->
     assert report.problems == ["link 4: was changed after it was written"]
 
 
-def test_links_are_listed_newest_first_by_action_and_actor(busy: Gate) -> None:
+def test_links_are_listed_newest_first_by_action_and_actor(busy: Rooms) -> None:
     links = busy.history.list_audit().items
     assert [link.seq for link in links] == [7, 6, 5, 4, 3, 2, 1]
     assert [link.action for link in links[:2]] == ["audit.seal", "decisions.anchor"]
@@ -174,7 +174,7 @@ def test_links_are_listed_newest_first_by_action_and_actor(busy: Gate) -> None:
     assert [link.seq for link in busy.history.list_audit(cursor=first.next).items] == [2, 1]
 
 
-def test_no_secret_is_in_the_chain_or_in_the_tokens(busy: Gate) -> None:
+def test_no_secret_is_in_the_chain_or_in_the_tokens(busy: Rooms) -> None:
     made = busy.tokens.create("secretive", ["read"], by="tester")
     with busy.database.reading() as session:
         kept = [

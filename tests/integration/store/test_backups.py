@@ -22,7 +22,8 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import Base
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms, open_rooms
+from compatgate.service.one_gate import make_gate
 from compatgate.service.recovery.backup.backup import DamagedBackup, tables_of, write_backup
 from compatgate.service.recovery.backup.postgresql import scratch_database
 from compatgate.service.recovery.backup.restore import RestoreOptions, refuse_used_file, restore
@@ -38,8 +39,8 @@ def _question(number: int) -> dict[str, Any]:
 class _Load:
     """Threads that ask until they are stopped; the ids of their answers by question."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, rooms: Rooms) -> None:
+        self._gate = rooms
         self._stop = threading.Event()
         self.answered: list[tuple[int, str]] = []
         self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(3)]
@@ -89,7 +90,7 @@ def _content(database: Database) -> dict[str, list[list[Any]]]:
 
 
 def test_a_backup_taken_under_load_decides_the_same_after_the_disk_is_lost(
-    stocked: Gate, target_url: str, tmp_path: Path
+    stocked: Rooms, target_url: str, tmp_path: Path
 ) -> None:
     backup = str(tmp_path / "gate.backup")
     with _Load(stocked) as load:
@@ -104,17 +105,17 @@ def test_a_backup_taken_under_load_decides_the_same_after_the_disk_is_lost(
     assert restored.chain.head == report.audit_head
     assert len(before) <= restored.chain.decisions < len(after)
     assert all(check.state != "fail" for check in verify_backup(backup, target_url))
-    gate = Gate.open(target_url, overlays=[])
+    rooms = open_rooms(target_url, overlays=[])
     try:
         for number, given in before[-30:]:
-            assert gate.show_verdict(given)["id"] == given
-            assert gate.decide(_question(number), asked_by="again", source="rest").id == given
-        assert gate.history.verify().ok
+            assert rooms.decisions.show_verdict(given)["id"] == given
+            assert rooms.gate.decide(_question(number), asked_by="again", source="rest").id == given
+        assert rooms.chain.verify().ok
     finally:
-        gate.close()
+        rooms.close()
 
 
-def test_every_row_survives(stocked: Gate, target_url: str, tmp_path: Path) -> None:
+def test_every_row_survives(stocked: Rooms, target_url: str, tmp_path: Path) -> None:
     stocked.tokens.create("ci", ["gate"], by="tester")
     for number in range(5):
         stocked.decide(_question(number), asked_by="x", source="rest")
@@ -174,18 +175,20 @@ def test_a_backup_of_an_older_schema_is_migrated(tmp_path: Path) -> None:
     assert tables.current_version(old) == "0003"
     old.close()
     assert restore(str(tmp_path / "old.backup"), target_url, RestoreOptions()).chain.ok
-    gate = Gate.open(target_url, overlays=[])
-    assert [token.name for token in gate.tokens.list().items] == ["ci"]
-    gate.close()
+    rooms = open_rooms(target_url, overlays=[])
+    assert [token.name for token in rooms.tokens.list().items] == ["ci"]
+    rooms.close()
 
 
 @pytest.fixture
 def backup(tmp_path: Path, facts: object) -> Path:
     """A backup of a gate with one decision; its database is gate.db of the same folder."""
-    gate = Gate.open(str(tmp_path / "gate.db"), overlays=[])
-    gate.decide({"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, asked_by="x", source="rest")
-    write_backup(gate.database, str(tmp_path / "gate.backup"))
-    gate.close()
+    rooms = open_rooms(str(tmp_path / "gate.db"), overlays=[])
+    rooms.gate.decide(
+        {"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, asked_by="x", source="rest"
+    )
+    write_backup(rooms.gate.database, str(tmp_path / "gate.backup"))
+    rooms.close()
     return tmp_path / "gate.backup"
 
 
@@ -238,17 +241,17 @@ def test_a_backup_of_a_newer_program_is_refused(backup: Path, tmp_path: Path) ->
 
 def test_data_is_replaced_only_by_force_and_kept_aside(backup: Path, tmp_path: Path) -> None:
     database = tmp_path / "gate.db"
-    gate = Gate.open(str(database), overlays=[])
-    gate.tokens.create("since", ["gate"], by="tester")
-    gate.close()
+    rooms = open_rooms(str(database), overlays=[])
+    rooms.tokens.create("since", ["gate"], by="tester")
+    rooms.close()
     with pytest.raises(Conflict, match=r"holds data .--force"):
         restore(str(backup), str(database), RestoreOptions())
     aside = restore(str(backup), str(database), RestoreOptions(force=True)).aside
     assert aside is not None
     for path, names in ((str(database), []), (aside, ["since"])):
-        gate = Gate.open(path, overlays=[])
-        assert [token.name for token in gate.tokens.list().items] == names
-        gate.close()
+        rooms = open_rooms(path, overlays=[])
+        assert [token.name for token in rooms.tokens.list().items] == names
+        rooms.close()
     assert os.stat(database).st_mode & 0o777 == 0o600
 
 
@@ -260,9 +263,9 @@ def test_restores_within_a_second_keep_each_database_aside(
     database = tmp_path / "gate.db"
     kept = []
     for name in ("one", "two"):
-        gate = Gate.open(str(database), overlays=[])
-        gate.tokens.create(name, ["gate"], by="tester")
-        gate.close()
+        rooms = open_rooms(str(database), overlays=[])
+        rooms.tokens.create(name, ["gate"], by="tester")
+        rooms.close()
         kept.append(restore(str(backup), str(database), RestoreOptions(force=True)).aside)
     assert [_tokens_at(str(path)) for path in kept] == [["one"], ["two"]]
 
@@ -272,17 +275,17 @@ def test_restores_within_a_second_keep_each_database_aside(
 def test_what_postgresql_held_is_in_a_backup_after_force(
     database_url: str, tmp_path: Path, facts: object
 ) -> None:
-    gate = Gate.open(database_url, overlays=[])
+    rooms = open_rooms(database_url, overlays=[])
     backup = str(tmp_path / "gate.backup")
-    write_backup(gate.database, backup)
-    gate.tokens.create("since", ["gate"], by="tester")
+    write_backup(rooms.gate.database, backup)
+    rooms.tokens.create("since", ["gate"], by="tester")
     with pytest.raises(Conflict, match=r"holds data .--force"):
         restore(backup, database_url, RestoreOptions())
     force = RestoreOptions(force=True)
     with pytest.raises(Conflict, match=r"connections of compatgate use"):
         restore(backup, database_url, force)
-    assert _tokens(gate) == ["since"]
-    gate.close()
+    assert _tokens(rooms) == ["since"]
+    rooms.close()
     aside = restore(backup, database_url, force).aside
     assert aside is not None
     assert _tokens_at(database_url) == []
@@ -295,14 +298,16 @@ def test_what_postgresql_held_is_in_a_backup_after_force(
 def test_postgresql_has_what_it_held_after_a_backup_that_is_refused(
     database_url: str, tmp_path: Path, facts: object
 ) -> None:
-    gate = Gate.open(database_url, overlays=[])
-    gate.decide({"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, asked_by="x", source="rest")
-    gate.tokens.create("since", ["gate"], by="tester")
-    with gate.database.writing() as session:
+    rooms = open_rooms(database_url, overlays=[])
+    rooms.gate.decide(
+        {"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, asked_by="x", source="rest"
+    )
+    rooms.tokens.create("since", ["gate"], by="tester")
+    with rooms.gate.database.writing() as session:
         session.execute(text("UPDATE decisions SET asked_by = 'y'"))
     broken = str(tmp_path / "broken.backup")
-    write_backup(gate.database, broken)
-    gate.close()
+    write_backup(rooms.gate.database, broken)
+    rooms.close()
     with pytest.raises(DamagedBackup, match="is not intact"):
         restore(broken, database_url, RestoreOptions(force=True))
     assert _tokens_at(database_url) == ["since"]
@@ -315,16 +320,16 @@ def test_postgresql_has_what_it_held_after_a_backup_that_is_refused(
         restore(broken, str(tmp_path / "other.db"), RestoreOptions())
 
 
-def _tokens(gate: Gate) -> list[str]:
-    return [token.name for token in gate.tokens.list().items]
+def _tokens(rooms: Rooms) -> list[str]:
+    return [token.name for token in rooms.tokens.list().items]
 
 
 def _tokens_at(url: str) -> list[str]:
-    gate = Gate.open(url, overlays=[])
+    rooms = open_rooms(url, overlays=[])
     try:
-        return _tokens(gate)
+        return _tokens(rooms)
     finally:
-        gate.close()
+        rooms.close()
 
 
 _HOLD = """
@@ -363,13 +368,15 @@ def test_a_file_that_a_gate_has_open_is_not_replaced(
 
 def test_a_backup_whose_chain_is_broken_is_restored_only_when_told_to(tmp_path: Path) -> None:
     database = Database.open(str(tmp_path / "gate.db"))
-    gate = Gate(database, Gate.open(str(tmp_path / "gate.db"), overlays=[]).facts)
-    gate.decide({"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, asked_by="x", source="rest")
+    rooms = Rooms(make_gate(database, open_rooms(str(tmp_path / "gate.db"), overlays=[]).facts))
+    rooms.gate.decide(
+        {"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, asked_by="x", source="rest"
+    )
     with database.writing() as session:
         session.execute(text("UPDATE decisions SET asked_by = 'y'"))
     path = str(tmp_path / "b")
     write_backup(database, path)
-    gate.close()
+    rooms.close()
     with pytest.raises(DamagedBackup, match=r"is not intact: .*changed .* --unverified"):
         restore(path, str(tmp_path / "new.db"), RestoreOptions())
     unverified = RestoreOptions(unverified=True)

@@ -15,12 +15,13 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.audit.events.service import History
+from compatgate.service.audit.events.service import AuditLog
 from compatgate.service.gate.decisions import anchors, decision_counts
 from compatgate.service.gate.decisions import repository as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.decisions.batches import DecisionBatch, WriterChain
 from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.recovery.chain.service import AuditChain
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 BODY = '{"id":"vd_%d","verdict":"pass"}'
@@ -62,7 +63,7 @@ def test_a_batch_is_stored_once_however_often_it_comes(
     with database.reading() as session:
         asked = session.execute(text("SELECT asked_by FROM decisions")).scalars().all()
     assert Counter(asked) == {"1": 1, "2": 1, "3": 1}
-    report = History(database).verify()
+    report = AuditChain(database).verify()
     assert (report.ok, report.batches, report.decisions) == (True, 2, 3), report.problems
 
 
@@ -74,7 +75,7 @@ def test_another_batch_of_the_same_number_is_refused(
     with pytest.raises(ForkedChain, match="batch 1 of writer"):
         writer.write([_make(chain, 2)])
     writer.close()
-    assert History(database).verify().decisions == 1
+    assert AuditChain(database).verify().decisions == 1
 
 
 def test_writers_that_bring_the_same_verdict_differ_in_its_body(
@@ -85,7 +86,7 @@ def test_writers_that_bring_the_same_verdict_differ_in_its_body(
     later = {"vd_1": '{"id":"vd_1","verdict":"pass","decided_at":"later"}'}
     writer.write([Delivery(other.make([_decision(2)], later), later)])
     writer.close()
-    report = History(database).verify()
+    report = AuditChain(database).verify()
     assert report.ok, report.problems
     with database.reading() as session:
         assert decisions.find_verdict(session, "vd_1") == BODY % 1
@@ -100,14 +101,14 @@ def test_a_writer_that_died_is_anchored_by_another(
     writer.close()
     with database.writing() as session:
         anchors.append_anchor(session, {alive.writer: (alive.sequence, alive.head)})
-    link = History(database).list_audit(action=anchors.ACTION).items[0]
+    link = AuditLog(database).list_audit(action=anchors.ACTION).items[0]
     assert link.detail["writers"] == {
         last.writer: [1, last.hash],
         mine.writer: [1, mine.hash],
     }
     with database.writing() as session:
         anchors.append_anchor(session, {})
-    assert len(History(database).list_audit().items) == 1, "nothing new, no link"
+    assert len(AuditLog(database).list_audit().items) == 1, "nothing new, no link"
 
 
 def _count_since(session: Session, since: datetime) -> int:
@@ -168,7 +169,7 @@ def test_only_what_is_stored_is_anchored(database: Database, writer: DecisionWri
         other, changed = ("other", (7, "ab" * 32)), (chain.writer, (chain.sequence, "cd" * 32))
         anchors.append_anchor(session, dict([other, ("begun", (0, "0" * 64))]))
         anchors.append_anchor(session, dict([changed]))
-    report = History(database).verify()
+    report = AuditChain(database).verify()
     assert report.ok, report.problems
     assert report.unanchored == 0
 
@@ -180,7 +181,7 @@ def test_an_anchor_of_a_chain_that_had_just_begun_is_no_problem(database: Databa
         audit.append(
             session, at=BEGAN, actor="gate", action=anchors.ACTION, subject="x", detail=detail
         )
-    assert History(database).verify().ok
+    assert AuditChain(database).verify().ok
 
 
 def test_a_log_of_0006_still_verifies_and_goes_on(empty_url: str) -> None:
@@ -188,19 +189,19 @@ def test_a_log_of_0006_still_verifies_and_goes_on(empty_url: str) -> None:
         tables.migrate_schema(database, "0006")
         _store_as_0006_does(database)
         tables.migrate_schema(database)
-        assert History(database).verify().ok
+        assert AuditChain(database).verify().ok
         writer, chain = DecisionWriter(database), WriterChain()
         _store(writer, chain, 5, 6)
         _store(writer, chain, 7)
         writer.close()
-        report = History(database).verify()
+        report = AuditChain(database).verify()
         assert report.ok, report.problems
         assert (report.decisions, report.batches, report.tokens) == (6, 2, 1)
-        newer = History(database).verify(full=False)
+        newer = AuditChain(database).verify(full=False)
         assert (newer.ok, newer.decisions, newer.checked_decisions) == (True, 6, 0)
         with database.writing() as session:
             session.execute(text("UPDATE tokens SET scopes = 'admin'"))
-        assert History(database).verify().problems == ["token tk_1: was changed"]
+        assert AuditChain(database).verify().problems == ["token tk_1: was changed"]
 
 
 def test_an_older_replica_may_log_decisions_during_the_upgrade(
@@ -212,13 +213,13 @@ def test_an_older_replica_may_log_decisions_during_the_upgrade(
     _store(writer, chain, 3)
     _link_as_0006_does(database, 2001)
     writer.close()
-    report = History(database).verify()
+    report = AuditChain(database).verify()
     assert (report.ok, report.decisions, report.batches) == (True, 7, 2), report.problems
-    again = History(database).verify(full=False)
+    again = AuditChain(database).verify(full=False)
     assert (again.ok, again.decisions) == (True, 7), again.problems
     with database.writing() as session:
         session.execute(text("UPDATE decisions SET asked_by = 'x' WHERE id = 2002"))
-    problems = History(database).verify().problems
+    problems = AuditChain(database).verify().problems
     assert [one.split(" (")[0] for one in problems] == [
         "decisions 2001 to 2002: changed or missing"
     ]
@@ -254,7 +255,7 @@ def test_a_downgrade_keeps_the_decisions_and_their_links(empty_url: str) -> None
         assert rows[3:] == [(4, "10"), (5, "11"), (6, "20"), (7, "21")]
         assert body == BODY % 1
         tables.migrate_schema(database)
-        report = History(database).verify()
+        report = AuditChain(database).verify()
         assert (report.ok, report.decisions, report.batches) == (True, 7, 0), report.problems
 
 
@@ -270,4 +271,4 @@ def test_a_writer_that_waits_for_its_turn_lets_others_store(database: Database) 
         free.write([_make(WriterChain(), 2, verdict=2)])
     free.close()
     stuck.close()
-    assert History(database).verify().decisions == 1
+    assert AuditChain(database).verify().decisions == 1

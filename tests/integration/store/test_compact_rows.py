@@ -15,12 +15,12 @@ from sqlalchemy import text
 from compatgate.core.performance import sha256
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.events.service import History
 from compatgate.service.gate.decisions import repository as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain, decision_values
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain.retention import Retention
+from compatgate.service.recovery.chain.service import AuditChain
 
 BEGAN = datetime(2026, 8, 3, 9, tzinfo=UTC)
 OLD, NEW = 1, 2
@@ -141,7 +141,7 @@ def test_a_decision_has_its_image_wherever_it_is_stored(mixed: Database) -> None
     assert [row.image for row in found] == ["r/app:3"] * 3
     assert one.image == "r/app:3"
     assert bodies == [body_of(id_of(image)) for image in IMAGES]
-    report = History(mixed).verify()
+    report = AuditChain(mixed).verify()
     assert (report.ok, report.decisions, report.batches) == (True, 12, 4), report.problems
 
 
@@ -155,7 +155,7 @@ def test_no_image_is_not_the_image_of_the_verdict(database: Database) -> None:
     with closing(DecisionWriter(database)) as writer:
         writer.write([Delivery(WriterChain().make(made, bodies), bodies)])
     assert [line[7] for line in show(database)] == builds
-    assert History(database).verify().ok
+    assert AuditChain(database).verify().ok
     tables.migrate_schema(database, "0009")
     tables.migrate_schema(database)
     assert [line[7] for line in show(database)] == builds
@@ -176,12 +176,12 @@ def test_a_downgrade_writes_rows_that_0009_reads(mixed: Database) -> None:
     assert {key for some in claims for key in json.loads(some)} == {row[0] for row in packed}
     tables.migrate_schema(mixed)
     assert show(mixed) == before
-    report = History(mixed).verify()
+    report = AuditChain(mixed).verify()
     assert report.ok, report.problems
 
 
 def test_rows_of_both_kinds_are_deleted_with_their_month(mixed: Database) -> None:
-    verify = History(mixed).verify
+    verify = AuditChain(mixed).verify
     (done,) = Retention(mixed, verify, "test").delete(BEGAN.date().replace(month=9))
     assert (done.decisions, show(mixed)) == (len(IMAGES), [])
     assert verify().ok

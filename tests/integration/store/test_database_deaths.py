@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.decisions.batch_store import DecisionWriter
-from compatgate.service.gate.questions.service import Gate
 
 pytestmark = pytest.mark.postgresql
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
@@ -29,7 +29,7 @@ class Load:
     def __init__(self, url: str) -> None:
         self.answered: list[str] = []
         self.refused = 0
-        self._gate = Gate.open(url, overlays=[])
+        self._gate = open_rooms(url, overlays=[])
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(THREADS)]
         for thread in self._threads:
@@ -64,15 +64,15 @@ class Load:
 
 
 def _logged(url: str) -> Counter[str]:
-    gate = Gate.open(url, overlays=[])
+    rooms = open_rooms(url, overlays=[])
     try:
-        with gate.database.reading() as session:
+        with rooms.gate.database.reading() as session:
             rows = session.execute(text("SELECT asked_by FROM decisions")).scalars().all()
-        report = gate.history.verify()
+        report = rooms.chain.verify()
         assert report.ok, report.problems
         return Counter(rows)
     finally:
-        gate.close()
+        rooms.close()
 
 
 @pytest.fixture
@@ -109,12 +109,14 @@ def test_no_answered_decision_is_lost_when_the_server_is_stopped_at_once(
 
 @on_postgresql
 @pytest.mark.parametrize("setting", ["off", "local", "remote_write", "on", "remote_apply"])
-def test_a_setting_of_the_server_stays_unless_it_loses_decisions(gate: Gate, setting: str) -> None:
-    name = gate.database.url.database
-    with gate.database.writing() as session:
+def test_a_setting_of_the_server_stays_unless_it_loses_decisions(
+    rooms: Rooms, setting: str
+) -> None:
+    name = rooms.gate.database.url.database
+    with rooms.gate.database.writing() as session:
         session.execute(text(f"ALTER DATABASE {name} SET synchronous_commit = {setting}"))
     try:
-        opened = Database(gate.database.url)
+        opened = Database(rooms.gate.database.url)
         writer = DecisionWriter(opened)
         cursor = writer._cursor()
         writer._begin(cursor)
@@ -122,23 +124,23 @@ def test_a_setting_of_the_server_stays_unless_it_loses_decisions(gate: Gate, set
         writer.close()
         opened.close()
     finally:
-        with gate.database.writing() as session:
+        with rooms.gate.database.writing() as session:
             session.execute(text(f"ALTER DATABASE {name} RESET synchronous_commit"))
     assert used == ("local" if setting == "off" else setting)
 
 
 @on_postgresql
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(database_url: str) -> None:
-    Gate.open(database_url, overlays=[]).close()
+    open_rooms(database_url, overlays=[]).close()
     proxy = DroppingProxy(database_url)
-    gate = Gate.open(proxy.url, overlays=[])
+    rooms = open_rooms(proxy.url, overlays=[])
     try:
-        gate.decide(QUESTION, asked_by="before", source="test")
+        rooms.gate.decide(QUESTION, asked_by="before", source="test")
         proxy.drops = 1
-        gate.decide(QUESTION, asked_by="in doubt", source="test")
-        gate.decide(QUESTION, asked_by="after", source="test")
+        rooms.gate.decide(QUESTION, asked_by="in doubt", source="test")
+        rooms.gate.decide(QUESTION, asked_by="after", source="test")
     finally:
-        gate.close()
+        rooms.close()
         proxy.close()
     assert proxy.drops == 0
     assert _logged(database_url) == {"before": 1, "in doubt": 1, "after": 1}

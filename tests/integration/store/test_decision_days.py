@@ -8,7 +8,6 @@ from sqlalchemy import insert
 
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.events.service import History
 from compatgate.service.gate.decisions.decision_counts import (
     Bar,
     count_bars,
@@ -21,6 +20,7 @@ from compatgate.service.gate.decisions.repository import (
     find_verdict_ids,
     list_decisions,
 )
+from compatgate.service.gate.decisions.service import Decisions
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAYS = [START + timedelta(days=n) for n in range(6)]
@@ -90,13 +90,13 @@ def test_what_was_stopped_is_counted_by_target(database: Database) -> None:
     with database.reading() as session:
         assert count_stopped_by_target(session, START) == {"prod": 2}
         assert count_stopped_by_target(session, START + timedelta(days=1)) == {}
-    assert History(database).stopped_per_target(7) == {}
+    assert Decisions(database).stopped_per_target(7) == {}
 
 
 def test_history_has_every_day_up_to_today(database: Database) -> None:
-    assert [bar.total for bar in History(database).decisions_per_day(2).bars] == [0, 0]
+    assert [bar.total for bar in Decisions(database).decisions_per_day(2).bars] == [0, 0]
     _decide(database, (clock.now(), DENIED, "prod"))
-    found = History(database).decisions_per_day(30)
+    found = Decisions(database).decisions_per_day(30)
     assert len(found.bars) == 30
     assert found.bars[-1].denied == 1
     assert found.bars[0].begin.date() == clock.today() - timedelta(days=29)

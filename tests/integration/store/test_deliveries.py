@@ -21,7 +21,6 @@ from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.principal import AccessRefused, Principal
-from compatgate.service.audit.events.service import History
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.far.log import make_requests
@@ -34,6 +33,7 @@ from compatgate.service.gate.far.receiving import (
 from compatgate.service.gate.far.schemas import DeliveryRequest
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents.revisions import Edit, make_revision
+from compatgate.service.recovery.chain.service import AuditChain
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 FAR = Principal("far-1", frozenset({"deliver"}))
@@ -123,7 +123,7 @@ def test_a_batch_is_stored_once_however_often_it_comes(
     assert desk.receive(request(other.batch(5)), FAR).stored == 1, "a restarted process"
     assert logged(database) == ["1", "2", "3", "4", "5"]
     desk.close()
-    report = History(database).verify(full=True)
+    report = AuditChain(database).verify(full=True)
     assert (report.ok, report.batches, report.unanchored) == (True, 4, 0), report.problems
 
 
@@ -234,7 +234,7 @@ def test_verification_finds_a_decision_that_contradicts_its_verdict(
         [decision(1), msgspec.structs.replace(decision(2), allowed=False)], {IDS[1]: body(1)}
     )
     desk.receive(request(Delivery(made, {IDS[1]: body(1)}, late=True)), FAR)
-    report = History(database).verify(full=True)
+    report = AuditChain(database).verify(full=True)
     assert [problem.partition(": ")[2] for problem in report.problems] == [
         f"contradicts verdict {IDS[1]}"
     ]

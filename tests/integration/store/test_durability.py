@@ -16,19 +16,19 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms, open_rooms
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 
 
 def _answer_until_killed(url: str, answered: Connection) -> None:
-    gate = Gate.open(url, overlays=[])
+    rooms = open_rooms(url, overlays=[])
 
     def ask(thread: int) -> None:
         number = 0
         while True:
             name = f"{thread}-{number}"
-            gate.decide(QUESTION, asked_by=name, source="test")
+            rooms.gate.decide(QUESTION, asked_by=name, source="test")
             os.write(answered.fileno(), f"{name}\n".encode())
             number += 1
 
@@ -37,7 +37,7 @@ def _answer_until_killed(url: str, answered: Connection) -> None:
     time.sleep(60)
 
 
-def test_every_decision_that_was_answered_survives_a_kill(gate: Gate, database_url: str) -> None:
+def test_every_decision_that_was_answered_survives_a_kill(rooms: Rooms, database_url: str) -> None:
     spawn = forked()
     reading, writing = spawn.Pipe(duplex=False)
     process = spawn.Process(target=_answer_until_killed, args=(database_url, writing))
@@ -52,54 +52,54 @@ def test_every_decision_that_was_answered_survives_a_kill(gate: Gate, database_u
         received += chunk
     process.join()
     answered = set(received.decode().split("\n")[:-1])
-    with gate.database.reading() as session:
+    with rooms.gate.database.reading() as session:
         logged = set(session.execute(text("SELECT asked_by FROM decisions")).scalars())
     assert len(answered) >= 200
     assert answered <= logged
-    assert gate.history.verify().ok
+    assert rooms.chain.verify().ok
 
 
-def test_a_decision_that_cannot_be_logged_is_not_answered(gate: Gate) -> None:
-    gate.decide(QUESTION, asked_by="before", source="test")
-    with gate.database.writing() as session:
+def test_a_decision_that_cannot_be_logged_is_not_answered(rooms: Rooms) -> None:
+    rooms.gate.decide(QUESTION, asked_by="before", source="test")
+    with rooms.gate.database.writing() as session:
         session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
     with pytest.raises(Unavailable) as caught:
-        gate.decide(QUESTION, asked_by="during", source="test")
+        rooms.gate.decide(QUESTION, asked_by="during", source="test")
     assert caught.value.exit_code == 3
     assert caught.value.status == 503
-    with gate.database.writing() as session:
+    with rooms.gate.database.writing() as session:
         session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
-    gate.decide(QUESTION, asked_by="after", source="test")
-    asked = [d.asked_by for d in gate.history.list_decisions().items]
+    rooms.gate.decide(QUESTION, asked_by="after", source="test")
+    asked = [d.asked_by for d in rooms.decisions.list_decisions().items]
     assert asked == ["after", "before"]
-    assert gate.history.verify().ok
+    assert rooms.chain.verify().ok
 
 
 def test_a_locked_database_is_waited_for(tmp_path: Path) -> None:
-    gate = Gate.open(str(tmp_path / "gate.db"), overlays=[])
+    rooms = open_rooms(str(tmp_path / "gate.db"), overlays=[])
     other = sqlite3.connect(tmp_path / "gate.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     threading.Timer(0.3, lambda: other.execute("COMMIT")).start()
-    gate.decide(QUESTION, asked_by="patient", source="test")
-    assert len(gate.history.list_decisions().items) == 1
-    gate.close()
+    rooms.gate.decide(QUESTION, asked_by="patient", source="test")
+    assert len(rooms.decisions.list_decisions().items) == 1
+    rooms.close()
 
 
-def test_an_answer_is_not_lost_with_verdicts_that_were_removed_meanwhile(gate: Gate) -> None:
-    gate.decide(QUESTION, asked_by="first", source="test")
-    with gate.database.writing() as session:
+def test_an_answer_is_not_lost_with_verdicts_that_were_removed_meanwhile(rooms: Rooms) -> None:
+    rooms.gate.decide(QUESTION, asked_by="first", source="test")
+    with rooms.gate.database.writing() as session:
         session.execute(text("DELETE FROM decisions"))
         session.execute(text("DELETE FROM verdicts"))
         session.execute(text("DELETE FROM audit"))
-    verdict = gate.decide(QUESTION, asked_by="second", source="test")
-    assert gate.show_verdict(verdict.id)["id"] == verdict.id
+    verdict = rooms.gate.decide(QUESTION, asked_by="second", source="test")
+    assert rooms.decisions.show_verdict(verdict.id)["id"] == verdict.id
 
 
-def test_connections_that_the_server_ended_are_made_anew(gate: Gate) -> None:
-    if gate.database.is_sqlite:
+def test_connections_that_the_server_ended_are_made_anew(rooms: Rooms) -> None:
+    if rooms.gate.database.is_sqlite:
         pytest.skip("SQLite has no server")
-    gate.decide(QUESTION, asked_by="before", source="test")
-    other = Database(gate.database.url)
+    rooms.gate.decide(QUESTION, asked_by="before", source="test")
+    other = Database(rooms.gate.database.url)
     with other.reading() as session:
         session.execute(
             text(
@@ -108,17 +108,17 @@ def test_connections_that_the_server_ended_are_made_anew(gate: Gate) -> None:
             )
         )
     other.close()
-    gate.decide(QUESTION, asked_by="after", source="test")
-    gate.snapshots.refresh()
-    assert [d.asked_by for d in gate.history.list_decisions().items] == ["after", "before"]
+    rooms.gate.decide(QUESTION, asked_by="after", source="test")
+    rooms.snapshots.refresh()
+    assert [d.asked_by for d in rooms.decisions.list_decisions().items] == ["after", "before"]
 
 
 def test_a_database_that_is_gone_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"does not answer") as caught:
-        Gate.open("postgresql://nobody:secret@127.0.0.1:9/none", overlays=[])
+        open_rooms("postgresql://nobody:secret@127.0.0.1:9/none", overlays=[])
     assert "secret" not in str(caught.value)
     (tmp_path / "file").write_text("not a database, but long enough to look like one" * 100)
     with pytest.raises(Unavailable, match="not a database"):
-        Gate.open(str(tmp_path / "file"), overlays=[])
+        open_rooms(str(tmp_path / "file"), overlays=[])
     with pytest.raises(Unavailable):
-        Gate.open(str(tmp_path / "file" / "below.db"), overlays=[])
+        open_rooms(str(tmp_path / "file" / "below.db"), overlays=[])

@@ -15,6 +15,9 @@ from sqlalchemy import insert, text
 
 from compatgate.core.incidents import IncidentKind
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit.http.signatures import HEADER, Secret, verify
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.attention.notices import repository
 from compatgate.service.attention.notices.conditions import KnownReleases
 from compatgate.service.attention.notices.models import Incident
@@ -25,9 +28,6 @@ from compatgate.service.attention.notices.webhook import (
     pause_after,
     read_webhook,
 )
-from compatgate.service.cluster.webhooks.signatures import HEADER, Secret, verify
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 
 OLD = {"name": "l4", "gpu": "L4", "driver": "470.82.01", "count": 3}
 NEW = {**OLD, "driver": "580.95.05"}
@@ -43,13 +43,13 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def sender_of(receiver: Receiver) -> Iterator[Callable[[Gate], WebhookSender]]:
+def sender_of(receiver: Receiver) -> Iterator[Callable[[Rooms], WebhookSender]]:
     """Makes the sender of a gate to the receiver."""
     made: list[WebhookSender] = []
 
-    def make(gate: Gate) -> WebhookSender:
+    def make(rooms: Rooms) -> WebhookSender:
         webhook = IncidentWebhook(f"{receiver.url}/hook?team=ml", SECRET, "https://gate.example/")
-        made.append(WebhookSender(gate.database, webhook))
+        made.append(WebhookSender(rooms.gate.database, webhook))
         return made[-1]
 
     yield make
@@ -69,16 +69,16 @@ def clock_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[timedelta], None]:
     return move
 
 
-def add_target(gate: Gate, name: str, pool: dict[str, Any] = OLD, **metadata: Any) -> None:
+def add_target(rooms: Rooms, name: str, pool: dict[str, Any] = OLD, **metadata: Any) -> None:
     body = {"metadata": {"name": name, **metadata}, "spec": {"pools": [pool]}}
-    gate.matrix.create("Target", body, BY)
-    gate.snapshots.refresh()
+    rooms.matrix.create("Target", body, BY)
+    rooms.snapshots.refresh()
 
 
-def mend_target(gate: Gate, name: str) -> None:
+def mend_target(rooms: Rooms, name: str) -> None:
     body = {"metadata": {"name": name}, "spec": {"pools": [NEW]}}
-    gate.matrix.change("Target", name, body, BY)
-    gate.snapshots.refresh()
+    rooms.matrix.change("Target", name, body, BY)
+    rooms.snapshots.refresh()
 
 
 def posted(receiver: Receiver) -> list[tuple[str, int, str]]:
@@ -88,18 +88,18 @@ def posted(receiver: Receiver) -> list[tuple[str, int, str]]:
 
 
 def test_an_incident_is_posted_when_it_opens_and_when_it_closes(
-    gate: Gate, sender_of: Callable[[Gate], WebhookSender], receiver: Receiver
+    rooms: Rooms, sender_of: Callable[[Rooms], WebhookSender], receiver: Receiver
 ) -> None:
-    sender = sender_of(gate)
-    add_target(gate, "a", owner="team-ml")
-    (number,) = gate.incidents.survey()
+    sender = sender_of(rooms)
+    add_target(rooms, "a", owner="team-ml")
+    (number,) = rooms.incidents.survey()
     assert sender.send_due() == 1
-    add_target(gate, "b")
-    gate.incidents.survey()
+    add_target(rooms, "b")
+    rooms.incidents.survey()
     assert sender.send_due() == 0, "another member is the same incident"
     for name in ("a", "b"):
-        mend_target(gate, name)
-    gate.incidents.survey()
+        mend_target(rooms, name)
+    rooms.incidents.survey()
     assert sender.send_due() == 1
     assert sender.send_due() == 0
     assert posted(receiver) == [("opened", number, "open"), ("closed", number, "ended")]
@@ -112,11 +112,11 @@ def test_an_incident_is_posted_when_it_opens_and_when_it_closes(
 
 
 def test_a_request_is_signed_with_the_time_the_path_and_the_body(
-    gate: Gate, sender_of: Callable[[Gate], WebhookSender], receiver: Receiver
+    rooms: Rooms, sender_of: Callable[[Rooms], WebhookSender], receiver: Receiver
 ) -> None:
-    add_target(gate, "a")
-    gate.incidents.survey()
-    sender_of(gate).send_due()
+    add_target(rooms, "a")
+    rooms.incidents.survey()
+    sender_of(rooms).send_due()
     (request,) = receiver.posted
     now = datetime.now(UTC).timestamp()
     header = request.headers[HEADER]
@@ -124,22 +124,22 @@ def test_a_request_is_signed_with_the_time_the_path_and_the_body(
 
 
 def test_a_snoozed_incident_waits_and_a_resolved_one_closes(
-    gate: Gate,
-    sender_of: Callable[[Gate], WebhookSender],
+    rooms: Rooms,
+    sender_of: Callable[[Rooms], WebhookSender],
     receiver: Receiver,
     clock_at: Callable[[timedelta], None],
 ) -> None:
-    sender = sender_of(gate)
-    add_target(gate, "a")
-    (number,) = gate.incidents.survey()
-    gate.incidents.snooze(number, datetime.now(UTC) + timedelta(hours=2), BY)
+    sender = sender_of(rooms)
+    add_target(rooms, "a")
+    (number,) = rooms.incidents.survey()
+    rooms.incidents.snooze(number, datetime.now(UTC) + timedelta(hours=2), BY)
     assert sender.send_due() == 0
     clock_at(timedelta(hours=3))
     sender.send_due()
-    gate.incidents.resolve(number, BY)
+    rooms.incidents.resolve(number, BY)
     sender.send_due()
-    add_target(gate, "b")
-    assert gate.incidents.survey() == [number], "another member opens it again"
+    add_target(rooms, "b")
+    assert rooms.incidents.survey() == [number], "another member opens it again"
     sender.send_due()
     events = [("opened", "open"), ("closed", "resolved"), ("opened", "open")]
     assert posted(receiver) == [(event, number, state) for event, state in events]
@@ -147,16 +147,16 @@ def test_a_snoozed_incident_waits_and_a_resolved_one_closes(
 
 
 def test_a_receiver_that_fails_is_asked_again_later(
-    gate: Gate,
-    sender_of: Callable[[Gate], WebhookSender],
+    rooms: Rooms,
+    sender_of: Callable[[Rooms], WebhookSender],
     receiver: Receiver,
     clock_at: Callable[[timedelta], None],
 ) -> None:
-    sender = sender_of(gate)
+    sender = sender_of(rooms)
     receiver.statuses = [500, 302, 429]
     receiver.location = "/elsewhere"
-    add_target(gate, "a")
-    (number,) = gate.incidents.survey()
+    add_target(rooms, "a")
+    (number,) = rooms.incidents.survey()
     counts = []
     for seconds in (0, 5, 11, 20, 32, 40, 73):
         clock_at(timedelta(seconds=seconds))
@@ -195,50 +195,52 @@ def test_a_webhook_needs_a_url_and_a_key(url: str, monkeypatch: pytest.MonkeyPat
     )
 
 
-def test_what_the_matrix_and_the_facts_do_to_stacks_in_use_becomes_incidents(gate: Gate) -> None:
-    add_target(gate, "a", NEW, owner="team-ml")
+def test_what_the_matrix_and_the_facts_do_to_stacks_in_use_becomes_incidents(rooms: Rooms) -> None:
+    add_target(rooms, "a", NEW, owner="team-ml")
     spec = {"targets": ["a"], "components": {"cuda": "12.4.*"}, "status": "blessed"}
-    gate.matrix.create("Entry", {"metadata": {"name": "e"}, "spec": spec}, BY)
-    gate.snapshots.refresh()
-    gate.decide({"target": "a", "stack": {**STACK, "arch": ["sm_89"]}}, asked_by="t", source="t")
-    gate.incidents.survey()
-    assert not kinds(gate) & {"entry-revoked", "verdict-flipped", "release"}
-    gate.matrix.change(
+    rooms.matrix.create("Entry", {"metadata": {"name": "e"}, "spec": spec}, BY)
+    rooms.snapshots.refresh()
+    rooms.gate.decide(
+        {"target": "a", "stack": {**STACK, "arch": ["sm_89"]}}, asked_by="t", source="t"
+    )
+    rooms.incidents.survey()
+    assert not kinds(rooms) & {"entry-revoked", "verdict-flipped", "release"}
+    rooms.matrix.change(
         "Entry", "e", {"metadata": {"name": "e"}, "spec": {**spec, "status": "revoked"}}, BY
     )
-    gate.snapshots.refresh()
-    with gate.database.working() as session:
+    rooms.snapshots.refresh()
+    with rooms.gate.database.working() as session:
         known = msgspec.json.decode(repository.lock_mark(session, RELEASES), type=KnownReleases)
         older = {**known.versions, "driver": known.versions["driver"][:-1]}
         before = msgspec.structs.replace(known, digest="", versions=older)
         repository.write_mark(session, RELEASES, value=msgspec.json.encode(before).decode())
-    gate.incidents.survey()
-    assert kinds(gate) >= {"entry-revoked", "verdict-flipped", "release"}
-    (revoked,) = gate.incidents.list(kind="entry-revoked").items
+    rooms.incidents.survey()
+    assert kinds(rooms) >= {"entry-revoked", "verdict-flipped", "release"}
+    (revoked,) = rooms.incidents.list(kind="entry-revoked").items
     assert (revoked.members[0].name, revoked.owners) == ("e", ["team-ml"])
-    (flipped,) = gate.incidents.list(kind="verdict-flipped").items
+    (flipped,) = rooms.incidents.list(kind="verdict-flipped").items
     assert "CG802" in flipped.message
     assert flipped.owners == ["team-ml"]
 
 
-def kinds(gate: Gate) -> set[IncidentKind]:
-    return {one.kind for one in gate.incidents.list(state="open").items}
+def kinds(rooms: Rooms) -> set[IncidentKind]:
+    return {one.kind for one in rooms.incidents.list(state="open").items}
 
 
 def test_workers_that_survey_and_post_together_post_each_event_once(
-    gate: Gate,
+    rooms: Rooms,
     database_url: str,
-    sender_of: Callable[[Gate], WebhookSender],
+    sender_of: Callable[[Rooms], WebhookSender],
     receiver: Receiver,
 ) -> None:
-    add_target(gate, "a")
-    add_target(gate, "b", {**OLD, "driver": "535.183.01"})
-    gates = [Gate.open(database_url, overlays=[]) for _ in range(4)]
+    add_target(rooms, "a")
+    add_target(rooms, "b", {**OLD, "driver": "535.183.01"})
+    gates = [open_rooms(database_url, overlays=[]) for _ in range(4)]
     senders = [sender_of(one) for one in gates]
     errors: list[BaseException] = []
     started = threading.Barrier(len(gates))
 
-    def work(mine: Gate, sender: WebhookSender) -> None:
+    def work(mine: Rooms, sender: WebhookSender) -> None:
         started.wait()
         try:
             for _ in range(3):
@@ -261,25 +263,25 @@ def test_workers_that_survey_and_post_together_post_each_event_once(
 
 
 def test_an_incident_that_goes_on_is_written_when_it_changes(
-    gate: Gate, clock_at: Callable[[timedelta], None]
+    rooms: Rooms, clock_at: Callable[[timedelta], None]
 ) -> None:
-    add_target(gate, "a")
-    (number,) = gate.incidents.survey()
-    first = gate.incidents.show(number)
+    add_target(rooms, "a")
+    (number,) = rooms.incidents.survey()
+    first = rooms.incidents.show(number)
     clock_at(timedelta(minutes=1))
-    gate.incidents.survey()
-    assert gate.incidents.show(number) == first
-    add_target(gate, "b")
-    gate.incidents.survey()
-    assert [one.name for one in gate.incidents.show(number).members] == ["a", "b"]
-    changed = gate.incidents.show(number)
+    rooms.incidents.survey()
+    assert rooms.incidents.show(number) == first
+    add_target(rooms, "b")
+    rooms.incidents.survey()
+    assert [one.name for one in rooms.incidents.show(number).members] == ["a", "b"]
+    changed = rooms.incidents.show(number)
     assert changed.last_seen == first.last_seen + timedelta(minutes=1)
     clock_at(timedelta(minutes=7))
-    gate.incidents.survey()
-    assert gate.incidents.show(number).last_seen == first.last_seen + timedelta(minutes=7)
+    rooms.incidents.survey()
+    assert rooms.incidents.show(number).last_seen == first.last_seen + timedelta(minutes=7)
 
 
-def test_an_incident_of_a_kind_that_is_gone_is_hidden_and_pruned(gate: Gate) -> None:
+def test_an_incident_of_a_kind_that_is_gone_is_hidden_and_pruned(rooms: Rooms) -> None:
     now = datetime.now(UTC)
     values = {
         "id": 77, "key": "channel-failing:1", "kind": "channel-failing", "level": "fail",
@@ -287,21 +289,21 @@ def test_an_incident_of_a_kind_that_is_gone_is_hidden_and_pruned(gate: Gate) -> 
         "every_member": [], "members": [], "member_count": 0, "owner_lines": "",
         "first_seen": now, "last_seen": now, "settled": {},
     }  # fmt: skip
-    with gate.database.working() as session:
+    with rooms.gate.database.working() as session:
         session.execute(insert(Incident).values(**values))
-    gate.incidents.survey()
-    assert gate.incidents.list().items == ()
-    assert gate.incidents.attention(4).leading == []
+    rooms.incidents.survey()
+    assert rooms.incidents.list().items == ()
+    assert rooms.incidents.attention(4).leading == []
     with pytest.raises(NotFound):
-        gate.incidents.show(77)
-    gate.incidents.prune()
-    with gate.database.reading() as session:
+        rooms.incidents.show(77)
+    rooms.incidents.prune()
+    with rooms.gate.database.reading() as session:
         assert session.execute(text("SELECT count(*) FROM incidents")).scalar() == 0
 
 
-def test_one_process_surveys_at_a_time(gate: Gate, database_url: str) -> None:
-    other = Gate.open(database_url, overlays=[])
-    assert gate.incidents.survey_if_due()
+def test_one_process_surveys_at_a_time(rooms: Rooms, database_url: str) -> None:
+    other = open_rooms(database_url, overlays=[])
+    assert rooms.incidents.survey_if_due()
     assert not other.incidents.survey_if_due()
-    assert not gate.incidents.survey_if_due()
+    assert not rooms.incidents.survey_if_due()
     other.close()

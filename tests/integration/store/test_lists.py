@@ -14,11 +14,10 @@ import pytest
 from sqlalchemy import event
 
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.principal import Principal
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship, Principal
+from compatgate.service.app import Rooms
+from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.nodes.reports.schemas import Report
-from compatgate.service.nodes.upgrades.schemas import UpgradeRequest
 
 Body = Callable[..., dict[str, Any]]
 
@@ -27,7 +26,7 @@ def _names(page: Any) -> list[str]:
     return [item.name for item in page.items]
 
 
-def test_entries_are_filtered_by_target_status_component_and_name(stocked: Gate) -> None:
+def test_entries_are_filtered_by_target_status_component_and_name(stocked: Rooms) -> None:
     entries = stocked.matrix.list_entries
     assert _names(entries(target="inference-l4")) == [
         "ort123-cu12",
@@ -46,13 +45,13 @@ def test_entries_are_filtered_by_target_status_component_and_name(stocked: Gate)
 
 
 def test_an_entry_for_every_target_concerns_each(
-    stocked: Gate, by: Authorship, entry_body: Body
+    stocked: Rooms, by: Authorship, entry_body: Body
 ) -> None:
     stocked.matrix.create("Entry", entry_body("everywhere", targets=["*"]), by)
     assert "everywhere" in _names(stocked.matrix.list_entries(target="dev-rtx"))
 
 
-def test_targets_are_filtered_by_label_gpu_driver_and_name(stocked: Gate) -> None:
+def test_targets_are_filtered_by_label_gpu_driver_and_name(stocked: Rooms) -> None:
     targets = stocked.matrix.list_targets
     assert _names(targets(label="tier=prod")) == ["inference-l4", "prod-a100"]
     assert _names(targets(label="tier=pro")) == _names(targets(label="ier=prod")) == []
@@ -62,7 +61,7 @@ def test_targets_are_filtered_by_label_gpu_driver_and_name(stocked: Gate) -> Non
 
 
 def test_targets_and_entries_are_filtered_by_label_and_owner(
-    stocked: Gate, by: Authorship, entry_body: Body
+    stocked: Rooms, by: Authorship, entry_body: Body
 ) -> None:
     about = {"name": "owned", "labels": {"team": "ml", "tier": "prod"}, "owner": "Team 50%"}
     pools = [{"name": "l4", "gpu": "L4", "driver": "550.54.15"}]
@@ -78,7 +77,7 @@ def test_targets_and_entries_are_filtered_by_label_and_owner(
     assert _names(stocked.matrix.list_entries(label="team=ml")) == []
 
 
-def test_waivers_are_filtered_by_target_owner_and_day(stocked: Gate) -> None:
+def test_waivers_are_filtered_by_target_owner_and_day(stocked: Rooms) -> None:
     waivers = stocked.matrix.list_waivers
     assert _names(waivers(target="prod-a100", owner="team-ocr")) == ["legacy-ocr"]
     assert _names(waivers(target="dev-rtx")) == []
@@ -86,7 +85,7 @@ def test_waivers_are_filtered_by_target_owner_and_day(stocked: Gate) -> None:
     assert _names(waivers(active_on=date(2027, 2, 1))) == []
 
 
-def test_pools_are_listed_by_target_and_name(stocked: Gate) -> None:
+def test_pools_are_listed_by_target_and_name(stocked: Rooms) -> None:
     first = stocked.matrix.list_pools(limit=4)
     rest = stocked.matrix.list_pools(limit=4, cursor=first.next)
     assert [(p.target, p.name) for p in (*first.items, *rest.items)] == [
@@ -100,43 +99,43 @@ def test_pools_are_listed_by_target_and_name(stocked: Gate) -> None:
 
 
 def test_a_changed_target_has_its_new_pools_only(
-    gate: Gate, by: Authorship, target_body: Body
+    rooms: Rooms, by: Authorship, target_body: Body
 ) -> None:
-    gate.matrix.create("Target", target_body("t"), by)
+    rooms.matrix.create("Target", target_body("t"), by)
     pools = [{"name": "new", "gpu": "T4", "driver": "535.183.01"}]
-    gate.matrix.change("Target", "t", target_body("t", pools=pools), by)
-    assert [p.name for p in gate.matrix.list_pools().items] == ["new"]
-    gate.matrix.delete("Target", "t", by)
-    assert gate.matrix.list_pools().items == ()
+    rooms.matrix.change("Target", "t", target_body("t", pools=pools), by)
+    assert [p.name for p in rooms.matrix.list_pools().items] == ["new"]
+    rooms.matrix.delete("Target", "t", by)
+    assert rooms.matrix.list_pools().items == ()
 
 
 def test_pages_follow_each_other_without_gaps_while_rows_come_and_go(
-    gate: Gate, by: Authorship, entry_body: Body
+    rooms: Rooms, by: Authorship, entry_body: Body
 ) -> None:
     for name in "bdfhj":
-        gate.matrix.create("Entry", entry_body(name), by)
-    first = gate.matrix.list_entries(limit=2)
+        rooms.matrix.create("Entry", entry_body(name), by)
+    first = rooms.matrix.list_entries(limit=2)
     assert _names(first) == ["b", "d"]
-    gate.matrix.delete("Entry", "d", by)
-    gate.matrix.create("Entry", entry_body("a"), by)
-    gate.matrix.create("Entry", entry_body("e"), by)
-    second = gate.matrix.list_entries(limit=2, cursor=first.next)
-    third = gate.matrix.list_entries(limit=2, cursor=second.next)
+    rooms.matrix.delete("Entry", "d", by)
+    rooms.matrix.create("Entry", entry_body("a"), by)
+    rooms.matrix.create("Entry", entry_body("e"), by)
+    second = rooms.matrix.list_entries(limit=2, cursor=first.next)
+    third = rooms.matrix.list_entries(limit=2, cursor=second.next)
     assert (_names(second), _names(third), third.next) == (["e", "f"], ["h", "j"], None)
 
 
 def test_the_last_page_says_so_even_when_it_is_full(
-    gate: Gate, by: Authorship, entry_body: Body
+    rooms: Rooms, by: Authorship, entry_body: Body
 ) -> None:
     for name in "ab":
-        gate.matrix.create("Entry", entry_body(name), by)
-    assert gate.matrix.list_entries(limit=2).next is None
+        rooms.matrix.create("Entry", entry_body(name), by)
+    assert rooms.matrix.list_entries(limit=2).next is None
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1001, True])
-def test_a_limit_out_of_range_is_refused(gate: Gate, limit: int) -> None:
+def test_a_limit_out_of_range_is_refused(rooms: Rooms, limit: int) -> None:
     with pytest.raises(BadInput) as caught:
-        gate.matrix.list_entries(limit=limit)
+        rooms.matrix.list_entries(limit=limit)
     assert caught.value.field == "limit"
 
 
@@ -144,13 +143,13 @@ def test_a_limit_out_of_range_is_refused(gate: Gate, limit: int) -> None:
     "cursor",
     ["", "x", "é", "WzFd", "W10", "WyJhIiwiYiJd", "bnVsbA", "eyJhIjoxfQ", "WyJcdTAwMDAiXQ"],
 )
-def test_a_cursor_that_no_page_gave_is_refused(gate: Gate, cursor: str) -> None:
+def test_a_cursor_that_no_page_gave_is_refused(rooms: Rooms, cursor: str) -> None:
     with pytest.raises(BadInput) as caught:
-        gate.matrix.list_entries(cursor=cursor)
+        rooms.matrix.list_entries(cursor=cursor)
     assert caught.value.field == "cursor"
 
 
-def test_a_page_takes_one_query_however_long_it_is(stocked: Gate) -> None:
+def test_a_page_takes_one_query_however_long_it_is(stocked: Rooms) -> None:
     statements: list[str] = []
     engine = stocked.database.engine
     event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
@@ -161,31 +160,31 @@ def test_a_page_takes_one_query_however_long_it_is(stocked: Gate) -> None:
 
 
 def test_documents_that_nothing_can_be_said_against_survive_odd_characters(
-    gate: Gate, by: Authorship, entry_body: Body
+    rooms: Rooms, by: Authorship, entry_body: Body
 ) -> None:
     reason = "naïve – „quotes“ 😀\nnew line\ttab % _ ' \" \\ --"
-    gate.matrix.create("Entry", entry_body("e", reason=reason), by)
-    assert gate.matrix.get("Entry", "e").document["spec"]["reason"] == reason
+    rooms.matrix.create("Entry", entry_body("e", reason=reason), by)
+    assert rooms.matrix.get("Entry", "e").document["spec"]["reason"] == reason
 
 
 @pytest.mark.parametrize("odd", ["a\0b", "\ud800", "x" * 100_000, "'; DROP TABLE entries; --"])
-def test_odd_names_and_filters_are_answered_and_break_nothing(gate: Gate, odd: str) -> None:
+def test_odd_names_and_filters_are_answered_and_break_nothing(rooms: Rooms, odd: str) -> None:
     for ask in (
-        lambda: gate.matrix.get("Entry", odd),
-        lambda: gate.matrix.list_entries(search=odd),
-        lambda: gate.matrix.list_entries(target=odd, component=odd),
-        lambda: gate.matrix.list_targets(label=odd, gpu=odd),
-        lambda: gate.history.list_decisions(target=odd, image=odd),
-        lambda: gate.history.show_decision(10**30),
-        lambda: gate.matrix.show_revision(10**30),
-        lambda: gate.show_verdict(odd),
-        lambda: gate.tokens.revoke(odd, by="tester"),
+        lambda: rooms.matrix.get("Entry", odd),
+        lambda: rooms.matrix.list_entries(search=odd),
+        lambda: rooms.matrix.list_entries(target=odd, component=odd),
+        lambda: rooms.matrix.list_targets(label=odd, gpu=odd),
+        lambda: rooms.decisions.list_decisions(target=odd, image=odd),
+        lambda: rooms.decisions.show_decision(10**30),
+        lambda: rooms.matrix.show_revision(10**30),
+        lambda: rooms.decisions.show_verdict(odd),
+        lambda: rooms.tokens.revoke(odd, by="tester"),
     ):
         try:
             ask()
         except (BadInput, NotFound):
             continue
-    assert gate.matrix.list_entries().items == ()
+    assert rooms.matrix.list_entries().items == ()
 
 
 BY = Authorship("tester", "for the test")
@@ -197,21 +196,21 @@ LABELS = {
 }
 
 
-def test_an_upgrade_is_listed_found_and_told_of_when_it_is_rolled_back(gate: Gate) -> None:
+def test_an_upgrade_is_listed_found_and_told_of_when_it_is_rolled_back(rooms: Rooms) -> None:
     spec = {"pools": [POOL]}
-    gate.matrix.create("Target", {"metadata": {"name": "prod"}, "spec": spec}, BY)
+    rooms.matrix.create("Target", {"metadata": {"name": "prod"}, "spec": spec}, BY)
     nodes = [{"name": f"n{number}", "target": "prod", "labels": LABELS} for number in (1, 2)]
-    gate.nodes.report(msgspec.convert({"nodes": nodes}, Report), by="t")
-    gate.upgrades.propose(UpgradeRequest("roll-580", "prod", "580.95.05"), BY)
-    gate.upgrades.leave_out("roll-580", ["n2"], BY)
-    (row,) = gate.upgrades.list(state="proposed", target="prod").items
+    rooms.nodes.report(msgspec.convert({"nodes": nodes}, Report), by="t")
+    rooms.upgrades.propose(UpgradeRequest("roll-580", "prod", "580.95.05"), BY)
+    rooms.upgrades.leave_out("roll-580", ["n2"], BY)
+    (row,) = rooms.upgrades.list(state="proposed", target="prod").items
     assert (row.waves, row.finished, row.nodes) == (2, 1, 2), "nothing is left of the second wave"
-    assert gate.upgrades.list_open(limit=5) == (row,)
-    assert gate.upgrades.find_names("LL-5", limit=5) == ("roll-580",)
-    assert gate.upgrades.find_names("%", limit=5) == ()
-    assert gate.upgrades.ask("roll-580", TOOL).decision.answer == "start"
-    gate.upgrades.roll_back("roll-580", BY)
-    assert gate.upgrades.list_open(limit=5) == ()
-    gate.incidents.survey(thorough=False)
-    (told,) = gate.incidents.list(kind="upgrade-rollback").items
+    assert rooms.upgrades.list_open(limit=5) == (row,)
+    assert rooms.upgrades.find_names("LL-5", limit=5) == ("roll-580",)
+    assert rooms.upgrades.find_names("%", limit=5) == ()
+    assert rooms.upgrades.ask("roll-580", TOOL).decision.answer == "start"
+    rooms.upgrades.roll_back("roll-580", BY)
+    assert rooms.upgrades.list_open(limit=5) == ()
+    rooms.incidents.survey(thorough=False)
+    (told,) = rooms.incidents.list(kind="upgrade-rollback").items
     assert (told.level, told.members[0].name) == ("fail", "roll-580")

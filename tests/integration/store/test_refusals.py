@@ -13,66 +13,66 @@ from typing import Any
 import pytest
 
 from compatgate.kit import clock
+from compatgate.service.app import Rooms
 from compatgate.service.audit.events import refusals
 from compatgate.service.audit.events.refusals import RefusalLog
-from compatgate.service.gate.questions.service import Gate
 
 
-def links(gate: Gate) -> list[tuple[str, int]]:
-    found = gate.history.list_audit(action="access.refused").items
+def links(rooms: Rooms) -> list[tuple[str, int]]:
+    found = rooms.audit.list_audit(action="access.refused").items
     return [(one.actor, one.detail["attempts"]) for one in reversed(found)]
 
 
-def wait_for(gate: Gate, count: int) -> list[tuple[str, int]]:
+def wait_for(rooms: Rooms, count: int) -> list[tuple[str, int]]:
     end = time.monotonic() + 20
-    while len(found := links(gate)) < count and time.monotonic() < end:
+    while len(found := links(rooms)) < count and time.monotonic() < end:
         time.sleep(0.02)
     return found
 
 
 def test_the_first_attempt_is_written_at_once_and_the_rest_of_the_minute_together(
-    gate: Gate,
+    rooms: Rooms,
 ) -> None:
-    log = RefusalLog(gate.database, window_s=0.5)
+    log = RefusalLog(rooms.gate.database, window_s=0.5)
     log.note("token:ci", "ci", "DELETE /targets/prod", "the token ci lacks the scope bless")
-    assert wait_for(gate, 1) == [("ci", 1)]
+    assert wait_for(rooms, 1) == [("ci", 1)]
     for _ in range(500):
         log.note("token:ci", "ci", "DELETE /targets/prod", "the token ci lacks the scope bless")
-    found = wait_for(gate, 2)
+    found = wait_for(rooms, 2)
     log.close()
-    assert sum(count for _, count in links(gate)) == 501
+    assert sum(count for _, count in links(rooms)) == 501
     assert len(found) <= 3
-    (first, *_) = gate.history.list_audit(action="access.refused", limit=1).items
+    (first, *_) = rooms.audit.list_audit(action="access.refused", limit=1).items
     assert first.subject == "DELETE /targets/prod"
     assert first.detail["caller"] == "token:ci"
     assert "lacks the scope bless" in first.detail["reason"]
-    assert gate.history.verify().ok
+    assert rooms.chain.verify().ok
 
 
 def test_callers_beyond_the_limit_are_counted_together(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusals, "MAX_CALLERS", 3)
-    log = RefusalLog(gate.database)
+    log = RefusalLog(rooms.gate.database)
     for number in range(10):
         log.note(f"token:t{number}", f"t{number}", "POST /targets", "no")
     log.close()
-    found = links(gate)
+    found = links(rooms)
     assert sum(count for _, count in found) == 10
     assert {name for name, _ in found} == {"t0", "t1", "t2", "others"}
 
 
-def test_a_closed_log_writes_what_waited(gate: Gate) -> None:
-    log = RefusalLog(gate.database)
+def test_a_closed_log_writes_what_waited(rooms: Rooms) -> None:
+    log = RefusalLog(rooms.gate.database)
     for _ in range(3):
         log.note("token:ci", "ci", "POST /targets", "no")
     log.close()
     log.note("token:ci", "ci", "POST /targets", "after the end")
-    assert sum(count for _, count in links(gate)) == 3
+    assert sum(count for _, count in links(rooms)) == 3
 
 
 def test_a_flush_waits_for_what_is_being_written(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing = threading.Event()
     writes = refusals.audit.append
@@ -83,18 +83,18 @@ def test_a_flush_waits_for_what_is_being_written(
         return writes(*arguments, **named)
 
     monkeypatch.setattr(refusals.audit, "append", append)
-    log = RefusalLog(gate.database)
+    log = RefusalLog(rooms.gate.database)
     log.note("token:ci", "ci", "POST /ui/sign-in", "no")
     assert writing.wait(20)
     log.flush()
-    assert links(gate) == [("ci", 1)]
+    assert links(rooms) == [("ci", 1)]
     log.close()
 
 
 DENIED = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 
 
-def test_verdicts_that_denied_are_counted_and_others_are_not(stocked: Gate) -> None:
+def test_verdicts_that_denied_are_counted_and_others_are_not(stocked: Rooms) -> None:
     for _ in range(3):
         denied = stocked.decide(DENIED, asked_by="ci", source="rest")
     other = {**DENIED, "stack": {"cuda": "12.4", "arch": "sm_60"}}

@@ -15,13 +15,14 @@ from sqlalchemy import text
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.audit.events.service import History
+from compatgate.service.audit.events.service import AuditLog
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import NUMBERS, WriterChain
 from compatgate.service.gate.decisions.repository import read_decision_lines
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain import retention
 from compatgate.service.recovery.chain.retention import DeletedMonth, Retention
+from compatgate.service.recovery.chain.service import AuditChain
 
 BEGAN = datetime(2026, 8, 30, 12, tzinfo=UTC)
 OCTOBER = date(2026, 10, 1)
@@ -67,7 +68,7 @@ def logged(database: Database) -> Database:
 
 
 def delete(database: Database, before: date = OCTOBER) -> list[DeletedMonth]:
-    return list(Retention(database, History(database).verify, "test").delete(before))
+    return list(Retention(database, AuditChain(database).verify, "test").delete(before))
 
 
 def images(database: Database) -> list[str]:
@@ -81,7 +82,7 @@ def verdicts(database: Database) -> list[str]:
 
 
 def test_past_months_are_deleted_and_the_chain_stays_whole(logged: Database) -> None:
-    before = History(logged).verify()
+    before = AuditChain(logged).verify()
     done = delete(logged)
     assert [(one.month, one.decisions) for one in done] == [("2026-08", 4), ("2026-09", 4)]
     assert [image.partition(".")[0] for image in images(logged)] == ["i:35"] * 2 + ["i:70"] * 2 + [
@@ -89,10 +90,10 @@ def test_past_months_are_deleted_and_the_chain_stays_whole(logged: Database) -> 
     ] * 2
     assert verdicts(logged) == ["vd_1", "vd_3"]
     for full in (True, False):
-        report = History(logged).verify(full=full, expected_head=before.head)
+        report = AuditChain(logged).verify(full=full, expected_head=before.head)
         assert report.ok, report.problems
         assert report.decisions == before.decisions
-    links = History(logged).list_audit(action="decisions.delete").items
+    links = AuditLog(logged).list_audit(action="decisions.delete").items
     assert [link.subject for link in links] == ["2026-09", "2026-08"]
 
 
@@ -113,7 +114,7 @@ def test_a_writer_goes_on_while_and_after_its_decisions_are_deleted(logged: Data
     over.set()
     thread.join()
     writer.log(50)
-    report = History(logged).verify()
+    report = AuditChain(logged).verify()
     assert report.ok, report.problems
 
 
@@ -121,7 +122,7 @@ def test_a_second_call_deletes_what_is_new(logged: Database) -> None:
     delete(logged)
     assert delete(logged) == []
     assert [one.month for one in delete(logged, date(2026, 11, 1))] == ["2026-10"]
-    assert History(logged).verify().ok
+    assert AuditChain(logged).verify().ok
 
 
 def test_decisions_that_a_spool_delivered_late_go_with_a_later_month(logged: Database) -> None:
@@ -130,7 +131,7 @@ def test_decisions_that_a_spool_delivered_late_go_with_a_later_month(logged: Dat
     done = delete(logged, date(2026, 12, 1))
     assert sum(one.decisions for one in done) == 8
     assert images(logged) == []
-    assert History(logged).verify().ok
+    assert AuditChain(logged).verify().ok
 
 
 def test_what_was_interrupted_goes_on(logged: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,11 +145,11 @@ def test_what_was_interrupted_goes_on(logged: Database, monkeypatch: pytest.Monk
     monkeypatch.setattr(retention.time, "sleep", stop)
     with pytest.raises(KeyboardInterrupt):
         delete(logged)
-    assert History(logged).verify().ok
+    assert AuditChain(logged).verify().ok
     monkeypatch.undo()
     delete(logged)
     assert len(images(logged)) == 6
-    assert History(logged).verify().ok
+    assert AuditChain(logged).verify().ok
 
 
 def test_nothing_is_deleted_of_a_log_that_does_not_verify(logged: Database) -> None:
@@ -157,7 +158,7 @@ def test_nothing_is_deleted_of_a_log_that_does_not_verify(logged: Database) -> N
     with pytest.raises(Conflict, match=r"does not verify: .* changed"):
         delete(logged)
     assert len(images(logged)) == 14
-    assert History(logged).list_audit(action="decisions.delete").items == ()
+    assert AuditLog(logged).list_audit(action="decisions.delete").items == ()
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -172,12 +173,12 @@ def test_what_an_older_release_archived_is_known(logged: Database, removed: bool
         if removed:
             gone = text("DELETE FROM decisions WHERE id < :end")
             session.execute(gone, {"end": (last + 1) * NUMBERS})
-    report = History(logged).verify()
+    report = AuditChain(logged).verify()
     assert report.ok, report.problems
     assert len(images(logged)) == (10 if removed else 14)
     months = ["2026-09"] if removed else ["2026-08", "2026-09"]
     assert [one.month for one in delete(logged)] == months
-    assert History(logged).verify().ok
+    assert AuditChain(logged).verify().ok
 
 
 def test_the_command_says_what_it_deleted(logged: Database, command: Command) -> None:

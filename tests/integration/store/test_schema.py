@@ -22,7 +22,7 @@ from compatgate.kit.database.opening import upgrade_schema
 from compatgate.kit.database.tables import Base
 from compatgate.service.access.tokens.repository import find_session
 from compatgate.service.access.tokens.service import Tokens, digest_of
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 from compatgate.service.matrix.documents import repository as lists
 from compatgate.service.matrix.documents import revisions
 
@@ -65,7 +65,7 @@ def test_migrating_what_is_current_changes_nothing(database: Database) -> None:
 
 def test_a_new_file_gets_the_schema_when_a_gate_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "er" / "gate.db"
-    Gate.open(str(path), overlays=[]).close()
+    open_rooms(str(path), overlays=[]).close()
     database = Database.open(str(path))
     assert tables.current_version(database) == tables.expected_version()
     database.close()

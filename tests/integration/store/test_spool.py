@@ -23,36 +23,39 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.state import open_state_folder
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.decisions.outages import OutageOptions
 from compatgate.service.gate.decisions.spool import SpoolOptions
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 SIZE = 4 * 1024 * 1024
 THREADS = 8
 
 
-def open_gate(url: str, folder: Path, size: int = SIZE) -> Gate:
+def open_gate(url: str, folder: Path, size: int = SIZE) -> Rooms:
     """Open a gate that spools, as `serve` does."""
     database = Database.open(url)
     tables.prepare_schema(database)
-    gate = Gate(database, load_facts([]), overlays=[], spool=SpoolOptions(folder, size))
-    gate.snapshot()
+    rooms = Rooms(
+        make_gate(database, load_facts([]), overlays=[], spool=SpoolOptions(folder, size))
+    )
+    rooms.gate.snapshot()
     state = open_state_folder(database.url, str(folder.parent / "state"))
-    gate.keep_through_outages(OutageOptions(state, file=database.file.expect()), clock.now())
-    return gate
+    rooms.gate.keep_through_outages(OutageOptions(state, file=database.file.expect()), clock.now())
+    return rooms
 
 
 class Load:
     """Threads that ask one gate all the time, and remember who was answered."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, rooms: Rooms) -> None:
         self.answered: list[str] = []
         self.refused: list[str] = []
         self.slowest = 0.0
-        self.gate = gate
+        self.rooms = rooms
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(THREADS)]
         for thread in self._threads:
@@ -64,7 +67,7 @@ class Load:
             number += 1
             name, began = f"{thread}-{number}", time.monotonic()
             try:
-                self.gate.decide(QUESTION, asked_by=name, source="test")
+                self.rooms.gate.decide(QUESTION, asked_by=name, source="test")
             except Unavailable as error:
                 self.refused.append(str(error))
                 time.sleep(0.05)
@@ -95,11 +98,11 @@ def until(is_so: Callable[[], bool], seconds: float = 40) -> None:
 
 def check_log(url: str, answered: list[str]) -> None:
     """Check that the log has every answered decision once, and that its chain is intact."""
-    gate = Gate.open(url, overlays=[])
-    with closing(gate):
-        with gate.database.reading() as session:
+    rooms = open_rooms(url, overlays=[])
+    with closing(rooms):
+        with rooms.gate.database.reading() as session:
             rows = session.execute(text("SELECT asked_by FROM decisions")).scalars().all()
-        report = gate.history.verify()
+        report = rooms.chain.verify()
     logged = Counter(rows)
     missing = set(answered) - set(logged)
     assert not missing, f"{len(missing)} of {len(answered)} answered decisions are lost"
@@ -108,18 +111,18 @@ def check_log(url: str, answered: list[str]) -> None:
 
 
 @pytest.fixture
-def spooling(database_url: str, tmp_path: Path) -> Iterator[Gate]:
-    gate = open_gate(database_url, tmp_path / "spool")
-    yield gate
-    gate.close()
+def spooling(database_url: str, tmp_path: Path) -> Iterator[Rooms]:
+    rooms = open_gate(database_url, tmp_path / "spool")
+    yield rooms
+    rooms.close()
 
 
-def _is_direct(gate: Gate) -> bool:
-    return not gate.log_state.degraded and gate.log_state.batches == 0
+def _is_direct(rooms: Rooms) -> bool:
+    return not rooms.gate.log_state.degraded and rooms.gate.log_state.batches == 0
 
 
 def test_without_an_outage_nothing_is_spooled_and_nothing_stays(
-    spooling: Gate, tmp_path: Path
+    spooling: Rooms, tmp_path: Path
 ) -> None:
     spooling.decide(QUESTION, asked_by="a", source="test")
     state = spooling.log_state
@@ -132,7 +135,7 @@ def test_without_an_outage_nothing_is_spooled_and_nothing_stays(
 
 
 def test_a_locked_database_loses_nothing_and_answers_go_on(
-    spooling: Gate, database_url: str
+    spooling: Rooms, database_url: str
 ) -> None:
     load = Load(spooling)
     load.wait_for_answers()
@@ -158,7 +161,7 @@ def test_a_locked_database_loses_nothing_and_answers_go_on(
 
 
 def test_a_log_that_takes_nothing_sends_decisions_to_the_spool(
-    spooling: Gate, database_url: str
+    spooling: Rooms, database_url: str
 ) -> None:
     spooling.decide(QUESTION, asked_by="before", source="test")
     with closing(Database.open(database_url)) as other:
@@ -186,36 +189,36 @@ def test_a_log_that_takes_nothing_sends_decisions_to_the_spool(
 def test_a_full_spool_gives_no_answer_and_keeps_what_it_has(
     database_url: str, tmp_path: Path
 ) -> None:
-    gate = open_gate(database_url, tmp_path / "spool", 16 * 1024)
+    rooms = open_gate(database_url, tmp_path / "spool", 16 * 1024)
     answered = []
-    with closing(Database.open(database_url)) as other, closing(gate):
+    with closing(Database.open(database_url)) as other, closing(rooms):
         with other.writing() as session:
             session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
         refused = None
         while refused is None and len(answered) < 500:
             try:
-                gate.decide(QUESTION, asked_by=str(len(answered)), source="test")
+                rooms.gate.decide(QUESTION, asked_by=str(len(answered)), source="test")
                 answered.append(str(len(answered)))
             except Unavailable as error:
                 refused = error
         assert "the spool is full" in str(refused)
         assert len(answered) > 10
         with pytest.raises(Unavailable, match="the spool is full"):
-            gate.readiness.state()
+            rooms.gate.readiness.state()
         with other.writing() as session:
             session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
-        until(lambda: _is_direct(gate))
-        gate.decide(QUESTION, asked_by="after", source="test")
+        until(lambda: _is_direct(rooms))
+        rooms.gate.decide(QUESTION, asked_by="after", source="test")
     check_log(database_url, [*answered, "after"])
 
 
 def _answer_until_killed(url: str, folder: Path, answered: Connection) -> None:
-    gate = open_gate(url, folder)
+    rooms = open_gate(url, folder)
     os.write(answered.fileno(), b"opened\n")
     number = 0
     while True:
         number += 1
-        gate.decide(QUESTION, asked_by=f"killed-{number}", source="test")
+        rooms.gate.decide(QUESTION, asked_by=f"killed-{number}", source="test")
         os.write(answered.fileno(), f"killed-{number}\n".encode())
 
 
@@ -254,12 +257,12 @@ def test_a_process_that_ends_during_an_outage_leaves_its_spool_to_the_next(
     database_url: str, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
-    gate = open_gate(database_url, spool)
+    rooms = open_gate(database_url, spool)
     with closing(Database.open(database_url)) as other:
         with other.writing() as session:
             session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
-        gate.decide(QUESTION, asked_by="during", source="test")
-        gate.close()
+        rooms.gate.decide(QUESTION, asked_by="during", source="test")
+        rooms.close()
         (file,) = spool.iterdir()
         with other.writing() as session:
             session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
@@ -273,14 +276,14 @@ def test_a_spool_of_a_forked_chain_is_set_aside_and_later_decisions_are_delivere
     database_url: str, tmp_path: Path
 ) -> None:
     spool = tmp_path / "spool"
-    gate = open_gate(database_url, spool)
-    gate.decide(QUESTION, asked_by="before", source="test")
-    with gate.database.writing() as session:
+    rooms = open_gate(database_url, spool)
+    rooms.gate.decide(QUESTION, asked_by="before", source="test")
+    with rooms.gate.database.writing() as session:
         session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
     for name in ("delivered", "forked", "behind"):
-        gate.decide(QUESTION, asked_by=name, source="test")
-    until(lambda: gate.log_state.batches == 3)
-    with gate.database.writing() as session:
+        rooms.gate.decide(QUESTION, asked_by=name, source="test")
+    until(lambda: rooms.gate.log_state.batches == 3)
+    with rooms.gate.database.writing() as session:
         session.execute(
             text(
                 "INSERT INTO decision_batches (id, writer, sequence, count, decided_at, late, hash)"
@@ -288,10 +291,10 @@ def test_a_spool_of_a_forked_chain_is_set_aside_and_later_decisions_are_delivere
             )
         )
         session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
-    until(lambda: gate.log_state.set_aside == 1)
-    until(lambda: _is_direct(gate))
-    gate.decide(QUESTION, asked_by="after", source="test")
-    gate.close()
+    until(lambda: rooms.gate.log_state.set_aside == 1)
+    until(lambda: _is_direct(rooms))
+    rooms.gate.decide(QUESTION, asked_by="after", source="test")
+    rooms.close()
     assert [path.suffix for path in spool.iterdir()] == [".aside"]
     with closing(Database.open(database_url)) as other, other.reading() as session:
         rows = session.execute(text("SELECT asked_by FROM decisions")).scalars().all()
@@ -302,20 +305,20 @@ def test_a_spool_of_a_forked_chain_is_set_aside_and_later_decisions_are_delivere
 def test_nothing_is_lost_and_answers_go_on_while_postgresql_is_killed_and_stopped(
     mortal_cluster: Cluster, tmp_path: Path
 ) -> None:
-    gate = open_gate(mortal_cluster.url, tmp_path / "spool")
-    load = Load(gate)
+    rooms = open_gate(mortal_cluster.url, tmp_path / "spool")
+    load = Load(rooms)
     for _ in range(2):
         load.wait_for_answers()
         mortal_cluster.kill_committing()
     load.wait_for_answers()
     mortal_cluster.stop()
     load.wait_for_answers(200)
-    assert gate.log_state.degraded
+    assert rooms.gate.log_state.degraded
     mortal_cluster.start()
-    until(lambda: _is_direct(gate))
+    until(lambda: _is_direct(rooms))
     load.wait_for_answers()
     load.end()
-    gate.close()
+    rooms.close()
     assert not load.refused
     check_log(mortal_cluster.url, load.answered)
 
@@ -324,18 +327,18 @@ def test_nothing_is_lost_and_answers_go_on_while_postgresql_is_killed_and_stoppe
 def test_nothing_is_lost_and_answers_go_on_while_postgresql_stands_still(
     mortal_cluster: Cluster, tmp_path: Path
 ) -> None:
-    gate = open_gate(mortal_cluster.url, tmp_path / "spool")
-    load = Load(gate)
+    rooms = open_gate(mortal_cluster.url, tmp_path / "spool")
+    load = Load(rooms)
     load.wait_for_answers()
     mortal_cluster.freeze()
-    until(lambda: gate.log_state.degraded)
+    until(lambda: rooms.gate.log_state.degraded)
     load.wait_for_answers(200)
     time.sleep(3)
     mortal_cluster.thaw()
-    until(lambda: _is_direct(gate))
+    until(lambda: _is_direct(rooms))
     load.wait_for_answers()
     load.end()
-    gate.close()
+    rooms.close()
     assert not load.refused
     assert load.slowest < 10
     check_log(mortal_cluster.url, load.answered)
@@ -343,19 +346,19 @@ def test_nothing_is_lost_and_answers_go_on_while_postgresql_stands_still(
 
 def test_a_deleted_database_file_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "gate.db"
-    gate = open_gate(str(path), tmp_path / "spool")
-    gate.decide(QUESTION, asked_by="before", source="test")
+    rooms = open_gate(str(path), tmp_path / "spool")
+    rooms.gate.decide(QUESTION, asked_by="before", source="test")
     path.rename(tmp_path / "moved")
-    gate.decide(QUESTION, asked_by="during", source="test")
-    assert "deleted" in str(gate.log_state.reason)
-    outage = gate.database.outage()
+    rooms.gate.decide(QUESTION, asked_by="during", source="test")
+    assert "deleted" in str(rooms.gate.log_state.reason)
+    outage = rooms.gate.database.outage()
     assert outage is not None, "changes are refused at once"
     assert "nothing was read or changed" in outage.problem
-    degraded = gate.degraded()
+    degraded = rooms.gate.degraded()
     assert degraded is not None
     assert not degraded.is_readable
     assert not path.exists(), "no empty database takes its place"
     (tmp_path / "moved").rename(path)
-    until(lambda: _is_direct(gate))
-    gate.close()
+    until(lambda: _is_direct(rooms))
+    rooms.close()
     check_log(str(path), ["before", "during"])

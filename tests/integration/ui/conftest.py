@@ -16,11 +16,12 @@ from ui_runs import Runs, fill_runs
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.app import Rooms, open_rooms
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 Client = Callable[..., FlaskClient]
 
@@ -29,11 +30,11 @@ Client = Callable[..., FlaskClient]
 def stocked_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database with the example matrix, made once; tests have copies."""
     path = tmp_path_factory.mktemp("stocked") / "gate.db"
-    gate = Gate.open(f"sqlite:///{path}", overlays=[])
-    gate.matrix.import_documents(
+    rooms = open_rooms(f"sqlite:///{path}", overlays=[])
+    rooms.matrix.import_documents(
         read_paths([matrix_dir() / "examples"]), Authorship("tester", "the first")
     )
-    gate.close()
+    rooms.close()
     return path
 
 
@@ -44,44 +45,44 @@ def database_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def stocked(stocked_file: Path, tmp_path: Path, database_url: str) -> Iterator[Gate]:
+def stocked(stocked_file: Path, tmp_path: Path, database_url: str) -> Iterator[Rooms]:
     """A gate with the example matrix, as revision 1."""
     shutil.copy(stocked_file, tmp_path / "gate.db")
-    gate = Gate.open(database_url, overlays=[])
-    yield gate
-    gate.close()
+    rooms = open_rooms(database_url, overlays=[])
+    yield rooms
+    rooms.close()
 
 
 @pytest.fixture(scope="session")
 def database_with_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database in which a worker has run canaries, beside the folder of their workload."""
     folder = tmp_path_factory.mktemp("runs")
-    gate = Gate.open(str(folder / "gate.db"), overlays=[])
+    rooms = open_rooms(str(folder / "gate.db"), overlays=[])
     by = Authorship("mara", "for the test")
-    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
-    fill_runs(gate, folder / "workloads")
-    gate.close()
+    rooms.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
+    fill_runs(rooms, folder / "workloads")
+    rooms.close()
     return folder / "gate.db"
 
 
 @pytest.fixture(scope="session")
 def kept(database_with_runs: Path, facts: Facts) -> Iterator[Runs]:
     """Runs of every kind, for tests that change nothing."""
-    gate = Gate(Database.open(str(database_with_runs)), facts)
-    yield Runs(gate, database_with_runs.parent / "workloads")
-    gate.close()
+    rooms = Rooms(make_gate(Database.open(str(database_with_runs)), facts))
+    yield Runs(rooms, database_with_runs.parent / "workloads")
+    rooms.close()
 
 
 @pytest.fixture(scope="session")
 def kept_pages(kept: Runs) -> Client:
     """A browser of these for each set of scopes."""
-    return cache(lambda *scopes: _browser(kept.gate, scopes))
+    return cache(lambda *scopes: _browser(kept.rooms, scopes))
 
 
-def _browser(gate: Gate, scopes: tuple[str, ...]) -> FlaskClient:
-    client = create_app(gate, Settings(frozenset(("read",)))).test_client()
+def _browser(rooms: Rooms, scopes: tuple[str, ...]) -> FlaskClient:
+    client = create_app(rooms, Settings(anonymous=frozenset(("read",)))).test_client()
     if scopes:
-        post(client, "sign-in", token=gate.tokens.create("-".join(scopes), scopes, by="t").secret)
+        post(client, "sign-in", token=rooms.tokens.create("-".join(scopes), scopes, by="t").secret)
     return client
 
 
@@ -89,25 +90,25 @@ def _browser(gate: Gate, scopes: tuple[str, ...]) -> FlaskClient:
 def ran(database_with_runs: Path, tmp_path: Path, facts: Facts) -> Iterator[Runs]:
     """Runs of every kind, on a copy of their own."""
     shutil.copy(database_with_runs, tmp_path / "gate.db")
-    gate = Gate(Database.open(str(tmp_path / "gate.db")), facts)
-    yield Runs(gate, tmp_path / "workloads")
-    gate.close()
+    rooms = Rooms(make_gate(Database.open(str(tmp_path / "gate.db")), facts))
+    yield Runs(rooms, tmp_path / "workloads")
+    rooms.close()
 
 
 @pytest.fixture
 def run_pages(ran: Runs) -> Client:
     """Makes browsers of the gate with runs; ``scopes`` sign in with a token."""
-    return lambda *scopes: _browser(ran.gate, scopes)
+    return lambda *scopes: _browser(ran.rooms, scopes)
 
 
 @pytest.fixture
-def pages(stocked: Gate) -> Client:
+def pages(stocked: Rooms) -> Client:
     """Makes browsers of a gate with the example matrix; ``scopes`` sign in with a new token."""
 
     numbers = count(1)
 
     def make(*scopes: str, anonymous: tuple[str, ...] = ("read", "gate", "plan")) -> FlaskClient:
-        app = create_app(stocked, Settings(frozenset(anonymous)))
+        app = create_app(stocked, Settings(anonymous=frozenset(anonymous)))
         client = app.test_client()
         if scopes:
             name = f"{'-'.join(scopes)}-{next(numbers)}"

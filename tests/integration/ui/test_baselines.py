@@ -33,7 +33,7 @@ def test_approving_makes_it_the_one_that_runs_are_judged_against(run_pages, ran)
     answer = post(client, "baselines/3/approve")
     assert answer.headers["Location"] == "/ui/baselines/3"
     assert "runs are judged against version 2" in client.get("/ui/baselines/3").text
-    assert ran.gate.baselines.show(1).state == "replaced"
+    assert ran.rooms.baselines.show(1).state == "replaced"
     assert post(client, "baselines/3/approve").status_code == 409
     assert post(client, "baselines/99/approve").status_code == 404
 
@@ -66,12 +66,12 @@ def test_a_slot_that_a_run_has_is_busy(run_pages, ran):
 
 def test_a_host_that_is_away_says_since_when_and_why_and_so_does_its_run(run_pages, ran):
     lease = ran.begin()
-    ran.gate.runs.queue.report_host(lease.host, "no engine at tcp://a:1; start the engine")
+    ran.rooms.runs.queue.report_host(lease.host, "no engine at tcp://a:1; start the engine")
     for path in ("hosts", "runs", f"runs/{lease.run.id}"):
         text = run_pages().get(f"/ui/{path}").text
         assert "away since 20" in text, path
         assert "no engine at tcp://a:1; start the engine" in text
-    ran.gate.runs.queue.report_host(lease.host, "")
+    ran.rooms.runs.queue.report_host(lease.host, "")
     assert "away since" not in run_pages().get("/ui/hosts").text
 
 
@@ -87,7 +87,7 @@ def test_suites_and_workloads_say_what_they_would_find(kept_pages):
 
 def test_a_version_that_started_from_samples_says_so(run_pages, ran):
     ground = BaselineKey("gemm@0123456789ab", SKU, FAMILY)
-    number = propose_samples(ran.gate, ground, "run_1", note="500 <W> limit")
+    number = propose_samples(ran.rooms, ground, "run_1", note="500 <W> limit")
     client = run_pages("read", "bless")
     text = client.get(f"/ui/baselines/{number}").text
     assert "This version comes from samples" in text
@@ -105,7 +105,7 @@ def test_a_version_that_does_not_fit_is_refused(run_pages, ran):
     text = client.get("/ui/baselines/1").text
     assert "no run is judged against version 1" in text
     assert ">Refuse</button>" not in text
-    assert ran.gate.baselines.show(1).state == "refused"
+    assert ran.rooms.baselines.show(1).state == "refused"
     assert "1" in client.get("/ui/baselines?state=refused&format=csv").text
     assert post(client, "baselines/1/refuse").status_code == 409
     assert ">Refuse</button>" not in run_pages("read").get("/ui/baselines/3").text
@@ -114,7 +114,7 @@ def test_a_version_that_does_not_fit_is_refused(run_pages, ran):
 def test_a_workload_shows_what_has_been_measured_of_it(run_pages, ran):
     client = run_pages()
     assert "None yet." in client.get("/ui/workloads/conv-forward").text
-    taken = collect_samples(ran.gate.runs, ran.gate.facts, ran.ran(20))
+    taken = collect_samples(ran.rooms.runs, ran.rooms.gate.facts, ran.ran(20))
     assert taken["refused"] == []
     (sample,) = taken["samples"]
     folder = ran.folder / "conv-forward" / "samples"

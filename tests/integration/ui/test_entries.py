@@ -11,8 +11,8 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 ENTRY = "torch24-cu121"
 
 
-def _spec(gate, name=ENTRY):
-    return gate.matrix.get("Entry", name).document["spec"]
+def _spec(rooms, name=ENTRY):
+    return rooms.matrix.get("Entry", name).document["spec"]
 
 
 def _send(client, name=ENTRY, **fields):

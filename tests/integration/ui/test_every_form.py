@@ -8,7 +8,7 @@ import pytest
 from ui_marks import Marks, form_token, pages, place, post
 
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 NAMES = {
     "entries/name": "torch24-cu124",
@@ -79,9 +79,9 @@ def browsers(kept):
 
     def make(*scopes):
         if scopes not in made:
-            client = create_app(kept.gate, Settings(frozenset())).test_client()
+            client = create_app(kept.rooms, Settings(anonymous=frozenset())).test_client()
             if scopes:
-                token = kept.gate.tokens.create("form-" + "-".join(scopes), scopes, by="tester")
+                token = kept.rooms.tokens.create("form-" + "-".join(scopes), scopes, by="tester")
                 fields = {"token": token.secret, "form_token": form_token(client)}
                 assert client.post("/ui/sign-in", data=fields).status_code == 303
             made[scopes] = client
@@ -106,10 +106,10 @@ def test_a_form_that_is_not_ours_does_nothing(browsers, kept, page, field, heade
     client = browsers("admin")
     given = {"mine": form_token(client), "theirs": form_token(browsers("read"))}
     data = {} if field is None else {"form_token": given.get(field, field)}
-    before = kept.gate.history.list_audit(limit=1).items[0].seq
+    before = kept.rooms.audit.list_audit(limit=1).items[0].seq
     answer = client.post(place(page, NAMES), data=data, headers=headers)
     assert answer.status_code == 403
-    assert kept.gate.history.list_audit(limit=1).items[0].seq == before
+    assert kept.rooms.audit.list_audit(limit=1).items[0].seq == before
 
 
 def test_the_scope_of_every_form_is_listed_here():

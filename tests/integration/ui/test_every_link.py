@@ -17,11 +17,11 @@ from ui_marks import Marks, pages, post
 from ui_runs import QUEUED, SLOWER, Runs
 from ui_site import fill, workloads_of
 
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 _OF_A_KIND = 2
 """So many addresses of a page are looked at for each two filters that they have together."""
@@ -51,7 +51,7 @@ class Site(NamedTuple):
     client: FlaskClient
     visits: list[Visit]
     endpoints: set[str]
-    gate: Gate
+    rooms: Rooms
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +60,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder: Path = tmp_path_factory.mktemp("crawled")
     database = f"sqlite:///{folder}/gate.db"
     fill(database)
-    gate = Runs(Gate.open(database, overlays=[]), workloads_of(database)).gate
+    rooms = Runs(open_rooms(database, overlays=[]), workloads_of(database)).rooms
     edits = ProposalRequest(pools=[ProposedPool("prod-a100", {"driver": "580.95.05"})])
-    gate.proposals.propose(edits, Authorship("ann", "newer"))
-    yield Site(*_walked(gate, "admin", _OF_A_KIND), gate)
-    gate.close()
+    rooms.proposals.propose(edits, Authorship("ann", "newer"))
+    yield Site(*_walked(rooms, "admin", _OF_A_KIND), rooms)
+    rooms.close()
 
 
-def _walked(gate: Gate, scope: str, most: int) -> tuple[FlaskClient, list[Visit], set[str]]:
-    app = create_app(gate, Settings(frozenset()))
+def _walked(rooms: Rooms, scope: str, most: int) -> tuple[FlaskClient, list[Visit], set[str]]:
+    app = create_app(rooms, Settings(anonymous=frozenset()))
     client = app.test_client()
-    secret = gate.tokens.create(f"walks-{scope}", [scope], by="tester").secret
+    secret = rooms.tokens.create(f"walks-{scope}", [scope], by="tester").secret
     post(client, "sign-in", token=secret)
     adapter = app.url_map.bind("localhost")
     seen: Counter[tuple[str, tuple[str, ...]]] = Counter()
@@ -114,7 +114,7 @@ def test_every_link_leads_to_something(site):
 
 
 def test_who_only_reads_is_shown_no_button_and_no_link_that_they_may_not_use(site):
-    _, visits, _ = _walked(site.gate, "read", 1)
+    _, visits, _ = _walked(site.rooms, "read", 1)
     wrong = [(v.path, v.status) for v in visits if v.status >= 400]
     assert wrong == [("/ui/no-such-page", 404)]
     assert len(visits) > 40

@@ -61,11 +61,11 @@ def test_the_beginning_of_an_id_leads_to_its_verdict(pages, stocked):
 
 
 def test_a_run_and_its_host_are_found(kept_pages, kept):
-    run = kept.gate.runs.list(limit=1).items[0].id
+    run = kept.rooms.runs.list(limit=1).items[0].id
     client = kept_pages()
     assert client.get(f"/ui/find?q={run}").headers["Location"].endswith(run)
     assert f"/ui/runs/{run}" in client.get(f"/ui/find?q={run[:8]}", headers=HX).text
-    host = kept.gate.runs.hosts().items[0].name
+    host = kept.rooms.runs.hosts().items[0].name
     assert "staging host" in client.get(f"/ui/find?q={host}").text
 
 

@@ -7,7 +7,7 @@ import re
 from ui_marks import post
 
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
 from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
 
 
@@ -37,11 +37,11 @@ def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked
     assert "CG201 no code for L4" in text
 
 
-def test_an_empty_gate_teaches_the_first_step(gate):
+def test_an_empty_gate_teaches_the_first_step(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
-    client = create_app(gate, Settings(frozenset({"read"}))).test_client()
+    client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     text = client.get("/ui/").text
     assert "compatgate matrix import" in text
 
@@ -90,10 +90,10 @@ def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages
     assert ">Resolve<" not in pages("read").get(f"/ui/incidents/{number}").text
 
 
-def test_a_quiet_fleet_needs_nobody(gate):
+def test_a_quiet_fleet_needs_nobody(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
-    client = create_app(gate, Settings(frozenset({"read"}))).test_client()
+    client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     assert "Nothing needs attention." in client.get("/ui/").text
     assert "Nothing needs attention." in client.get("/ui/incidents").text

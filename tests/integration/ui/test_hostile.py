@@ -14,9 +14,9 @@ from flask.testing import FlaskClient
 from ui_hostile import LINE, TEXT, fill_hostile
 from ui_marks import Marks, pages, place, post
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 _SAYS_NOTHING = {
     "/what-if",
@@ -63,7 +63,7 @@ _COMPUTED = re.compile(r"(?<![0-9a-f])1337(?![0-9a-f])")
 
 
 class Hostile(NamedTuple):
-    gate: Gate
+    rooms: Rooms
     client: FlaskClient
     names: dict[str, str]
 
@@ -71,13 +71,13 @@ class Hostile(NamedTuple):
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     folder: Path = tmp_path_factory.mktemp("hostile")
-    gate, names = fill_hostile(f"sqlite:///{folder}/gate.db", folder)
+    rooms, names = fill_hostile(f"sqlite:///{folder}/gate.db", folder)
     overlays = (str(folder / "hostile.yaml"),)
-    settings = Settings(frozenset({"read", "gate", "plan"}), overlays=overlays)
-    client = create_app(gate, settings).test_client()
-    secret = gate.tokens.create("boss", ["admin"], by=LINE).secret
+    settings = Settings(anonymous=frozenset({"read", "gate", "plan"}), overlays=overlays)
+    client = create_app(rooms, settings).test_client()
+    secret = rooms.tokens.create("boss", ["admin"], by=LINE).secret
     post(client, "sign-in", token=secret)
-    return Hostile(gate, client, names)
+    return Hostile(rooms, client, names)
 
 
 def looked_at(hostile: Hostile, path: str) -> Marks:

@@ -15,13 +15,12 @@ from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
 from compatgate.errors import Conflict
 from compatgate.kit import clock
-from compatgate.kit.principal import Principal
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship, Principal
+from compatgate.service.app import Rooms
+from compatgate.service.changes.upgrades.freezes import mark_known_good
+from compatgate.service.changes.upgrades.schemas import FreezeRequest, KnownGoodBody, UpgradeRequest
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.nodes.reports.schemas import NodeReport, Report
-from compatgate.service.nodes.upgrades.freezes import mark_known_good
-from compatgate.service.nodes.upgrades.schemas import FreezeRequest, KnownGoodBody, UpgradeRequest
 
 BY = Authorship("mara", "for the test")
 API = "/api/v1"
@@ -30,35 +29,35 @@ LABELS = {
     "nvidia.com/gpu.product": "NVIDIA-L4",
     "nvidia.com/cuda.driver-version.full": "550.54.15",
 }
-Fill = Callable[[Gate, int], None]
+Fill = Callable[[Rooms, int], None]
 
 
-def add_target(gate: Gate, number: int) -> None:
+def add_target(rooms: Rooms, number: int) -> None:
     pools = [{"name": "l4", "gpu": "L4", "driver": "550.54.15"}]
     spec = {"pools": pools, "policy": {"approvals": 2}}
     body = {
         "metadata": {"name": f"t{number}"},
         "spec": {**spec, "match": {"nodeLabels": {"n": str(number)}}},
     }
-    gate.matrix.create("Target", body, BY)
+    rooms.matrix.create("Target", body, BY)
 
 
-def add_waiver(gate: Gate, number: int) -> None:
+def add_waiver(rooms: Rooms, number: int) -> None:
     spec = {
         "rules": ["CG101"], "targets": ["dev-rtx"], "match": {"everything": True}, "owner": "mara",
         "reason": "r", "expires": (clock.today() + timedelta(days=2)).isoformat(),
     }  # fmt: skip
-    gate.matrix.create("Waiver", {"metadata": {"name": f"w{number}"}, "spec": spec}, BY)
+    rooms.matrix.create("Waiver", {"metadata": {"name": f"w{number}"}, "spec": spec}, BY)
 
 
-def add_proposals(gate: Gate, number: int) -> None:
+def add_proposals(rooms: Rooms, number: int) -> None:
     """Propose twice: one change that the gate refuses, and one that conflicts by now."""
-    add_target(gate, number)
+    add_target(rooms, number)
     pool = ProposedPool(f"t{number}", {"driver": "550.90.07"})
-    gate.proposals.propose(ProposalRequest(pools=[pool]), BY)
+    rooms.proposals.propose(ProposalRequest(pools=[pool]), BY)
     with suppress(Conflict):
-        gate.matrix.delete("Target", f"t{number}", BY)
-    gate.matrix.create("Entry", {
+        rooms.matrix.delete("Target", f"t{number}", BY)
+    rooms.matrix.create("Entry", {
         "metadata": {"name": f"e{number}"},
         "spec": {"targets": ["dev-rtx"], "components": {"cuda": "12.4.*"}, "status": "candidate"},
     }, BY)  # fmt: skip
@@ -70,37 +69,37 @@ def add_proposals(gate: Gate, number: int) -> None:
                 "targets": ["dev-rtx"], "components": {"cuda": version}, "status": "candidate",
             },
         }  # fmt: skip
-        view = gate.proposals.propose(ProposalRequest(documents=[document]), BY)
-    gate.proposals.merge(view.row.id, Principal("ana", frozenset({"admin"})), view.row.digest)
+        view = rooms.proposals.propose(ProposalRequest(documents=[document]), BY)
+    rooms.proposals.merge(view.row.id, Principal("ana", frozenset({"admin"})), view.row.digest)
 
 
-def add_upgrade(gate: Gate, number: int) -> None:
-    add_target(gate, number)
+def add_upgrade(rooms: Rooms, number: int) -> None:
+    add_target(rooms, number)
     nodes = [NodeReport(name=f"n{number}", labels=LABELS, target=f"t{number}")]
-    gate.nodes.report(Report(nodes=nodes), by="t")
+    rooms.nodes.report(Report(nodes=nodes), by="t")
     request = UpgradeRequest(f"u{number}", f"t{number}", "550.90.07", health=False)
-    gate.upgrades.propose(request, BY)
+    rooms.upgrades.propose(request, BY)
 
 
-def add_freeze(gate: Gate, number: int) -> None:
-    gate.freezes.put(f"f{number}", FreezeRequest(clock.now(), WHEN, "sre"), BY)
+def add_freeze(rooms: Rooms, number: int) -> None:
+    rooms.freezes.put(f"f{number}", FreezeRequest(clock.now(), WHEN, "sre"), BY)
 
 
-def add_known_good(gate: Gate, number: int) -> None:
+def add_known_good(rooms: Rooms, number: int) -> None:
     good = KnownGoodBody(f"t{number}", 1, {"l4": "550.54.15"}, "u", WHEN)
-    with gate.database.writing() as session:
+    with rooms.gate.database.writing() as session:
         mark_known_good(session, good)
 
 
-def add_baselines(gate: Gate, number: int) -> None:
+def add_baselines(rooms: Rooms, number: int) -> None:
     """Learn a version that is approved, and one that waits."""
     ground = BaselineKey(f"gemm{number}@0123456789ab", SKU, FAMILY)
     for run in ("run_1", "run_2"):
         samples = [Samples("time", "ms", (values(),))]
-        gate.baselines.offer(ground, GEMM.metrics, f"{run}:gemm-0", samples)
-        newest = gate.baselines.list(state="proposed", limit=1).items[0]
+        rooms.baselines.offer(ground, GEMM.metrics, f"{run}:gemm-0", samples)
+        newest = rooms.baselines.list(state="proposed", limit=1).items[0]
         if run == "run_1":
-            gate.baselines.approve(newest.id, by="mara")
+            rooms.baselines.approve(newest.id, by="mara")
 
 
 LISTS: list[tuple[str, Fill]] = [
@@ -124,7 +123,7 @@ LISTS: list[tuple[str, Fill]] = [
 
 @pytest.mark.parametrize(("path", "add"), LISTS, ids=[path for path, _ in LISTS])
 def test_a_list_asks_as_often_for_one_row_as_for_twenty(
-    path: str, add: Fill, stocked: Gate, pages: Callable[..., FlaskClient]
+    path: str, add: Fill, stocked: Rooms, pages: Callable[..., FlaskClient]
 ) -> None:
     client = pages(anonymous=("read",))
     statements: list[str] = []

@@ -10,7 +10,7 @@ import pytest
 from ui_marks import post
 
 from compatgate.kit import clock
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
 from compatgate.service.nodes.reports.schemas import Report
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"

@@ -10,7 +10,7 @@ from ui_marks import post
 
 from compatgate.errors import Conflict
 from compatgate.kit import clock
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 
 SOON = (clock.today() + timedelta(days=7)).isoformat()

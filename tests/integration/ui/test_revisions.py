@@ -82,11 +82,11 @@ def test_a_large_revision_is_shown_in_parts(pages, stocked, by, entry_body, sour
     assert 'rel="next"' not in last.partition("documents 101")[2]
 
 
-def test_an_empty_matrix_has_no_history_and_says_how_to_begin(gate):
+def test_an_empty_matrix_has_no_history_and_says_how_to_begin(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.call import Settings
+    from compatgate.web.settings import Settings
 
-    client = create_app(gate, Settings(frozenset({"read"}))).test_client()
+    client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     for path, said in (
         ("revisions", "compatgate matrix import"),
         ("targets", "No targets yet."),

@@ -14,15 +14,15 @@ from compatgate.canary.run import BlockPosition, Device, Env, Metric, Report, St
 from compatgate.core.binding import Binding
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
 
 REFERENCE = "registry.example/team/app@sha256:" + "a" * 64
 MARKUP = "<script>alert(1)</script>"
 
 
-def record_pairs(gate, lease, pairs, ratio=1.12, broken=""):
+def record_pairs(rooms, lease, pairs, ratio=1.12, broken=""):
     """Blocks as a worker records them: the candidate is slower, and loads another cuDNN."""
-    (workload,) = gate.runs.catalogue().of_suite("conv-only")
+    (workload,) = rooms.runs.catalogue().of_suite("conv-only")
     (step,) = plan_steps([workload])
     record = BlockRecord([step])
     for pair in range(1, pairs + 1):
@@ -42,10 +42,10 @@ def record_pairs(gate, lease, pairs, ratio=1.12, broken=""):
                 report=body, block=BlockPosition(arm, pair, 1),
             )  # fmt: skip
             record.add(step, result)
-            gate.runs.queue.record(lease, result)
+            rooms.runs.queue.record(lease, result)
     judged = judge_record(record, {})
     images = {"A": REFERENCE, "B": REFERENCE.replace("a" * 64, "b" * 64)}
-    gate.runs.queue.compare(lease, describe_state(record, judged, images, ()))
+    rooms.runs.queue.compare(lease, describe_state(record, judged, images, ()))
     return judged
 
 
@@ -62,7 +62,7 @@ def _first_row(text):
 
 def test_pairs_are_shown_with_the_interval_against_the_tolerance(run_pages, ran):
     lease = begin(ran)
-    judged = record_pairs(ran.gate, lease, 5)
+    judged = record_pairs(ran.rooms, lease, 5)
     assert judged.outcome == "failed"
     text = run_pages().get(f"/ui/runs/{lease.run.id}").text
     figures = re.findall(r'<figure data-chart="line".*?</figure>', text, re.DOTALL)
@@ -84,7 +84,7 @@ def test_pairs_are_shown_with_the_interval_against_the_tolerance(run_pages, ran)
 
 def test_what_breaks_a_pair_is_shown_as_text(run_pages, ran):
     lease = begin(ran)
-    record_pairs(ran.gate, lease, 2, broken=MARKUP)
+    record_pairs(ran.rooms, lease, 2, broken=MARKUP)
     text = run_pages().get(f"/ui/runs/{lease.run.id}").text
     assert MARKUP not in text
     assert "conv-forward-0-pair2-A failed: &lt;script&gt;" in text
@@ -99,13 +99,13 @@ def test_a_run_without_a_reference_says_so(run_pages, ran):
 
 
 def test_evidence_shows_what_its_pairs_found_on_run_and_verdict(run_pages, ran):
-    gate, lease = ran.gate, begin(ran)
-    record_pairs(gate, lease, 5)
+    rooms, lease = ran.rooms, begin(ran)
+    record_pairs(rooms, lease, 5)
     found = Evidence(
         lease.run.id, "conv-only", GPU, parse_version("driver", DRIVER),
         {"cuda": parse_version("cuda", "12.4")}, "failed", 0, bound=Binding(host="a"),
     )  # fmt: skip
-    gate.runs.queue.finish(lease, "failed", "slower", replace(found, finished=int(time.time())))
+    rooms.runs.queue.finish(lease, "failed", "slower", replace(found, finished=int(time.time())))
     words = "worst of 2 metrics, 5 pairs"
     page = " ".join(run_pages().get(f"/ui/runs/{lease.run.id}").text.split())
     assert "<dt>Reference</dt>" in page
@@ -117,11 +117,11 @@ def test_evidence_shows_what_its_pairs_found_on_run_and_verdict(run_pages, ran):
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     policy = {"canary": {"require": True, "suites": ["conv-only"], "bind": "versions"}}
     spec = {"pools": [pool], "policy": policy}
-    gate.matrix.create(
+    rooms.matrix.create(
         "Target", {"metadata": {"name": "paired"}, "spec": spec}, Authorship("t", "t", force=True)
     )
     question = {"target": "paired", "stack": {"cuda": "12.4", "arch": ["sm_80"]}}
-    verdict = gate.decide(question, asked_by="t", source="test")
+    verdict = rooms.gate.decide(question, asked_by="t", source="test")
     assert lease.run.id in verdict.evidence
     page = " ".join(run_pages().get(f"/ui/verdicts/{verdict.id}").text.split())
     assert "Against a named image: conv-forward." in page

@@ -20,7 +20,7 @@ MARKUP = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
 def ids(ran, **filters):
-    return [run.id for run in ran.gate.runs.list(**filters).items]
+    return [run.id for run in ran.rooms.runs.list(**filters).items]
 
 
 def test_the_list_is_narrowed_sorted_and_exported(kept_pages, kept):
@@ -34,7 +34,7 @@ def test_the_list_is_narrowed_sorted_and_exported(kept_pages, kept):
 
 
 def test_runs_are_told_apart_by_what_they_are_for(run_pages, ran):
-    again = ran.gate.runs.rerun(PASSED, by="worker", purpose="verification")[0].id
+    again = ran.rooms.runs.rerun(PASSED, by="worker", purpose="verification")[0].id
     client = run_pages()
     verified = client.get("/ui/runs?purpose=verification").text
     assert again in verified
@@ -50,7 +50,7 @@ def test_an_imported_run_is_shown_with_its_source_and_is_not_run_again(run_pages
     stated = {"sku": "A100-SXM4-80GB", "driver": "535.183.01", "file": "<i>.jsonl"}
     when = clock.now() - timedelta(days=1)
     asked = ImportRequest(report, source="lab", measured_at=when, **stated)
-    (made,) = ran.gate.runs.import_report(asked, by="anna")
+    (made,) = ran.rooms.runs.import_report(asked, by="anna")
     client = run_pages()
     listed = client.get("/ui/runs?purpose=import").text
     assert ("jsonl@lab" in listed, made.id in listed, PASSED in listed) == (True, True, False)
@@ -137,10 +137,10 @@ def test_a_hostile_log_is_text(kept_pages, kept):
 
 def test_a_log_that_was_removed_is_said_to_be(run_pages, ran):
     lease = ran.begin()
-    ran.gate.runs.queue.write(lease, "conv-forward-0", b"first\n")
-    ran.gate.runs.queue.finish(lease, "inconclusive", "the test ends", None)
-    prune_database(ran.gate.database, PruneAges(logs=timedelta(seconds=-1)), by="keeper")
-    link = ran.gate.history.list_audit(action="prune.logs").items[0].seq
+    ran.rooms.runs.queue.write(lease, "conv-forward-0", b"first\n")
+    ran.rooms.runs.queue.finish(lease, "inconclusive", "the test ends", None)
+    prune_database(ran.rooms.gate.database, PruneAges(logs=timedelta(seconds=-1)), by="keeper")
+    link = ran.rooms.audit.list_audit(action="prune.logs").items[0].seq
     text = run_pages().get(f"/ui/runs/{lease.run.id}").text
     assert (
         f'by keeper: see <a href="/ui/audit?action=prune.logs">record {link} of the audit' in text
@@ -150,7 +150,7 @@ def test_a_log_that_was_removed_is_said_to_be(run_pages, ran):
 
 def test_the_log_is_followed_from_where_it_was(run_pages, ran):
     client, lease = run_pages(), ran.begin()
-    queue, at = ran.gate.runs.queue, f"/ui/runs/{lease.run.id}/log"
+    queue, at = ran.rooms.runs.queue, f"/ui/runs/{lease.run.id}/log"
     queue.write(lease, "conv-forward-0", b"first\n")
     one = client.get(at).json
     assert one["text"] == "==> conv-forward-0, attempt 1 <==\nfirst\n"
@@ -170,7 +170,7 @@ def test_a_bad_place_in_the_log_is_refused(kept_pages, kept, query):
 
 def test_what_a_run_is_asked_for_is_text(run_pages, ran):
     asked = RunRequest("hello", host="builder-1", stack={"python": "3.11"}, image=None)
-    (run,) = ran.gate.runs.submit(asked, by=MARKUP)
+    (run,) = ran.rooms.runs.submit(asked, by=MARKUP)
     client = run_pages("read", "operate")
     query = f"suite={MARKUP}&stack={MARKUP}&image={MARKUP}&target={MARKUP}&host={MARKUP}"
     paths = ("runs", f"runs/{run.id}", f"runs/new?{query}", f"runs/compare?a={MARKUP}&b={MARKUP}")
@@ -213,8 +213,8 @@ def test_what_a_step_reports_is_text(run_pages, ran):
     witness = Witness(seen=words, not_witnessed=words, contradictions=(MARKUP,))
     named = {"reason": MARKUP, "image": MARKUP, "unit": MARKUP}
     step = measured([MARKUP], env=env, checks=checks, witness=witness, **named)
-    ran.gate.runs.queue.record(lease, step)
-    ran.gate.runs.queue.say(lease, MARKUP, 0.5)
+    ran.rooms.runs.queue.record(lease, step)
+    ran.rooms.runs.queue.say(lease, MARKUP, 0.5)
     client = run_pages()
     run = lease.run.id
     for path in ("runs", f"runs/{run}", f"runs/{run}/state", f"runs/{run}/steps/conv-forward-0"):
@@ -237,7 +237,7 @@ def test_a_step_says_what_the_worker_saw_and_what_it_could_not(run_pages, ran):
         seen={"processes": "1: /usr/bin/python3"},
         not_witnessed={"gpu": "NVML does not answer"},
     )
-    ran.gate.runs.queue.record(lease, measured(["time"], witness=witness))
+    ran.rooms.runs.queue.record(lease, measured(["time"], witness=witness))
     page = " ".join(run_pages().get(f"/ui/runs/{lease.run.id}").text.split())
     assert "7; challenge answered by python" in page
     assert "<td>yes</td><td>1: /usr/bin/python3</td>" in page
@@ -249,7 +249,7 @@ def test_a_metric_stands_beside_the_published_peak_of_its_gpu(run_pages, ran):
     metrics = Metric("bf16", "TFLOP/s", (250.0,) * 30), Metric("fp16", "TFLOP/s", (624.0,) * 30)
     report = Report(Env("535.183.01", (Device("NVIDIA A100-SXM4-80GB"),)), metrics)
     body = msgspec.to_builtins(report)
-    ran.gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
+    ran.rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=body))
     page = " ".join(run_pages().get(f"/ui/runs/{lease.run.id}").text.split())
     assert "250 TFLOP/s, 80 % of the published dense bf16 peak of A100-SXM4-80GB" in page
     assert 'class="tone-warn">624 TFLOP/s, 200 % of the published' in page
@@ -258,7 +258,7 @@ def test_a_metric_stands_beside_the_published_peak_of_its_gpu(run_pages, ran):
 
 def test_many_metrics_are_listed_and_drawn_on_the_steps_own_page(run_pages, ran):
     lease = ran.begin()
-    ran.gate.runs.queue.record(lease, measured([f"metric-{i}" for i in range(24)]))
+    ran.rooms.runs.queue.record(lease, measured([f"metric-{i}" for i in range(24)]))
     client, run = run_pages(), lease.run.id
     text = client.get(f"/ui/runs/{run}").text
     assert "<figure" not in text
@@ -273,7 +273,7 @@ def test_a_run_is_submitted(run_pages, ran):
     fields = {"suite": "conv-only", "target": "prod-a100", "stack": "cuda=12.4", "priority": "7"}
     answer = post(client, "runs/new", **fields)
     assert answer.status_code == 303
-    made = ran.gate.runs.list(limit=1).items[0]
+    made = ran.rooms.runs.list(limit=1).items[0]
     assert answer.headers["Location"] == f"/ui/runs/{made.id}"
     assert (made.asked_by, made.priority, made.stack) == ("read-operate", 7, {"cuda": "12.4"})
     assert "Queued the run." in client.get(answer.headers["Location"]).text
@@ -336,18 +336,18 @@ def test_a_form_of_another_site_does_nothing(kept_pages, kept):
     headers = {"Sec-Fetch-Site": "cross-site"}
     answer = client.post(f"/ui/runs/{run}/cancel", data=crossed, headers=headers)
     assert answer.status_code == 403
-    assert kept.gate.runs.get(run).state == "queued"
+    assert kept.rooms.runs.get(run).state == "queued"
 
 
 def test_a_run_is_cancelled_and_asked_for_again(run_pages, ran):
     client, run = run_pages("read", "operate"), QUEUED
     assert post(client, f"runs/{run}/cancel").headers["Location"] == f"/ui/runs/{run}"
-    assert ran.gate.runs.get(run).state == "cancelled"
+    assert ran.rooms.runs.get(run).state == "cancelled"
     again = post(client, f"runs/{run}/cancel")
     assert again.status_code == 409
     answer = post(client, f"runs/{run}/rerun")
     assert answer.status_code == 303
-    assert ran.gate.runs.list(limit=1).items[0].stack == ran.gate.runs.get(run).stack
+    assert ran.rooms.runs.list(limit=1).items[0].stack == ran.rooms.runs.get(run).stack
 
 
 def test_a_run_that_goes_on_is_asked_to_end(run_pages, ran):
@@ -383,7 +383,7 @@ def test_a_run_without_steps_stands_beside_one_with(kept_pages, kept):
 
 
 def test_a_run_shows_its_pool_and_is_discarded_with_a_reason(run_pages, ran):
-    judged = ran.gate.runs.show(PASSED).evidence
+    judged = ran.rooms.runs.show(PASSED).evidence
     assert judged is not None
     reader, owner = run_pages(), run_pages("read", "bless")
     shown = reader.get(f"/ui/runs/{PASSED}").text
@@ -392,7 +392,7 @@ def test_a_run_shows_its_pool_and_is_discarded_with_a_reason(run_pages, ran):
     assert "Reason to discard" not in shown
     assert "Reason to discard" in owner.get(f"/ui/runs/{PASSED}").text
     assert post(reader, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 401, 403)
-    assert ran.gate.runs.show(PASSED).evidence.discarded is None
+    assert ran.rooms.runs.show(PASSED).evidence.discarded is None
     assert post(owner, f"runs/{PASSED}/discard", reason="").status_code == 400
     assert post(owner, f"runs/{PASSED}/discard", reason=MARKUP).status_code in (302, 303)
     after = reader.get(f"/ui/runs/{PASSED}").text

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit.http.requests import to_struct
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import open_rooms
 from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
 from compatgate.web.pages import comparison as comparison_pages
 
@@ -109,7 +109,7 @@ def test_what_the_facts_no_longer_know_cannot_be_used_and_says_so(pages, stocked
     with stocked.database.writing() as session:
         change = "UPDATE targets SET document = replace(document, 'A100-SXM4-80GB', 'B999')"
         session.execute(text(change))
-    later = Gate.open(database_url, overlays=[])
+    later = open_rooms(database_url, overlays=[])
     try:
         stocked.snapshots.current = later.snapshots.current
         client = pages()

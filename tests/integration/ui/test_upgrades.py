@@ -24,7 +24,7 @@ def browser(fleet, pages):
 
 def propose(fleet, **given):
     """Propose an upgrade that owes nothing: every entry may end."""
-    answer = fleet.propose(accepts=sorted(fleet.gate.snapshot().entries), **given)
+    answer = fleet.propose(accepts=sorted(fleet.rooms.gate.snapshot().entries), **given)
     assert answer.status_code == 201, answer.text
 
 
@@ -44,7 +44,7 @@ def test_a_plan_is_made_an_upgrade_and_its_waves_are_started_and_finished(fleet,
     }
     assert (fields["name"], fields["driver"]) == (f"prod-a100-{NEW}", NEW)
     given = fields | {"name": "roll", "target": "prod-a100", "reason": SCRIPT, "soak": "1h"}
-    given["accepts"] = ", ".join(fleet.gate.snapshot().entries)
+    given["accepts"] = ", ".join(fleet.rooms.gate.snapshot().entries)
     del given["health"]
     answer = post(browser, "new-upgrade", **given)
     assert (answer.status_code, answer.location) == (303, "/ui/upgrades/roll")

@@ -16,7 +16,7 @@ import pytest
 from canary_runs import GPU, MEASURED, evidence, host
 
 from compatgate.canary.engine.interface import Lease
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms, open_rooms
 
 API = "/api/v1"
 OLD, NEW = "535.183.01", "550.54.15"
@@ -31,12 +31,12 @@ def server(serve: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-def worker(server: Any, tmp_path: Path) -> Iterator[Gate]:
+def worker(server: Any, tmp_path: Path) -> Iterator[Rooms]:
     """The database as a worker process opens it."""
-    gate = Gate.open(str(tmp_path / "gate.db"), overlays=[])
-    gate.runs.queue.register("w1", [host(driver=None)])
-    yield gate
-    gate.close()
+    rooms = open_rooms(str(tmp_path / "gate.db"), overlays=[])
+    rooms.runs.queue.register("w1", [host(driver=None)])
+    yield rooms
+    rooms.close()
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ class Server:
             time.sleep(0.1)
 
 
-def work(worker: Gate, outcome: Any, driver: str) -> None:
+def work(worker: Rooms, outcome: Any, driver: str) -> None:
     """Take one run, print a little, and end it."""
     lease: Lease | None = None
     deadline = time.monotonic() + 20
@@ -97,7 +97,7 @@ def work(worker: Gate, outcome: Any, driver: str) -> None:
     queue.finish(lease, outcome, f"it {outcome}", evidence(lease, outcome, **measured))
 
 
-def test_a_candidate_is_blessed_goes_stale_and_fails(server: Any, worker: Gate, cli: Cli) -> None:
+def test_a_candidate_is_blessed_goes_stale_and_fails(server: Any, worker: Rooms, cli: Cli) -> None:
     gate = Server(server)
     gate.ask("POST", "/targets", target(OLD))
     gate.ask("POST", "/entries", entry())
@@ -132,12 +132,15 @@ def test_a_candidate_is_blessed_goes_stale_and_fails(server: Any, worker: Gate, 
     (warning,) = gate.ask("GET", "/entries/torch24")["warnings"]
     status, out, _ = cli("canary", "show", warning["run"])
     assert (status, "it failed" in out) == (0, True)
-    assert [e["outcome"] for e in gate.ask("GET", "/evidence")["items"]] == ["failed", "passed"]
+    assert [e["outcome"] for e in gate.ask("GET", "/evidence")["items"]] == [
+        "failed",
+        "passed",
+    ]
     assert gate.ask("GET", "/audit/verify")["ok"]
 
 
 def test_a_log_is_followed_from_the_command_line_until_its_run_ends(
-    server: Any, worker: Gate, cli: Cli
+    server: Any, worker: Rooms, cli: Cli
 ) -> None:
     gate = Server(server)
     gate.ask("POST", "/targets", target(OLD))
@@ -155,7 +158,7 @@ def test_a_log_is_followed_from_the_command_line_until_its_run_ends(
 
 
 def test_a_server_that_stops_does_not_wait_for_who_follows_a_log(
-    server: Any, worker: Gate, cli: Cli
+    server: Any, worker: Rooms, cli: Cli
 ) -> None:
     Server(server).ask("POST", "/targets", target(OLD))
     out = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach")[1]
@@ -171,7 +174,7 @@ def test_a_server_that_stops_does_not_wait_for_who_follows_a_log(
     assert b"event: end" not in stream.read()
 
 
-def test_listing_cancelling_and_running_again(server: Any, worker: Gate, cli: Cli) -> None:
+def test_listing_cancelling_and_running_again(server: Any, worker: Rooms, cli: Cli) -> None:
     Server(server).ask("POST", "/targets", target(OLD))
     out = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach")[1]
     run_id = next(word for word in out.split() if word.startswith("run_"))
@@ -188,7 +191,7 @@ def test_listing_cancelling_and_running_again(server: Any, worker: Gate, cli: Cl
 
 
 def test_a_cancelled_run_ends_the_waiting_with_its_own_status(
-    server: Any, worker: Gate, cli: Cli
+    server: Any, worker: Rooms, cli: Cli
 ) -> None:
     Server(server).ask("POST", "/targets", target(OLD))
 
@@ -205,7 +208,7 @@ def test_a_cancelled_run_ends_the_waiting_with_its_own_status(
 
 
 def test_a_command_survives_a_restart_of_the_gate(
-    serve: Callable[..., Any], server: Any, worker: Gate, cli: Cli
+    serve: Callable[..., Any], server: Any, worker: Rooms, cli: Cli
 ) -> None:
     port, token = server.port, server.token
     Server(server).ask("POST", "/targets", target(OLD))

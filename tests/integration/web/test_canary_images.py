@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from canary_runs import host
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 
 ASKED = {"suite": "smoke", "target": "prod-a100", "stack": {"cuda": "12.4"}}
 INSIDE, OUTSIDE = "registry.example/team/app:1", "registry.example/other/app:1"
@@ -21,9 +21,9 @@ def submitted(serve: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
 
     def ask(image: str, *options: str, **environment: str) -> Any:
         server = serve(*options, **environment)
-        gate = Gate.open(str(tmp_path / "gate.db"), overlays=[])
-        gate.runs.queue.register("w1", [host(driver=None)])
-        gate.close()
+        rooms = open_rooms(str(tmp_path / "gate.db"), overlays=[])
+        rooms.runs.queue.register("w1", [host(driver=None)])
+        rooms.close()
         return server.ask("POST", "/api/v1/runs", ASKED | {"image": image}, server.bearer)
 
     return ask

@@ -19,7 +19,7 @@ from compatgate.service.audit.attestations.envelope import Reason
 from compatgate.service.cluster.admission.kinds import parse_kinds
 from compatgate.service.cluster.admission.pods import GPU_ANNOTATION
 from compatgate.service.cluster.admission.schemas import EXAMPLES
-from compatgate.service.cluster.objects import labels
+from compatgate.service.nodes.kubernetes import labels
 
 REST, NODES = DOCS / "reference" / "rest.md", DOCS / "how-to" / "nodes.md"
 KUBERNETES, SIGNING = DOCS / "how-to" / "kubernetes.md", DOCS / "how-to" / "signing.md"

@@ -19,10 +19,10 @@ from compatgate.documents.sources import read_paths
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
+from compatgate.service.app import open_rooms
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 
 Command = Callable[..., tuple[int, str, str]]
 Checks = dict[str, dict[str, str]]
@@ -49,13 +49,15 @@ def examine(command: Command) -> Callable[..., tuple[int, Checks]]:
 
 
 def _stock(url: str, scope: str = "admin") -> None:
-    gate = Gate.open(url, overlays=[])
-    gate.matrix.import_documents(
+    rooms = open_rooms(url, overlays=[])
+    rooms.matrix.import_documents(
         read_paths([matrix_dir() / "examples"]), Authorship("tester", "to see")
     )
-    gate.tokens.create("boss", [scope], by="tester")
-    gate.decide({"target": "prod-a100", "stack": {"cuda": "12.4"}}, asked_by="x", source="rest")
-    gate.close()
+    rooms.tokens.create("boss", [scope], by="tester")
+    rooms.gate.decide(
+        {"target": "prod-a100", "stack": {"cuda": "12.4"}}, asked_by="x", source="rest"
+    )
+    rooms.close()
 
 
 @pytest.fixture
@@ -290,9 +292,9 @@ def test_tokens_that_end_soon_and_a_missing_admin_are_warnings(
     status, checks = examine(path)
     assert (status, checks["tokens"]["state"]) == (0, "warn")
     assert "none has the scope admin" in checks["tokens"]["message"]
-    gate = Gate.open(path, overlays=[])
-    gate.tokens.create("chief", ["admin"], by="x", expires_at=clock.now() + timedelta(days=3))
-    gate.close()
+    rooms = open_rooms(path, overlays=[])
+    rooms.tokens.create("chief", ["admin"], by="x", expires_at=clock.now() + timedelta(days=3))
+    rooms.close()
     assert "expire soon: chief" in examine(path)[1]["tokens"]["message"]
 
 

@@ -15,15 +15,15 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database import tables as database_schema
 from compatgate.kit.database.database import Database
+from compatgate.kit.http.route import NoQuery, Route
+from compatgate.kit.principal import INCLUDED, Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.access.tokens.schemas import INCLUDED
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.app import Rooms
+from compatgate.service.one_gate import make_gate
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
-from compatgate.web.route import NoQuery, Route
 from compatgate.web.routes import HOOKS, ROUTES
+from compatgate.web.settings import Settings
 
 schemathesis = pytest.importorskip("schemathesis")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")
@@ -55,14 +55,14 @@ def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]
     """The API on a database with the example matrix."""
     database = Database.open(str(tmp_path_factory.mktemp("fuzz") / "gate.db"))
     database_schema.prepare_schema(database)
-    gate = Gate(database, facts)
-    gate.matrix.import_documents(
+    rooms = Rooms(make_gate(database, facts))
+    rooms.matrix.import_documents(
         read_paths([matrix_dir() / "examples"]), Authorship("tester", "fuzz")
     )
-    _finish_a_run(gate)
-    app = create_app(gate, Settings(anonymous=frozenset({"read", "gate", "plan"}), overlays=()))
+    _finish_a_run(rooms)
+    app = create_app(rooms, Settings(anonymous=frozenset({"read", "gate", "plan"}), overlays=()))
     found = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app)
-    secret = gate.tokens.create("fuzz", ["admin"], by="tester").secret
+    secret = rooms.tokens.create("fuzz", ["admin"], by="tester").secret
 
     @found.auth()
     class _Token:
@@ -73,15 +73,15 @@ def api(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Any]
             case.headers = {**(case.headers or {}), "Authorization": f"Bearer {data}"}
 
     yield found
-    gate.close()
+    rooms.close()
 
 
-def _finish_a_run(gate: Gate) -> None:
+def _finish_a_run(rooms: Rooms) -> None:
     """So that lists of runs, hosts and evidence have something in them."""
-    gate.runs.catalogue = suites
-    queue = gate.runs.queue
+    rooms.runs.catalogue = suites
+    queue = rooms.runs.queue
     queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
-    gate.runs.submit(RunRequest("smoke", host="a100-1", stack=STACK), by="tester")
+    rooms.runs.submit(RunRequest("smoke", host="a100-1", stack=STACK), by="tester")
     lease = queue.lease("w1", [host()])
     assert lease
     queue.write(lease, "gemm-0", b"\xff\n")
@@ -131,21 +131,21 @@ def described(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterato
     """The API as callers of one scope meet it, and how one gets a token of nothing else."""
     database = Database.open(str(tmp_path_factory.mktemp("scopes") / "gate.db"))
     database_schema.prepare_schema(database)
-    gate = Gate(database, facts)
-    gate.matrix.import_documents(
+    rooms = Rooms(make_gate(database, facts))
+    rooms.matrix.import_documents(
         read_paths([matrix_dir() / "examples"]), Authorship("tester", "fuzz")
     )
-    _finish_a_run(gate)
-    app = create_app(gate, Settings(overlays=()))
+    _finish_a_run(rooms)
+    app = create_app(rooms, Settings(overlays=()))
 
     def caller(scope: str) -> dict[str, str]:
         if scope == "none":
             return {}
-        secret = gate.tokens.create(f"fuzz-{scope}", [scope], by="tester").secret
+        secret = rooms.tokens.create(f"fuzz-{scope}", [scope], by="tester").secret
         return {"Authorization": f"Bearer {secret}"}
 
     yield schemathesis.openapi.from_wsgi("/api/v1/openapi.json", app), caller
-    gate.close()
+    rooms.close()
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,13 @@ from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.app import Rooms
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
 from compatgate.web.routes import HOOKS, PAGES, ROUTES
+from compatgate.web.settings import Settings
 
 CPU_S = 2.0
 Send = Callable[[Attack], int]
@@ -36,11 +37,11 @@ def send(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Sen
     """Send a request with every scope, hold its cost to the bound, return its status."""
     database = Database.open(str(tmp_path_factory.mktemp("hostile") / "gate.db"))
     tables.prepare_schema(database)
-    gate = Gate(database, facts)
+    rooms = Rooms(make_gate(database, facts))
     by = Authorship("tester", "hostile")
-    gate.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
+    rooms.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     scopes = frozenset({"read", "gate", "plan", "deliver", "operate", "bless", "admin"})
-    client = create_app(gate, Settings(scopes, overlays=())).test_client()
+    client = create_app(rooms, Settings(scopes, overlays=())).test_client()
     token = form_token(client)
     costs: list[tuple[float, str]] = []
 
@@ -53,7 +54,7 @@ def send(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Sen
         return status
 
     yield one
-    gate.close()
+    rooms.close()
     print("\n".join(f"{seconds * 1000:.0f} ms {name}" for seconds, name in sorted(costs)[-5:]))
 
 

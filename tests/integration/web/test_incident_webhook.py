@@ -10,7 +10,7 @@ from typing import Any
 from incident_receiver import web_receiver
 from staging import until
 
-from compatgate.service.cluster.webhooks.signatures import HEADER, Secret, verify
+from compatgate.kit.http.signatures import HEADER, Secret, verify
 
 KEY = b"0123456789abcdef"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from serving import Server, with_examples
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 
 API = "/api/v1"
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
@@ -24,7 +24,7 @@ def answers(replicas: tuple[Server, ...]) -> set[tuple[int, str]]:
     found = set()
     for server in replicas:
         for number in range(QUESTIONS):
-            verdict = server.gate(STACK, image=f"r/a:{number}-{time.monotonic_ns()}").json()
+            verdict = server.rooms(STACK, image=f"r/a:{number}-{time.monotonic_ns()}").json()
             found.add((verdict["matrix_revision"], verdict["pools"][0]["driver"]))
     return found
 
@@ -36,9 +36,9 @@ def test_a_merged_proposal_changes_every_worker_of_two_replicas_and_a_revert_res
     options = with_examples(tmp_path, ["--database", database_url, "--workers", "2"])
     first = run_serve(*options)
     second = run_serve(*options)
-    gate = Gate.open(database_url, overlays=[])
+    rooms = open_rooms(database_url, overlays=[])
     who = {
-        name: {"Authorization": f"Bearer {gate.tokens.create(name, scopes, by='t').secret}"}
+        name: {"Authorization": f"Bearer {rooms.tokens.create(name, scopes, by='t').secret}"}
         for name, scopes in (
             ("ann", ["read", "propose"]),
             ("bob", ["read", "approve"]),
@@ -83,7 +83,7 @@ def test_a_merged_proposal_changes_every_worker_of_two_replicas_and_a_revert_res
         assert ask(first, "kim", "POST", f"{path}/merge", digest=digest).status == 200
         time.sleep(SOON_S)
         assert answers((first, second)) == {(base + 2, before)}
-        report = gate.history.verify()
+        report = rooms.chain.verify()
         assert report.ok, report.problems
     finally:
-        gate.close()
+        rooms.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from serving import Server
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 
@@ -30,13 +30,13 @@ def _ready(server: Server) -> Any:
 
 
 def test_a_full_disk_sends_decisions_to_the_spool_until_it_has_room_again(server: Server) -> None:
-    assert server.gate(STACK).status == 200
+    assert server.rooms(STACK).status == 200
     _fill_disk(server, full=True)
-    assert server.gate(STACK).status == 200
+    assert server.rooms(STACK).status == 200
     ready = _ready(server)
     assert (ready.status, "degraded" in ready.json()) == (200, True)
     _fill_disk(server, full=False)
-    assert server.gate(STACK).status == 200
+    assert server.rooms(STACK).status == 200
     deadline = time.monotonic() + 20
     while len(server.ask("GET", "/api/v1/decisions").json()["items"]) < 3:
         assert time.monotonic() < deadline, "what is in the spool is not delivered"
@@ -45,7 +45,7 @@ def test_a_full_disk_sends_decisions_to_the_spool_until_it_has_room_again(server
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_service_that_may_lose_answers_says_so(
-    run_serve: Any, gate: Gate, database_url: str
+    run_serve: Any, rooms: Rooms, database_url: str
 ) -> None:
     kept = run_serve("--database", database_url)
     assert kept.ask("GET", "/readyz").json()["decision_commit"] == "sync"

@@ -11,7 +11,7 @@ import pytest
 from serving import Server
 from staging import until
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 NAME = "compatgate_stored_figures_age_seconds"
 
@@ -25,7 +25,7 @@ def _age(server: Server) -> float:
 
 
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
-def test_a_locked_table_delays_no_scrape(run_serve: Any, gate: Gate, database_url: str) -> None:
+def test_a_locked_table_delays_no_scrape(run_serve: Any, rooms: Rooms, database_url: str) -> None:
     server = run_serve("--database", database_url)
     assert _age(server) < 5
     with psycopg.connect(database_url) as holder:

@@ -26,7 +26,7 @@ import pytest
 from compatgate.catalog.sources import ROOT
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 from compatgate.service.recovery.backup.backup import write_backup
 from compatgate.service.recovery.backup.restore import RestoreOptions, restore
 
@@ -133,18 +133,18 @@ def run(tmp_path: Path) -> Iterator[Callable[[Path, str], _Replica]]:
 def _count(url: str) -> dict[str, int]:
     """How often each verdict is in the decision log."""
     found: dict[str, int] = {}
-    gate = Gate.open(url, overlays=[])
+    rooms = open_rooms(url, overlays=[])
     try:
         cursor = None
         while True:
-            page = gate.history.list_decisions(limit=1000, cursor=cursor)
+            page = rooms.decisions.list_decisions(limit=1000, cursor=cursor)
             for row in page.items:
                 found[row.verdict_id] = found.get(row.verdict_id, 0) + 1
             cursor = page.next
             if cursor is None:
                 return found
     finally:
-        gate.close()
+        rooms.close()
 
 
 def _require_recorded(url: str, *replicas: _Replica) -> None:
@@ -222,9 +222,9 @@ def test_an_upgrade_under_load_loses_no_answer_of_either_version(
     asking.end()
     assert len(old.answered) >= 20
     _require_recorded(url, old, new)
-    gate = Gate.open(url, overlays=[])
-    report = gate.history.verify()
-    gate.close()
+    rooms = open_rooms(url, overlays=[])
+    report = rooms.chain.verify()
+    rooms.close()
     assert report.ok, report.problems[:3]
     old.stop()
     if known != tables.expected_version():
@@ -249,9 +249,9 @@ def test_an_sqlite_file_goes_to_the_new_version_and_a_backup_leads_back(
         assert new.ask(number)
     new.stop()
     _require_recorded(url, old, new)
-    gate = Gate.open(url, overlays=[])
-    assert gate.history.verify().ok
-    gate.close()
+    rooms = open_rooms(url, overlays=[])
+    assert rooms.chain.verify().ok
+    rooms.close()
     if known != tables.expected_version():
         _require_refusal(run(release, url))
     restored = restore(backup, url, RestoreOptions(force=True, keep_schema=True))

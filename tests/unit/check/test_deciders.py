@@ -30,11 +30,11 @@ HEAVY = (
 )
 NOT_FOR_A_TARGET = (
     *("flask", "werkzeug", "jinja2", "httpx", "jsonschema", "alembic", "docker", "greenlet"),
-    *("sqlalchemy.dialects.postgresql", "compatgate.client", "compatgate.web.routes"),
+    *("sqlalchemy.dialects.postgresql", "compatgate.client"),
     *(
-        "compatgate.service.web",
-        "compatgate.service.gate.questions.service",
-        "compatgate.service.notices",
+        "compatgate.web",
+        "compatgate.service.app",
+        "compatgate.service.attention",
     ),
     *("compatgate.service.nodes", "compatgate.canary"),
 )

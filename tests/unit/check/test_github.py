@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.check.formats import ci
-from compatgate.check.reports import Answer
 from compatgate.cli.main import main
 from compatgate.core.rule import OUTCOME_RANK
+from compatgate.formats import ci
+from compatgate.formats.reports import Answer
 
 POOL = ["--pool", "driver=525.60.12,gpu=A100-SXM4-80GB"]
 DENIED = ["check", *POOL, "--stack", "cuda=12.1,arch=sm_80"]

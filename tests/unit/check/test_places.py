@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from known_packages import PACKAGES
 
-from compatgate.check.reports import Place
 from compatgate.check.stack_sources import places_of, stated_place
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
+from compatgate.formats.reports import Place
 
 FILES = Path(__file__).parents[1] / "discovery" / "lockfiles" / "files"
 

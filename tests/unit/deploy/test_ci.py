@@ -227,6 +227,6 @@ def test_the_hook_is_for_lockfiles(path: str, is_one: bool) -> None:
 
 
 def test_every_form_is_documented() -> None:
-    from compatgate.check.reports import FORMATS
+    from compatgate.formats.reports import FORMATS
 
     assert [name for name in FORMATS if f"| `{name}` |" not in PAGE] == []

@@ -6,9 +6,9 @@ from gate_in_memory import (
     client,
     client_of,
     description,
-    gate,
     make_client,
     open_gate,
+    rooms,
     shared_client,
     stocked_file,
 )
@@ -17,9 +17,9 @@ __all__ = [
     "client",
     "client_of",
     "description",
-    "gate",
     "make_client",
     "open_gate",
+    "rooms",
     "shared_client",
     "stocked_file",
 ]

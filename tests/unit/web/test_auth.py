@@ -11,9 +11,9 @@ from flask.testing import FlaskClient
 
 from compatgate.cli.main import main
 from compatgate.kit.http.links import API_PREFIX
-from compatgate.service.access.tokens.schemas import SCOPES as ALLOWS
-from compatgate.service.gate.questions.service import Gate
-from compatgate.web.route import Route
+from compatgate.kit.http.route import Route
+from compatgate.kit.principal import SCOPES as ALLOWS
+from compatgate.service.app import Rooms
 from compatgate.web.routes import HOOKS, ROUTES
 
 SCOPES = (
@@ -122,8 +122,8 @@ EVERY = (*ROUTES, *HOOKS)
 NOBODY: dict[str, frozenset[str]] = {"anonymous": frozenset()}
 
 
-def bearer(gate: Gate, scope: str) -> dict[str, str]:
-    secret = gate.tokens.create(f"only-{scope}", [scope], by="test").secret
+def bearer(rooms: Rooms, scope: str) -> dict[str, str]:
+    secret = rooms.tokens.create(f"only-{scope}", [scope], by="test").secret
     return {"Authorization": f"Bearer {secret}"}
 
 
@@ -195,11 +195,11 @@ def test_page_help_and_description_say_what_each_scope_allows(
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_token_opens_what_its_scope_is_for(
-    make_client: Callable[..., FlaskClient], gate: Gate, scope: str
+    make_client: Callable[..., FlaskClient], rooms: Rooms, scope: str
 ) -> None:
     """No scope opens more than its own and those that it includes; ``admin`` opens everything."""
     client = make_client(**NOBODY)
-    headers = bearer(gate, scope)
+    headers = bearer(rooms, scope)
     for route in ROUTES:
         wanted, part = needed(route), PARTS.get(title(route))
         may = wanted in (None, scope, *INCLUDED.get(scope, ())) or scope in (part, "admin")
@@ -226,10 +226,10 @@ def test_anonymous_scopes_are_open_without_a_token(
 
 
 def test_who_operates_changes_what_weakens_no_target(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
-    client, headers = make_client(**NOBODY), bearer(gate, "operate")
-    document = json.loads(json.dumps(gate.matrix.get("Target", "prod-a100").document))
+    client, headers = make_client(**NOBODY), bearer(rooms, "operate")
+    document = json.loads(json.dumps(rooms.matrix.get("Target", "prod-a100").document))
     document["metadata"]["labels"] = {"tier": "gold"}
     document["spec"]["pools"][0]["count"] = 7
     body = {**document, "reason": "more nodes"}
@@ -243,18 +243,18 @@ def test_who_operates_changes_what_weakens_no_target(
         answer = client.post(asked, json=[document], headers=headers)
         assert answer.status_code == 403
         assert "to change spec.policy.mode" in answer.get_json(force=True)["detail"]
-    assert gate.matrix.get("Target", "prod-a100").document["spec"]["pools"][0]["count"] == 8
+    assert rooms.matrix.get("Target", "prod-a100").document["spec"]["pools"][0]["count"] == 8
 
 
 def test_an_import_by_who_operates_changes_no_entry_and_no_waiver(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
-    client, headers = make_client(**NOBODY), bearer(gate, "operate")
+    client, headers = make_client(**NOBODY), bearer(rooms, "operate")
     path = "/api/v1/matrix/import?reason=x"
-    entry = json.loads(json.dumps(gate.matrix.get("Entry", "torch24-cu124").document))
+    entry = json.loads(json.dumps(rooms.matrix.get("Entry", "torch24-cu124").document))
     assert client.post(path, json=[entry], headers=headers).status_code == 200  # nothing changes
     entry["spec"]["reason"] = "another"
-    waiver = json.loads(json.dumps(gate.matrix.get("Waiver", "legacy-ocr").document))
+    waiver = json.loads(json.dumps(rooms.matrix.get("Waiver", "legacy-ocr").document))
     waiver["spec"]["reason"] = "another"
     for document, what in ((entry, "the entry torch24-cu124"), (waiver, "the waiver legacy-ocr")):
         answer = client.post(path, json=[document], headers=headers)
@@ -264,11 +264,11 @@ def test_an_import_by_who_operates_changes_no_entry_and_no_waiver(
 
 @pytest.mark.parametrize("change", ["policy", "match", "driver", "gpu", "delete", "create"])
 def test_who_operates_weakens_no_target(
-    make_client: Callable[..., FlaskClient], gate: Gate, change: str
+    make_client: Callable[..., FlaskClient], rooms: Rooms, change: str
 ) -> None:
-    client, headers = make_client(**NOBODY), bearer(gate, "operate")
-    before = gate.matrix.get("Target", "prod-a100")
-    revision = gate.matrix.list_revisions(limit=1).items[0].number
+    client, headers = make_client(**NOBODY), bearer(rooms, "operate")
+    before = rooms.matrix.get("Target", "prod-a100")
+    revision = rooms.matrix.list_revisions(limit=1).items[0].number
     document = json.loads(json.dumps(before.document))
     spec = document["spec"]
     if change == "policy":
@@ -290,8 +290,8 @@ def test_who_operates_weakens_no_target(
     assert (answer.status_code, problem["value"]) == (403, "bless")
     assert "lacks the scope bless" in problem["detail"]
     assert problem["hint"].endswith("compatgate token create --name NAME --scope bless")
-    assert gate.matrix.get("Target", "prod-a100") == before
-    assert gate.matrix.list_revisions(limit=1).items[0].number == revision
+    assert rooms.matrix.get("Target", "prod-a100") == before
+    assert rooms.matrix.list_revisions(limit=1).items[0].number == revision
 
 
 def test_a_401_says_how_to_authenticate(make_client: Callable[..., FlaskClient]) -> None:
@@ -301,9 +301,9 @@ def test_a_401_says_how_to_authenticate(make_client: Callable[..., FlaskClient])
 
 
 def test_a_403_says_which_scope_is_missing(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
-    answer = make_client(**NOBODY).get("/api/v1/tokens", headers=bearer(gate, "read"))
+    answer = make_client(**NOBODY).get("/api/v1/tokens", headers=bearer(rooms, "read"))
     assert 'error="insufficient_scope"' in answer.headers["WWW-Authenticate"]
     assert answer.get_json(force=True)["value"] == "admin"
 
@@ -317,10 +317,12 @@ def test_a_token_that_is_none_is_not_taken_for_nobody(client: FlaskClient, heade
     assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
 
 
-def test_a_revoked_token_opens_nothing(make_client: Callable[..., FlaskClient], gate: Gate) -> None:
-    client, headers = make_client(**NOBODY), bearer(gate, "read")
+def test_a_revoked_token_opens_nothing(
+    make_client: Callable[..., FlaskClient], rooms: Rooms
+) -> None:
+    client, headers = make_client(**NOBODY), bearer(rooms, "read")
     assert client.get("/api/v1/targets", headers=headers).status_code == 200
-    gate.tokens.revoke("only-read", by="test")
+    rooms.tokens.revoke("only-read", by="test")
     assert client.get("/api/v1/targets", headers=headers).status_code == 401
 
 
@@ -336,23 +338,23 @@ def test_a_secret_is_shown_once_and_never_repeated(client: FlaskClient) -> None:
 
 
 def test_who_changes_is_named_in_the_revision(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
-    client, headers = make_client(**NOBODY), bearer(gate, "bless")
+    client, headers = make_client(**NOBODY), bearer(rooms, "bless")
     client.delete("/api/v1/waivers/legacy-ocr?reason=it+moved", headers=headers)
-    newest = gate.matrix.list_revisions(limit=1).items[0]
+    newest = rooms.matrix.list_revisions(limit=1).items[0]
     assert (newest.author, newest.reason) == ("only-bless", "it moved")
 
 
 def test_the_last_admin_token_is_not_revoked(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
-    headers = bearer(gate, "admin")
-    for one in gate.tokens.list(active=True).items:
+    headers = bearer(rooms, "admin")
+    for one in rooms.tokens.list(active=True).items:
         if one.name != "only-admin" and "admin" in one.scopes:
-            gate.tokens.revoke(one.id, by="test")
+            rooms.tokens.revoke(one.id, by="test")
     answer = make_client().delete("/api/v1/tokens/only-admin", headers=headers)
     assert answer.status_code == 409
     assert answer.get_json()["field"] == "token"
     assert "--last-admin" in answer.get_json()["hint"]
-    assert gate.tokens.find("only-admin").active
+    assert rooms.tokens.find("only-admin").active

@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 from msgspec.structs import replace
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.web import app
 from compatgate.web.derived_pages import derive_pages
 from compatgate.web.routes import PAGES, ROUTES
@@ -18,7 +18,7 @@ COLUMNS = ("name", "scopes", "created_at", "expires_at")
 
 @pytest.fixture
 def site(
-    gate: Gate, make_client: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
+    rooms: Rooms, make_client: Callable[..., FlaskClient], monkeypatch: pytest.MonkeyPatch
 ) -> FlaskClient:
     """The pages that the lists of tokens and the show of a run would have."""
     routes = {route.name: route for route in ROUTES}
@@ -29,7 +29,7 @@ def site(
         ]
     )
     monkeypatch.setattr(app, "PAGES", (*PAGES, *derived))
-    gate.tokens.create("ci", ["read", "gate"], by="test")
+    rooms.tokens.create("ci", ["read", "gate"], by="test")
     return make_client(anonymous=frozenset({"admin"}))
 
 

@@ -13,9 +13,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.errors import Unavailable
-from compatgate.service.cluster.admission.api import DESK, AdmissionDesk
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.schemas import EXAMPLES
-from compatgate.service.gate.questions.service import Gate
+from compatgate.web.admission_hook import DESK, AdmissionDesk
 from compatgate.web.app import EXTENSION
 from compatgate.web.asgi import Front
 
@@ -111,24 +111,24 @@ def test_every_way_answers_alike(client: FlaskClient) -> None:
 
 
 def test_a_pod_like_one_before_needs_no_thread(
-    client: FlaskClient, gate: Gate, in_thread: list[str]
+    client: FlaskClient, rooms: Rooms, in_thread: list[str]
 ) -> None:
     body = json.dumps(REVIEW).encode()
     (first,) = served(client, body)
     assert in_thread[-1] == "decide"
     in_thread.clear()
-    gate.snapshot()  # a look at the database may be due
+    rooms.gate.snapshot()  # a look at the database may be due
     again, without = served(client, body, dict(reviews())["no GPU"])
     assert in_thread == []
     assert first.json() == again.json()
-    assert len(gate.history.list_decisions().items) == 2
+    assert len(rooms.decisions.list_decisions().items) == 2
     assert without.json()["response"]["allowed"] is True
     metrics = client.get("/metrics").text
     assert 'route="validate_kubernetes",status="200"} 3.0' in metrics
 
 
 def test_a_decision_that_cannot_be_logged_is_no_answer(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = json.dumps(REVIEW).encode()
     served(client, body)
@@ -136,7 +136,7 @@ def test_a_decision_that_cannot_be_logged_is_no_answer(
     def away(_: Any) -> Any:
         raise Unavailable("the decision log cannot keep up")
 
-    monkeypatch.setattr(gate, "submit", away)
+    monkeypatch.setattr(rooms.gate, "submit", away)
     (found,) = served(client, body)
     assert found.status_code == 200
     assert found.json()["response"]["allowed"] is False
@@ -144,12 +144,12 @@ def test_a_decision_that_cannot_be_logged_is_no_answer(
 
 
 def test_the_sender_is_checked_on_every_way(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
     client = make_client(anonymous=frozenset())
     body = json.dumps(REVIEW).encode()
-    secrets = {s: gate.tokens.create(s, [s], by="t").secret for s in ("read", "gate")}
-    limited = gate.tokens.create("other", ["gate"], by="t", targets=["elsewhere"]).secret
+    secrets = {s: rooms.tokens.create(s, [s], by="t").secret for s in ("read", "gate")}
+    limited = rooms.tokens.create("other", ["gate"], by="t", targets=["elsewhere"]).secret
     for secret, status in (("", 401), ("nonsense", 401), (secrets["read"], 403), (limited, 200)):
         sent = {"Authorization": f"Bearer {secret}"} if secret else {}
         for found in served(client, body, body, **sent):
@@ -158,4 +158,4 @@ def test_the_sender_is_checked_on_every_way(
             assert found.json()["response"]["allowed"] is False
     for found in served(client, body, body, Authorization=f"Bearer {secrets['gate']}"):
         assert found.json()["response"]["allowed"] is True
-    assert {one.asked_by for one in gate.history.list_decisions().items} == {"gate"}
+    assert {one.asked_by for one in rooms.decisions.list_decisions().items} == {"gate"}

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 
 API = "/api/v1"
 BY = Authorship("tester", "more")
@@ -32,21 +32,21 @@ def follow(client: FlaskClient, path: str) -> list[list[Any]]:
     return pages
 
 
-def test_the_link_header_leads_through_all_pages(client: FlaskClient, gate: Gate) -> None:
+def test_the_link_header_leads_through_all_pages(client: FlaskClient, rooms: Rooms) -> None:
     for number in range(7):
-        gate.matrix.create("Entry", entry(f"e{number}"), BY)
+        rooms.matrix.create("Entry", entry(f"e{number}"), BY)
     pages = follow(client, f"{API}/entries?limit=3")
     assert [len(page) for page in pages] == [3, 3, 2]
     names = [item["metadata"]["name"] for page in pages for item in page]
     assert names == [*(f"e{number}" for number in range(7)), "torch24-cu124"]
 
 
-def test_items_added_meanwhile_shift_no_page(client: FlaskClient, gate: Gate) -> None:
+def test_items_added_meanwhile_shift_no_page(client: FlaskClient, rooms: Rooms) -> None:
     for name in "bdf":
-        gate.matrix.create("Entry", entry(name), BY)
+        rooms.matrix.create("Entry", entry(name), BY)
     first = client.get(f"{API}/entries?limit=2").get_json()
-    gate.matrix.create("Entry", entry("a"), BY)
-    gate.matrix.delete("Entry", "b", BY)
+    rooms.matrix.create("Entry", entry("a"), BY)
+    rooms.matrix.delete("Entry", "b", BY)
     second = client.get(f"{API}/entries?limit=2&cursor={first['next']}").get_json()
     assert [i["metadata"]["name"] for i in second["items"]] == ["f", "torch24-cu124"]
 

@@ -22,8 +22,8 @@ from compatgate.core.versions import parse_version
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
 from compatgate.kit.http.certificates import CertificatePair, certificate_end
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.snapshots.snapshot import add_evidence
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.web import figures
@@ -97,9 +97,9 @@ def test_namespaces_beyond_the_limit_count_together(
     }
 
 
-def test_the_state_of_the_gate_is_shown(client: FlaskClient, gate: Gate) -> None:
+def test_the_state_of_the_gate_is_shown(client: FlaskClient, rooms: Rooms) -> None:
     assert samples(client, "ready") == {(): 1}
-    assert samples(client, "matrix_revision") == {(): gate.snapshot().revision}
+    assert samples(client, "matrix_revision") == {(): rooms.gate.snapshot().revision}
     assert 0 <= samples(client, "snapshot_age_seconds")[()] < 60
     assert 0 <= samples(client, "stored_figures_age_seconds")[()] < 60
     assert samples(client, "canary_runs") == {
@@ -111,33 +111,33 @@ def test_the_state_of_the_gate_is_shown(client: FlaskClient, gate: Gate) -> None
 
 
 def test_incidents_are_counted_by_kind_and_level_until_they_are_snoozed(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "EVERY_SECONDS", 0.0)
-    gate.incidents.survey()
-    (number,) = [one.id for one in gate.incidents.list(kind="driver-branch").items]
+    rooms.incidents.survey()
+    (number,) = [one.id for one in rooms.incidents.list(kind="driver-branch").items]
     branch = labels(kind="driver-branch", level="warn")
     counted = samples(client, "incidents")
     assert counted[branch] == 1
     assert counted[labels(kind="drift", level="warn")] == 0
-    gate.incidents.snooze(number, clock.now() + datetime.timedelta(days=1), Authorship("t", ""))
+    rooms.incidents.snooze(number, clock.now() + datetime.timedelta(days=1), Authorship("t", ""))
     assert samples(client, "incidents")[branch] == 0
 
 
-def test_a_waiting_run_has_an_age(client: FlaskClient, gate: Gate) -> None:
-    gate.runs.submit(RunRequest(suite="smoke", host="cpu", stack={"cuda": "12.4"}), by="tester")
+def test_a_waiting_run_has_an_age(client: FlaskClient, rooms: Rooms) -> None:
+    rooms.runs.submit(RunRequest(suite="smoke", host="cpu", stack={"cuda": "12.4"}), by="tester")
     time.sleep(0.01)
     assert samples(client, "canary_runs")[labels(state="waiting")] == 1
     assert samples(client, "canary_oldest_waiting_seconds")[()] > 0
 
 
 def test_a_scrape_waits_for_no_stalled_database(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = samples(client, "canary_runs")
     stalled = threading.Event()
-    monkeypatch.setattr(gate.runs, "queue_state", Stalled(stalled).state)
-    monkeypatch.setattr(gate, "readiness", Stalled(stalled))
+    monkeypatch.setattr(rooms.runs, "queue_state", Stalled(stalled).state)
+    monkeypatch.setattr(rooms.gate, "readiness", Stalled(stalled))
     monkeypatch.setattr(figures, "EVERY_SECONDS", 0.0)
     began = time.monotonic()
     for _ in range(20):
@@ -182,16 +182,16 @@ def test_figures_of_a_function_that_fails_grow_older(monkeypatch: pytest.MonkeyP
     assert third[0] == 8
 
 
-def test_a_failed_transaction_is_counted(client: FlaskClient, gate: Gate) -> None:
+def test_a_failed_transaction_is_counted(client: FlaskClient, rooms: Rooms) -> None:
     from sqlalchemy import text
 
-    with pytest.raises(Unavailable), gate.database.reading() as session:
+    with pytest.raises(Unavailable), rooms.gate.database.reading() as session:
         session.execute(text("SELECT * FROM nothing_of_this_name"))
     assert sum(samples(client, "database_errors_total").values()) == 1
 
 
-def test_evidence_has_the_age_of_the_oldest_that_policy_requires(gate: Gate) -> None:
-    snapshot = gate.snapshot()
+def test_evidence_has_the_age_of_the_oldest_that_policy_requires(rooms: Rooms) -> None:
+    snapshot = rooms.gate.snapshot()
     target = snapshot.targets["prod-a100"]
     policy = replace(target.policy.canary, require=True, suites=("smoke", "dl-core"))
     target = replace(target, policy=replace(target.policy, canary=policy))

@@ -11,8 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.kit.http.links import API_PREFIX, UI_PREFIX
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.schemas import EXAMPLES
-from compatgate.service.gate.questions.service import Gate
 from compatgate.web.routes import PAGES, ROUTES
 
 CONTENT = """
@@ -44,12 +44,12 @@ def _addresses() -> list[str]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of figures
 @pytest.mark.parametrize("change", [CONTENT, NAMES], ids=["content", "names"])
 def test_no_request_is_answered_with_500_on_a_newer_schema(
-    gate: Gate, make_client: Callable[..., FlaskClient], change: str
+    rooms: Rooms, make_client: Callable[..., FlaskClient], change: str
 ) -> None:
     client = make_client().application.test_client()  # a newer content is not as described
-    with closing(sqlite3.connect(gate.database.url.database or "")) as connection:
+    with closing(sqlite3.connect(rooms.gate.database.url.database or "")) as connection:
         connection.executescript(UPGRADED + change)
-    gate.snapshots.expire()
+    rooms.snapshots.expire()
     answers = {path: client.get(path) for path in _addresses()}
     answers["/gate"] = client.post(f"{API_PREFIX}/gate", json=QUESTION)
     answers["/hook"] = client.post("/hooks/kubernetes/validate", json=EXAMPLES["pod"])

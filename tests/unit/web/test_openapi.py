@@ -9,14 +9,14 @@ import pytest
 from flask.testing import FlaskClient
 from openapi_spec_validator import validate
 
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.http.route import OPEN_SCOPES, Route
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
+from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedDeletion
-from compatgate.service.nodes.upgrades.schemas import UpgradeRequest
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
-from compatgate.web.route import OPEN_SCOPES, Route
 from compatgate.web.routes import HOOKS, ROUTES, TAGS
+from compatgate.web.settings import Settings
 
 WITH_EXAMPLES = [
     pytest.param(route, name, id=f"{route.name}-{name}")
@@ -34,8 +34,10 @@ def test_it_is_served(client: FlaskClient, description: dict[str, Any]) -> None:
     assert client.get("/api/v1/openapi.json").get_json() == description
 
 
-def test_every_route_is_described_and_nothing_else(gate: Gate, description: dict[str, Any]) -> None:
-    app = create_app(gate, Settings())
+def test_every_route_is_described_and_nothing_else(
+    rooms: Rooms, description: dict[str, Any]
+) -> None:
+    app = create_app(rooms, Settings())
     served = {
         (method, re.sub(r"<(?:[^:<>]+:)?(\w+)>", r"{\1}", rule.rule))
         for rule in app.url_map.iter_rules()
@@ -82,19 +84,19 @@ def _named_target(name: str) -> dict[str, Any]:
     return {**example, "metadata": {**example["metadata"], "name": name}}
 
 
-def _proposal(client: FlaskClient, gate: Gate, operation: str) -> str:
+def _proposal(client: FlaskClient, rooms: Rooms, operation: str) -> str:
     """The id of a proposal with which an operation can be asked: ours, or somebody else's."""
     edits = {"delete": [{"kind": "Waiver", "name": "legacy-ocr"}], "reason": "for the test"}
     if operation == "change_proposal":
         return str(client.post("/api/v1/proposals", json=edits).get_json()["id"])
     request = ProposalRequest(delete=[ProposedDeletion("Waiver", "legacy-ocr")])
-    made = gate.proposals.propose(request, Authorship("somebody else", "for the test"))
+    made = rooms.proposals.propose(request, Authorship("somebody else", "for the test"))
     if operation == "retract_approval":
         client.post(f"/api/v1/proposals/{made.row.id}/approve", json={"digest": made.row.digest})
     return made.row.id
 
 
-def _upgrade(client: FlaskClient, gate: Gate, operation: str) -> str:
+def _upgrade(client: FlaskClient, rooms: Rooms, operation: str) -> str:
     """The name of an upgrade with which an operation can be asked."""
     nodes = [
         {"name": f"gpu-{number}", "target": "prod-a100", "labels": A100_LABELS}
@@ -104,7 +106,7 @@ def _upgrade(client: FlaskClient, gate: Gate, operation: str) -> str:
     if operation == "create_upgrade":
         return ""
     asked = UpgradeRequest("roll", "prod-a100", "580.95.05")
-    gate.upgrades.propose(asked, Authorship("somebody else", "for the test"))
+    rooms.upgrades.propose(asked, Authorship("somebody else", "for the test"))
     if operation == "retract_upgrade":
         client.post("/api/v1/upgrades/roll/approve", json={})
     return "roll"
@@ -116,17 +118,17 @@ A100_LABELS = {
 }
 
 
-def _incident(gate: Gate, operation: str) -> str:
+def _incident(rooms: Rooms, operation: str) -> str:
     """The number of an incident with which an operation can be asked."""
-    number = gate.incidents.survey()[0]
+    number = rooms.incidents.survey()[0]
     if operation == "reopen_incident":
-        gate.incidents.resolve(number, Authorship("somebody else", "for the test"))
+        rooms.incidents.resolve(number, Authorship("somebody else", "for the test"))
     return str(number)
 
 
 @pytest.mark.parametrize(("route", "name"), WITH_EXAMPLES)
 def test_every_example_is_accepted(
-    client: FlaskClient, gate: Gate, route: Route, name: str
+    client: FlaskClient, rooms: Rooms, route: Route, name: str
 ) -> None:
     assert route.body
     path = f"{route.prefix}{route.template}"
@@ -143,15 +145,15 @@ def test_every_example_is_accepted(
         client.post("/api/v1/tokens", json={"name": "ci", "scopes": ["read"]})
         path = path.format(name="ci")
     elif route.tag == "proposals" and "{id}" in path:
-        path = path.format(id=_proposal(client, gate, route.name))
+        path = path.format(id=_proposal(client, rooms, route.name))
         if "digest" in body:
             body = {**body, "digest": client.get(path.rpartition("/")[0]).get_json()["digest"]}
     elif route.tag == "upgrades":
-        path = path.format(name=_upgrade(client, gate, route.name))
+        path = path.format(name=_upgrade(client, rooms, route.name))
     elif route.tag == "notices":
-        path = path.format(id=_incident(gate, route.name))
+        path = path.format(id=_incident(rooms, route.name))
     elif "{number}" in path:
-        path = path.format(number=gate.snapshot().revision)
+        path = path.format(number=rooms.gate.snapshot().revision)
     elif "{name}" in path:
         path = path.format(name=body.get("metadata", {"name": "prod-a100"})["name"])
     asked = {"solve": ("prod-a100", "inference-l4"), "plan": ("prod-a100",)}

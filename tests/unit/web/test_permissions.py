@@ -18,14 +18,13 @@ from flask.testing import FlaskClient
 
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
-from compatgate.kit.principal import Principal
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.http.route import Route
+from compatgate.kit.principal import Authorship, Principal
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.proposals.agreement import ApprovalNeeded
 from compatgate.service.matrix.proposals.schemas import ProposalRequest
 from compatgate.service.runs.queue.schemas import IMPORT, RunRequest
-from compatgate.web.route import Route
 from compatgate.web.routes import HOOKS, ROUTES
 
 EVERY = (*ROUTES, *HOOKS)
@@ -224,51 +223,51 @@ OWN_TESTS = {
 
 
 class World(NamedTuple):
-    gate: Gate
+    rooms: Rooms
     client: FlaskClient
     inside: Place
     outside: Place
 
     def bearer(self, name: str, **options: Any) -> dict[str, str]:
         scopes = options.pop("scopes", ["read", "gate", "operate", "bless"])
-        made = self.gate.tokens.create(name, scopes, by="test", **options)
+        made = self.rooms.tokens.create(name, scopes, by="test", **options)
         return {"Authorization": f"Bearer {made.secret}"}
 
     def send(self, route: Route, ask: Ask, headers: dict[str, str]) -> Any:
         path = ask.path if route.prefix != API_PREFIX else API_PREFIX + ask.path
         body = ask.body
         if "/pr_" in path and path.endswith(("/approve", "/merge")):
-            body = {"digest": self.gate.proposals.show(path.split("/")[-2]).row.digest}
+            body = {"digest": self.rooms.proposals.show(path.split("/")[-2]).row.digest}
         options: dict[str, Any] = {} if body is None else {"json": body}
         return self.client.open(path, method=route.method, headers=headers, **options)
 
 
 @pytest.fixture
-def world(gate: Gate, make_client: Callable[..., FlaskClient]) -> World:
+def world(rooms: Rooms, make_client: Callable[..., FlaskClient]) -> World:
     two = {**TARGET["spec"]["policy"], "approvals": 2}
-    gate.matrix.create("Target", plain(TARGET, OUT), BY)
-    gate.matrix.create("Target", plain(TARGET, "lab-two", policy=two), BY)
-    gate.matrix.create("Target", plain(TARGET, "prod-two", policy=two), BY)
-    gate.matrix.create("Entry", plain(ENTRY, "lab-entry", targets=[OUT]), BY)
-    gate.matrix.create("Waiver", plain(WAIVER, "lab-waiver", targets=[OUT]), BY)
-    inside = stock(gate, IN, "torch24-cu124", "legacy-ocr")
-    outside = stock(gate, OUT, "lab-entry", "lab-waiver")
-    return World(gate, make_client(anonymous=frozenset()), inside, outside)
+    rooms.matrix.create("Target", plain(TARGET, OUT), BY)
+    rooms.matrix.create("Target", plain(TARGET, "lab-two", policy=two), BY)
+    rooms.matrix.create("Target", plain(TARGET, "prod-two", policy=two), BY)
+    rooms.matrix.create("Entry", plain(ENTRY, "lab-entry", targets=[OUT]), BY)
+    rooms.matrix.create("Waiver", plain(WAIVER, "lab-waiver", targets=[OUT]), BY)
+    inside = stock(rooms, IN, "torch24-cu124", "legacy-ocr")
+    outside = stock(rooms, OUT, "lab-entry", "lab-waiver")
+    return World(rooms, make_client(anonymous=frozenset()), inside, outside)
 
 
-def stock(gate: Gate, target: str, entry: str, waiver: str) -> Place:
-    verdict = gate.decide({"target": target, "stack": STACK}, asked_by="t", source="rest")
-    decision = gate.history.list_decisions(limit=1).items[0]
-    (ended, *_) = gate.runs.submit(RunRequest("smoke", target=target), by="t")
-    gate.runs.cancel(ended.id, by="t")
-    (run, *_) = gate.runs.submit(RunRequest("smoke", target=target), by="t")
+def stock(rooms: Rooms, target: str, entry: str, waiver: str) -> Place:
+    verdict = rooms.gate.decide({"target": target, "stack": STACK}, asked_by="t", source="rest")
+    decision = rooms.decisions.list_decisions(limit=1).items[0]
+    (ended, *_) = rooms.runs.submit(RunRequest("smoke", target=target), by="t")
+    rooms.runs.cancel(ended.id, by="t")
+    (run, *_) = rooms.runs.submit(RunRequest("smoke", target=target), by="t")
     with pytest.raises(ApprovalNeeded) as needed:
-        gate.matrix.delete("Target", f"{target.partition('-')[0]}-two", BY)
+        rooms.matrix.delete("Target", f"{target.partition('-')[0]}-two", BY)
     asked = str(needed.value.value)
     edits = msgspec.convert(proposed(Place(target, *[""] * 10)), ProposalRequest)  # type: ignore[arg-type]
     mine = Authorship("team", "x", Principal("team", frozenset({"propose"})))
-    made = [gate.proposals.propose(edits, by).row.id for by in (BY, mine)]
-    revision = gate.matrix.list_changes("Target", target).items[0].number
+    made = [rooms.proposals.propose(edits, by).row.id for by in (BY, mine)]
+    revision = rooms.matrix.list_changes("Target", target).items[0].number
     about = (verdict.id, decision.id, run.id, ended.id, asked, *made, revision)
     return Place(target, entry, waiver, *about)
 
@@ -302,12 +301,12 @@ def test_every_route_says_what_it_makes_of_a_limit() -> None:
 
 def test_a_limited_token_reaches_no_target_outside_of_its_limit(world: World) -> None:
     headers = world.bearer("team", targets=["prod-*"])
-    last = world.gate.matrix.list_revisions(limit=1).items[0].number
+    last = world.rooms.matrix.list_revisions(limit=1).items[0].number
     for name, make in CHECKED.items():
         refused = world.send(by_name(name), make(world.outside), headers)
         assert refused.status_code == 403, f"{name}: {refused.text}"
         assert "team is limited to prod-*" in refused.text, name
-    assert world.gate.matrix.list_revisions(limit=1).items[0].number == last
+    assert world.rooms.matrix.list_revisions(limit=1).items[0].number == last
 
 
 @pytest.mark.parametrize("limit", [["prod-*"], ["lab-*", "nowhere"], None])
@@ -386,7 +385,7 @@ def test_a_token_that_ended_opens_no_route(
 ) -> None:
     end = clock.now() + timedelta(hours=1) if ended == "expired" else None
     headers = world.bearer("old", scopes=["read"], expires_at=end)
-    tokens = world.gate.tokens
+    tokens = world.rooms.tokens
     if ended == "revoked":
         tokens.revoke("old", by="test")
     elif ended == "rotated":
@@ -421,8 +420,8 @@ def test_a_refused_attempt_is_in_the_audit_log(world: World) -> None:
             headers=world.bearer(f"op-{_}", scopes=["operate"]),
         )
     world.client.get(f"{API_PREFIX}/targets", headers={"Authorization": "Bearer cg_unknown"})
-    world.gate.refusals.close()
-    found = world.gate.history.list_audit(action="access.refused").items
+    world.rooms.refusals.close()
+    found = world.rooms.audit.list_audit(action="access.refused").items
     assert {(one.actor, one.subject) for one in found} == {
         ("t", f"PUT {API_PREFIX}/targets/{OUT}"),
         *((f"op-{number}", f"PUT {API_PREFIX}/targets/{IN}") for number in range(3)),

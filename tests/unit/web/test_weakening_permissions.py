@@ -25,7 +25,8 @@ from compatgate.documents.convert import to_target
 from compatgate.documents.specs import MatchSpec, PolicySpec, TargetDoc, TargetSpec
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
-from compatgate.service.access.tokens.schemas import SCOPES
+from compatgate.kit.principal import SCOPES, Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.landing import KnownNodes
 from compatgate.service.cluster.admission.matching import match_targets
 from compatgate.service.cluster.admission.node_index import KnownNode, NodeIndex
@@ -33,14 +34,12 @@ from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.far.log import make_requests
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.revisions import Edit
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.proposals.agreement import Consent
 from compatgate.service.matrix.proposals.models import Proposal
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 BY = Authorship("tester", "for the test")
 LIMITS: tuple[tuple[str, ...] | None, ...] = (None, ("prod*",), ("lab*",), ("prod", "lab*"))
@@ -70,7 +69,7 @@ class Credential(NamedTuple):
 
 
 class World(NamedTuple):
-    gate: Gate
+    rooms: Rooms
     client: FlaskClient
     credentials: tuple[Credential, ...]
 
@@ -83,20 +82,20 @@ class World(NamedTuple):
 
     def store(self, document: TargetDoc | None, name: str = "prod") -> None:
         """Make a target what it was, whatever its policy asks for; close what is proposed."""
-        before = self.gate.snapshot().documents.get(name)
-        with self.gate.database.writing() as session:
+        before = self.rooms.gate.snapshot().documents.get(name)
+        with self.rooms.gate.database.writing() as session:
             session.execute(update(Proposal).values(state="closed"))
         if before == document:
             return
-        with self.gate.database.writing() as session:
+        with self.rooms.gate.database.writing() as session:
             revisions.make_revision(
                 session, [Edit(before, document)], author="t", reason="x", action="change",
                 at=clock.now(), consent=Consent(),
             )  # fmt: skip
-        self.gate.snapshots.refresh()
+        self.rooms.snapshots.refresh()
 
     def stored(self, name: str) -> TargetDoc:
-        return self.gate.snapshot().documents[name]
+        return self.rooms.gate.snapshot().documents[name]
 
 
 def plain(document: TargetDoc) -> dict[str, Any]:
@@ -105,21 +104,21 @@ def plain(document: TargetDoc) -> dict[str, Any]:
 
 
 @pytest.fixture
-def world(gate: Gate) -> World:
+def world(rooms: Rooms) -> World:
     for kind, names in (("Waiver", ["legacy-ocr"]), ("Entry", ["torch24-cu124"])):
         for name in names:
-            gate.matrix.delete(kind, name, BY)  # type: ignore[arg-type]
-    gate.matrix.delete("Target", "prod-a100", BY)
+            rooms.matrix.delete(kind, name, BY)  # type: ignore[arg-type]
+    rooms.matrix.delete("Target", "prod-a100", BY)
     made = []
     for number, (scope, limit) in enumerate(product(SCOPES, LIMITS)):
         if scope in ("deliver", "admin") and limit is not None:
             continue
         name = f"{scope}-{number}"
-        token = gate.tokens.create(name, [scope], by="t", targets=limit)
+        token = rooms.tokens.create(name, [scope], by="t", targets=limit)
         made.append(Credential(name, scope, limit, {"Authorization": f"Bearer {token.secret}"}))
     nobody = Credential("anonymous", "", None, {})
-    client = create_app(gate, Settings(anonymous=frozenset())).test_client()
-    return World(gate, client, (*made, nobody))
+    client = create_app(rooms, Settings(anonymous=frozenset())).test_client()
+    return World(rooms, client, (*made, nobody))
 
 
 def test_only_bless_within_its_limit_changes_a_field_that_weakens(world: World) -> None:
@@ -175,12 +174,14 @@ NODES = [
 ]
 
 
-def targets_of_pods(gate: Gate, targets: dict[str, TargetSpec]) -> dict[tuple[str, ...], set[str]]:
+def targets_of_pods(
+    rooms: Rooms, targets: dict[str, TargetSpec]
+) -> dict[tuple[str, ...], set[str]]:
     """Return the targets of every pod that is worth asking about, by what it states.
 
     A shadow counts where prod matches in full as well: there an annotation could choose it.
     """
-    gpus = gate.facts.gpus
+    gpus = rooms.gate.facts.gpus
     resolved = {
         name: to_target(TargetDoc(PROD.api_version, PROD.metadata, spec), gpus)
         for name, spec in targets.items()
@@ -203,14 +204,14 @@ def targets_of_pods(gate: Gate, targets: dict[str, TargetSpec]) -> dict[tuple[st
 def test_no_target_takes_pods_from_another_without_its_consent(world: World) -> None:
     """A shadow that could take a pod is refused to whoever may not weaken prod; others are not."""
     world.store(PROD)
-    before = targets_of_pods(world.gate, {"prod": PROD.spec})
+    before = targets_of_pods(world.rooms, {"prod": PROD.spec})
     taking = 0
     for shadow in shadows():
         strict = replace(shadow.spec, policy=PROD.spec.policy)
-        after = targets_of_pods(world.gate, {"prod": PROD.spec, "lab-shadow": strict})
+        after = targets_of_pods(world.rooms, {"prod": PROD.spec, "lab-shadow": strict})
         takes = any("prod" in names and after[pod] != names for pod, names in before.items())
         taking += takes
-        own = targets_of_pods(world.gate, {"prod": PROD.spec, "lab-shadow": shadow.spec})
+        own = targets_of_pods(world.rooms, {"prod": PROD.spec, "lab-shadow": shadow.spec})
         if shadow.spec.policy == AUDIT:  # no pod of prod's namespaces, whoever agreed to the shadow
             lost = [pod for pod, names in before.items() if "prod" in names - own[pod]]
             assert not any(namespace.startswith("ml-") for namespace, *_ in lost), shadow
@@ -237,7 +238,7 @@ def test_a_target_that_asks_for_two_keeps_its_pods_from_one(world: World) -> Non
             answer = world.put(changed, who, create=stored is None)
             expected = who.status("prod lab-a", 409)
             assert answer.status_code == expected, (stored, who, answer.text)
-            assert world.gate.snapshot().documents.get("lab-a") == stored
+            assert world.rooms.gate.snapshot().documents.get("lab-a") == stored
             world.store(stored, "lab-a")
 
 
@@ -349,7 +350,7 @@ def test_what_a_report_says_only_narrows(world: World) -> None:
 
 def deliveries(who: Credential, world: World, verdict: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield batches that would turn a denial into "allowed", or renew what was answered."""
-    (row,) = world.gate.history.list_decisions(verdict_id=verdict["id"], limit=1).items
+    (row,) = world.rooms.decisions.list_decisions(verdict_id=verdict["id"], limit=1).items
     true = {name: getattr(row, name) for name in NewDecision.__struct_fields__}
     true["asked_by"] = f"ci@{who.name}"
     better = {**verdict, "verdict": "pass", "allowed": True, "findings": []}
@@ -380,7 +381,7 @@ def test_no_delivery_plants_a_verdict_or_renews_one(world: World) -> None:
 
     def shown() -> Any:
         found = world.client.get(stored, headers=admin.headers)
-        return found.get_json(), len(world.gate.history.list_decisions(limit=100).items)
+        return found.get_json(), len(world.rooms.decisions.list_decisions(limit=100).items)
 
     before = shown()
     for who in world.credentials:
@@ -392,4 +393,4 @@ def test_no_delivery_plants_a_verdict_or_renews_one(world: World) -> None:
             refused = (400, 409, 503) if may else (403,) if who.scope else (401,)
             assert answer.status_code in refused, (who.name, answer.text)
             assert shown() == before, (who.name, batch)
-    assert world.gate.history.verify(full=True).ok
+    assert world.rooms.chain.verify(full=True).ok

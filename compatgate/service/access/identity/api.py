@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from compatgate.errors import NotFound
+from compatgate.kit.http.call import Call
+from compatgate.kit.http.limits import RequestLimits
 from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
 from compatgate.service.access.identity.schemas import (
     CallerBody,
     NewSessionBody,
@@ -12,9 +15,7 @@ from compatgate.service.access.identity.schemas import (
     SessionRequest,
     SignInBody,
 )
-from compatgate.web import browser
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.service.access.identity.service import Identity
 
 
 @route(
@@ -31,7 +32,7 @@ def describe_sign_in(call: Call[NoQuery]) -> Reply:
 
     404: this gate has tokens only. 503: the issuer does not answer.
     """
-    people = call.service.identity.require_people()
+    people = call.use(Identity).require_people()
     settings = people.settings
     if settings.command_line is None:
         what = "people cannot sign in on the command line here"
@@ -64,8 +65,8 @@ def open_session(call: Call[NoQuery]) -> Reply:
     An ID token opens one session, within ten minutes of its issue.
     """
     wanted = to_struct(call.document(), SessionRequest)
-    people = call.service.identity.require_people()
-    with browser.counted_failures(call.service):
+    people = call.use(Identity).require_people()
+    with call.use(RequestLimits).counted_failures():
         made = people.exchange(wanted.id_token, wanted.access_token)
     return Reply(NewSessionBody(made.secret, made.session), status=201, secret=True)
 
@@ -80,7 +81,7 @@ def open_session(call: Call[NoQuery]) -> Reply:
 )
 def list_sessions(call: Call[ListQuery]) -> Reply:
     """List the sessions of people that have not ended, without secrets."""
-    found = call.service.identity.sessions.list(**call.query.filters())
+    found = call.use(Identity).sessions.list(**call.query.filters())
     return page_reply(found, lambda body: body)
 
 
@@ -94,7 +95,7 @@ def list_sessions(call: Call[ListQuery]) -> Reply:
 )
 def end_session(call: Call[NoQuery]) -> Reply:
     """End the session of a person."""
-    return Reply(call.service.identity.sessions.end(call.args["id"], by=call.principal.name))
+    return Reply(call.use(Identity).sessions.end(call.args["id"], by=call.principal.name))
 
 
 @route(
@@ -112,7 +113,7 @@ def end_own_session(call: Call[NoQuery]) -> Reply:
     if caller.kind != "person" or caller.token_id is None:
         hint = "this request uses a token, not a session; revoke the token instead"
         raise NotFound("the request is sent without a session of a person", hint=hint)
-    return Reply(call.service.identity.sessions.end(caller.token_id, by=caller.name))
+    return Reply(call.use(Identity).sessions.end(caller.token_id, by=caller.name))
 
 
 @route(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.service.access.tokens.schemas import ScopeName
+from compatgate.kit.principal import ScopeName
 
 SessionKind = Literal["browser", "command-line"]
 

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct, field
 
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
-from compatgate.service.access.tokens.schemas import ScopeName
+from compatgate.kit.principal import ScopeName
 
 _Text = Annotated[str, Meta(min_length=1, max_length=512)]
 _Scopes = Annotated[list[ScopeName], Meta(min_length=1)]

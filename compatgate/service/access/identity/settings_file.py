@@ -23,7 +23,7 @@ from compatgate.documents.sources import (
 )
 from compatgate.documents.text import RawDocument, read_nodes
 from compatgate.errors import BadInput, ManyProblems, locate_error, quote_error
-from compatgate.kit.principal import check_patterns
+from compatgate.kit.principal import SCOPES, check_patterns
 from compatgate.release import install_hint
 from compatgate.service.access.identity.settings import (
     OWNERS,
@@ -38,7 +38,6 @@ from compatgate.service.access.identity.settings import (
     patterns,
     url_problem,
 )
-from compatgate.service.access.tokens.schemas import SCOPES
 
 _JOB_SCOPES = tuple(scope for scope in SCOPES if scope != "admin")
 _SHORTEST_S, _LONGEST_S = 60, 31 * 86400

@@ -9,18 +9,19 @@ from msgspec import Meta
 
 from compatgate.documents.quantities import parse_duration
 from compatgate.kit.clock import now
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import ListQuery, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.principal import SCOPES
 from compatgate.service.access.tokens.schemas import (
-    SCOPES,
     TOKEN,
     NewTokenBody,
     RotationRequest,
     TokenBody,
     TokenRequest,
 )
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.service.access.tokens.service import Tokens
 
 
 class TokenFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,7 +43,7 @@ class TokenFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
 )
 def list_tokens(call: Call[TokenFilters]) -> Reply:
     """List tokens by name, without secrets."""
-    return page_reply(call.gate.tokens.list(**call.query.filters()), lambda row: row.to_body())
+    return page_reply(call.use(Tokens).list(**call.query.filters()), lambda row: row.to_body())
 
 
 @route(
@@ -57,7 +58,7 @@ def list_tokens(call: Call[TokenFilters]) -> Reply:
 def create_token(call: Call[NoQuery]) -> Reply:
     """Create a token."""
     wanted = to_struct(call.document(), TokenRequest, {"scopes": f"scopes: {', '.join(SCOPES)}"})
-    made = call.gate.tokens.create(
+    made = call.use(Tokens).create(
         wanted.name,
         wanted.scopes,
         by=call.principal.name,
@@ -85,7 +86,7 @@ def rotate_token(call: Call[NoQuery]) -> Reply:
     """
     wanted = to_struct(call.document(), RotationRequest)
     overlap = parse_duration(wanted.overlap, field="overlap") if wanted.overlap else timedelta()
-    made = call.gate.tokens.rotate(
+    made = call.use(Tokens).rotate(
         call.args["name"],
         by=call.principal.name,
         overlap=overlap,
@@ -108,7 +109,7 @@ def revoke_token(call: Call[NoQuery]) -> Reply:
     The last lasting token with the scope `admin` cannot be revoked (409): create another one
     first. A token that expires within 30 days is not lasting.
     """
-    return Reply(call.gate.tokens.revoke(call.args["name"], by=call.principal.name).to_body())
+    return Reply(call.use(Tokens).revoke(call.args["name"], by=call.principal.name).to_body())
 
 
 def _end(expires: str | None) -> datetime | None:

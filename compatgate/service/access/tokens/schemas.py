@@ -3,53 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-ScopeName = Literal[
-    "read",
-    "admission",
-    "gate",
-    "plan",
-    "deliver",
-    "propose",
-    "approve",
-    "upgrade",
-    "operate",
-    "bless",
-    "admin",
-]
-SCOPES: dict[ScopeName, str] = {
-    "read": "read everything except tokens",
-    "admission": "send admission reviews, as an API server does",
-    "gate": "ask for verdicts; includes `admission`",
-    "plan": "ask what a change would do: what-if, plans, stacks that pass, backtests",
-    "deliver": "deliver the decisions of a far gate, which has the token's name",
-    "propose": "propose changes of the matrix, comment on proposals, close your own; includes"
-    " `plan`",
-    "approve": "approve and close proposals of others, approve upgrades of others; includes"
-    " `propose` and `plan`",
-    "upgrade": "propose upgrades, start their waves, stop, resume and roll back; set freezes;"
-    " includes `plan`",
-    "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
-    " change targets where that weakens nothing; includes `propose` and `plan`",
-    "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"
-    " merge proposals; includes `propose`, `approve` and `plan`",
-    "admin": "list, create, rotate and revoke tokens, verify the audit log, and all of the above",
-}
-"""The permissions of each scope; ``admin`` includes all others. Every change that decides what the
-gate allows needs ``bless``."""
-INCLUDED: dict[str, frozenset[str]] = {
-    "gate": frozenset({"admission"}),
-    "propose": frozenset({"plan"}),
-    "approve": frozenset({"propose", "plan"}),
-    "upgrade": frozenset({"plan"}),
-    "operate": frozenset({"propose", "plan"}),
-    "bless": frozenset({"propose", "approve", "plan"}),
-}
-"""Scopes that another scope includes: a proposal changes nothing, and who may make a change alone
-may agree to it."""
+from compatgate.kit.principal import SCOPES, ScopeName
+
 TargetPattern = Annotated[str, Meta(min_length=1, max_length=128)]
 _SCOPES = "; ".join(f"`{name}`: {allows}" for name, allows in SCOPES.items())
 

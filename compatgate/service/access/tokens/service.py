@@ -20,10 +20,9 @@ from compatgate.errors import BadInput, Conflict, Unauthorized, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
-from compatgate.kit.principal import Principal, check_patterns
+from compatgate.kit.principal import SCOPES, Principal, check_patterns
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.access.tokens.repository import KnownToken, TokenRow
-from compatgate.service.access.tokens.schemas import SCOPES
 
 _PREFIX = "cg_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")

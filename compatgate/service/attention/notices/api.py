@@ -5,18 +5,18 @@ from __future__ import annotations
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit import clock
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices.schemas import (
     IncidentBody,
     ReopenRequest,
     ResolveRequest,
     SnoozeRequest,
 )
-from compatgate.service.attention.notices.service import IncidentFilters
-from compatgate.service.matrix.documents.service import Authorship
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.service.attention.notices.service import IncidentFilters, IncidentService
 
 
 @route(
@@ -29,7 +29,7 @@ from compatgate.web.route import Body, NoQuery, Returns, route
 )
 def list_incidents(call: Call[IncidentFilters]) -> Reply:
     """List incidents, newest first, grouped by cause."""
-    return page_reply(call.gate.incidents.list(**call.query.filters()))
+    return page_reply(call.use(IncidentService).list(**call.query.filters()))
 
 
 @route(
@@ -42,7 +42,7 @@ def list_incidents(call: Call[IncidentFilters]) -> Reply:
 )
 def show_incident(call: Call[NoQuery]) -> Reply:
     """Show an incident with every affected object."""
-    return Reply(call.gate.incidents.show(call.args["id"]))
+    return Reply(call.use(IncidentService).show(call.args["id"]))
 
 
 def _author(call: Call[NoQuery], comment: str) -> Authorship:
@@ -69,7 +69,7 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
     if until.tzinfo is None:
         raise BadInput("has no zone", field="until", hint="for example 2026-11-24T08:00:00Z")
     by = _author(call, body.comment)
-    return Reply(call.gate.incidents.snooze(call.args["id"], until, by))
+    return Reply(call.use(IncidentService).snooze(call.args["id"], until, by))
 
 
 @route(
@@ -87,7 +87,7 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
     It reopens if it gets worse, affects another object, or happens again.
     """
     body = to_struct(call.document(), ResolveRequest)
-    return Reply(call.gate.incidents.resolve(call.args["id"], _author(call, body.comment)))
+    return Reply(call.use(IncidentService).resolve(call.args["id"], _author(call, body.comment)))
 
 
 @route(
@@ -102,4 +102,4 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
 def reopen_incident(call: Call[NoQuery]) -> Reply:
     """Reopen a snoozed or resolved incident."""
     body = to_struct(call.document(), ReopenRequest)
-    return Reply(call.gate.incidents.reopen(call.args["id"], _author(call, body.comment)))
+    return Reply(call.use(IncidentService).reopen(call.args["id"], _author(call, body.comment)))

@@ -20,11 +20,11 @@ from compatgate.service.attention.notices.conditions import (
     count_of,
     target_member,
 )
-from compatgate.service.gate.comparison.recorded import evaluate_again
+from compatgate.service.changes.comparison.recorded import evaluate_again
+from compatgate.service.changes.upgrades.service import UpgradeView
 from compatgate.service.gate.decisions.decision_counts import AskedStack
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.drift import DriftGroup
-from compatgate.service.nodes.upgrades.service import UpgradeView
 from compatgate.service.runs.baselines.repository import BaselineRow
 from compatgate.service.runs.evidence.evidence import WarningRow
 from compatgate.service.runs.queue.models import RunRow

@@ -23,18 +23,18 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page, page
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter, ListQuery
+from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.conditions import KnownReleases
 from compatgate.service.attention.notices.models import Incident
 from compatgate.service.attention.notices.schemas import IncidentBody, IncidentMember
 from compatgate.service.attention.notices.survey import Surveyor
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
 if TYPE_CHECKING:
+    from compatgate.service.changes.upgrades.service import Upgrades
     from compatgate.service.nodes.reports.service import Nodes
-    from compatgate.service.nodes.upgrades.service import Upgrades
     from compatgate.service.runs.baselines.service import BaselineService
     from compatgate.service.runs.queue.service import Runs
 

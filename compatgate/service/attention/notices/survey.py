@@ -25,8 +25,8 @@ from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from compatgate.service.changes.upgrades.service import Upgrades
     from compatgate.service.nodes.reports.service import Nodes
-    from compatgate.service.nodes.upgrades.service import Upgrades
     from compatgate.service.runs.baselines.service import BaselineService
     from compatgate.service.runs.queue.service import Runs
 

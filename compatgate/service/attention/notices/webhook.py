@@ -19,11 +19,11 @@ from sqlalchemy.orm import Session
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
+from compatgate.kit.http.signatures import HEADER, Secret, read_secrets, sign
 from compatgate.kit.imports import import_without
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.models import Incident
 from compatgate.service.attention.notices.schemas import IncidentBody
-from compatgate.service.cluster.webhooks.signatures import HEADER, Secret, read_secrets, sign
 
 if TYPE_CHECKING:
     import httpx

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.route import Returns, route
 from compatgate.service.attention.reports.schemas import TargetReportBody
 from compatgate.service.attention.reports.service import make_report
-from compatgate.web.call import Call
-from compatgate.web.route import Returns, route
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.nodes.reports.service import Nodes
 
 
 class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,4 +40,6 @@ def report(call: Call[ReportOptions]) -> Reply:
     """
     name = call.args["name"]
     call.principal.require_targets([name])
-    return Reply(make_report(call.gate, name, call.query.since, call.query.until))
+    return Reply(
+        make_report(call.use(Gate), call.use(Nodes), name, call.query.since, call.query.until)
+    )

@@ -29,7 +29,7 @@ from compatgate.service.attention.reports.timeline import (
     read_changes,
     run_events,
 )
-from compatgate.service.gate.comparison.recorded import evaluate_again
+from compatgate.service.changes.comparison.recorded import evaluate_again
 from compatgate.service.gate.decisions import repository as decisions
 from compatgate.service.gate.questions.schemas import DecisionBody
 from compatgate.service.matrix.documents import revisions
@@ -40,6 +40,7 @@ from compatgate.service.runs.queue.models import RunRow
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate
+    from compatgate.service.nodes.reports.service import Nodes
 
 DAYS = 7
 """A report without a beginning covers so many days."""
@@ -55,7 +56,11 @@ Body = dict[str, Any]
 
 
 def make_report(
-    gate: Gate, target: str, since: datetime | None = None, until: datetime | None = None
+    gate: Gate,
+    nodes: Nodes,
+    target: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> TargetReportBody:
     """Report what happened on a target, which may have been deleted since."""
     now, snapshot = clock.now(), gate.snapshot()
@@ -65,8 +70,8 @@ def make_report(
         hint = f"until is {until.isoformat(timespec='seconds')}"
         raise BadInput("the period ends before it begins", field="since", value=since, hint=hint)
     left_out: list[str] = []
-    nodes = gate.nodes.keys_of(target)
-    if len(nodes) > MAX_NODES:
+    keys = nodes.keys_of(target)
+    if len(keys) > MAX_NODES:
         left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
     with gate.database.reading() as session:
         if target not in snapshot.documents:
@@ -78,7 +83,7 @@ def make_report(
         )
         groups, bodies = _group_answers(period, rows)
         of_runs: list[RunRow] = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
-        links = [*link_events(period, set(nodes[:MAX_NODES]))]
+        links = [*link_events(period, set(keys[:MAX_NODES]))]
     asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
     timeline = [
         *change_events(changes),
@@ -88,18 +93,8 @@ def make_report(
         *run_events(of_runs),
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
-    allowed = sum(row.allowed for row in rows)
-    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
-    counts = ReportCountsBody(
-        changes=len(changes),
-        decisions=len(rows),
-        allowed=allowed,
-        denied=len(rows) - allowed - undecided,
-        undecided=undecided,
-        different=sum(one.decisions for one in asked if one.differs),
-        runs=len(of_runs),
-        node_events=sum(event.kind == "nodes" for event in links),
-    )
+    node_events = sum(event.kind == "nodes" for event in links)
+    counts = _count(rows, asked, len(changes), len(of_runs), node_events)
     return TargetReportBody(
         target=target,
         since=since,
@@ -113,6 +108,27 @@ def make_report(
         left_out=left_out,
         matrix_revision=snapshot.revision,
         facts=snapshot.facts.digest,
+    )
+
+
+def _count(
+    rows: Sequence[DecisionBody],
+    asked: Sequence[AskedQuestionBody],
+    changes: int,
+    runs: int,
+    node_events: int,
+) -> ReportCountsBody:
+    allowed = sum(row.allowed for row in rows)
+    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
+    return ReportCountsBody(
+        changes=changes,
+        decisions=len(rows),
+        allowed=allowed,
+        denied=len(rows) - allowed - undecided,
+        undecided=undecided,
+        different=sum(one.decisions for one in asked if one.differs),
+        runs=runs,
+        node_events=node_events,
     )
 
 

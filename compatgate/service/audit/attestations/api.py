@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.route import NoQuery, Returns, route
 from compatgate.service.audit.attestations.envelope import MEDIA
 from compatgate.service.audit.attestations.keys import MEDIA as KEYS
 from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
-from compatgate.service.audit.attestations.service import PredicateForm
-from compatgate.web.call import Call
-from compatgate.web.route import NoQuery, Returns, route
+from compatgate.service.audit.attestations.service import Attestations, PredicateForm
 
 
 class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,9 +44,9 @@ def show_attestation(call: Call[AttestationQuery]) -> Reply:
     is valid until its `validUntil`; asking the gate again renews it.
     """
     if call.principal.targets is not None:
-        verdict = call.gate.show_verdict(call.args["id"])
+        verdict = call.use(Attestations).read_verdict(call.args["id"])
         call.principal.require_question(verdict)
-    signed = call.service.attestations.attest(call.args["id"], call.query.form)
+    signed = call.use(Attestations).attest(call.args["id"], call.query.form)
     return Reply(signed.envelope, media=MEDIA, etag=signed.etag)
 
 
@@ -66,4 +66,4 @@ def list_keys(call: Call[NoQuery]) -> Reply:
     A JSON Web Key Set; also at `/.well-known/jwks.json`, and in PEM at
     `/.well-known/signing-keys.pem`, which is 404 if this gate signs nothing.
     """
-    return Reply(call.service.attestations.key_set(), media=KEYS)
+    return Reply(call.use(Attestations).key_set(), media=KEYS)

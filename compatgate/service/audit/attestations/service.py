@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -20,12 +20,10 @@ from compatgate.service.audit.attestations.statement import (
     verdict_content,
     verdict_statement,
 )
-from compatgate.service.gate.decisions import repository as decisions
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer, SSlibKey
 
-    from compatgate.kit.database.database import Database
 
 PredicateForm = Literal["verdict", "vsa"]
 VALID_FOR = timedelta(days=7)
@@ -64,20 +62,26 @@ class Attestations:
     """The service that signs the verdicts of a database, and nothing else.
 
     Args:
+        read_own: returns a verdict of this gate, and when it was last given.
         still_holds: tells whether the gate would answer the question of a verdict alike now.
     """
 
     def __init__(
         self,
-        database: Database,
         signing: SigningOptions,
+        read_own: Callable[[str], tuple[str, datetime | None]],
         still_holds: Callable[[Mapping[str, Any]], bool],
     ) -> None:
-        self._database = database
+        self._read_own = read_own
         self._still_holds = still_holds
         self._signing = signing
         self._lock = threading.Lock()
         self._signer: Signer | None = None
+
+    def read_verdict(self, verdict_id: str) -> dict[str, Any]:
+        """Return a verdict of this gate as it was given."""
+        found: dict[str, Any] = msgspec.json.decode(self._read_own(verdict_id)[0])
+        return found
 
     def attest(self, verdict_id: str, form: PredicateForm = "verdict") -> SignedStatement:
         """Sign a verdict as it was given.
@@ -130,14 +134,7 @@ class Attestations:
         return made
 
     def _vouched(self, verdict_id: str) -> VerdictContent:
-        with self._database.reading() as session:
-            stored = decisions.find_verdict(session, verdict_id)
-            far = decisions.find_far_gate(session, verdict_id)
-            confirmed = decisions.last_given_at(session, verdict_id)
-        if far is not None:
-            what = f"the far gate {far} gave this verdict, not this gate"
-            hint = "a gate signs its own verdicts; ask this gate about the image by its digest"
-            raise Conflict(what, field="id", value=verdict_id, hint=hint)
+        stored, confirmed = self._read_own(verdict_id)
         found = verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
         if not self._still_holds(msgspec.json.decode(stored)):
             what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"

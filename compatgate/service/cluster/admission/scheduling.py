@@ -12,9 +12,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
+from compatgate.kit.kubernetes import (
+    UNREPORTED_LABELS,
+    read_labels,
+    read_list,
+    read_mapping,
+    read_text,
+)
 from compatgate.service.cluster.admission.node_index import NodeIndex, Nodes, Taint, decode_taint
-from compatgate.service.nodes.reports.schemas import UNREPORTED_LABELS
 
 HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

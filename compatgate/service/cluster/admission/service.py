@@ -134,10 +134,33 @@ class PreviewGate(Protocol):
         ...
 
 
-class Admission:
-    """The service that answers the API server; safe for any number of threads."""
+class NodeSource(Protocol):
+    """The known nodes of a gate."""
 
-    def __init__(self, gate: Gate | PreviewGate, options: AdmissionOptions) -> None:
+    @property
+    def is_ready(self) -> bool:
+        """Return whether `known` answers without waiting."""
+        ...
+
+    def known(self, snapshot: Snapshot, cluster: str | None = None) -> KnownNodes | None:
+        """Return the known nodes of one or every cluster by target and pool; None: none."""
+        ...
+
+
+class Admission:
+    """The service that answers the API server; safe for any number of threads.
+
+    Args:
+        nodes: None: placed without known nodes.
+    """
+
+    def __init__(
+        self,
+        gate: Gate | PreviewGate,
+        options: AdmissionOptions,
+        nodes: NodeSource | None = None,
+    ) -> None:
+        self._nodes = nodes
         self._gate = gate
         self._live = gate if isinstance(gate, Gate) else None
         self._options = options
@@ -242,10 +265,10 @@ class Admission:
         self, review: Review, kind: PodKind, stated: KnownClaims | None, *, may_wait: bool
     ) -> Questions:
         def known() -> PlacementMatrix:
-            if self._live is None:
+            if self._live is None or self._nodes is None:
                 return placement_matrix(self._gate.snapshot())
-            snapshot = self._live.snapshot() if may_wait else _at_hand(self._live)
-            nodes = self._live.nodes.inventory.known(snapshot, self._options.cluster)
+            snapshot = self._live.snapshot() if may_wait else _at_hand(self._live, self._nodes)
+            nodes = self._nodes.known(snapshot, self._options.cluster)
             return placement_matrix(snapshot, nodes)
 
         def of(document: Any) -> Questions:
@@ -400,13 +423,13 @@ def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext
     return live.refuse(body, finding, asked_by=asked.by, source=source)
 
 
-def _at_hand(live: Gate) -> Snapshot:
+def _at_hand(live: Gate, nodes: NodeSource) -> Snapshot:
     """Return the snapshot in memory; raise `MustWait` if a look at the database is due."""
     try:
         snapshot = live.snapshots.at_hand()
     except Unavailable:
         raise MustWait from None
-    if snapshot is None or not live.nodes.inventory.is_ready:
+    if snapshot is None or not nodes.is_ready:
         raise MustWait
     return snapshot
 

@@ -8,15 +8,16 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.kit.http import requests as bodies
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.route import Body, Returns, route
 from compatgate.service.cluster.manifests.documents import MAX_DEPTH
 from compatgate.service.cluster.manifests.schemas import (
     EXAMPLES,
     ManifestCheckBody,
     ManifestCheckRequest,
 )
-from compatgate.web.call import Call
-from compatgate.web.route import Body, Returns, route
+from compatgate.service.cluster.manifests.service import ManifestChecks
 
 
 class CheckOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +51,7 @@ def check_manifest(call: Call[CheckOptions]) -> Reply:
     request = bodies.to_struct(
         bodies.to_object(call.raw(), MAX_DEPTH), ManifestCheckRequest, {"object": _HINT}
     )
-    answer = call.service.manifests.check(
+    answer = call.use(ManifestChecks).check(
         request.object,
         request.namespace,
         timeout=call.query.timeout or "",

@@ -14,8 +14,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.check.formats.ci import relative_path
-from compatgate.check.reports import Answer, Place
 from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import (
     OUTCOME_RANK,
@@ -30,6 +28,8 @@ from compatgate.core.rules.caveats import admission_note, exempted
 from compatgate.core.stack import canonical_key, parse_stack_text
 from compatgate.documents.sources import FieldPath
 from compatgate.errors import BadInput
+from compatgate.formats.ci import relative_path
+from compatgate.formats.reports import Answer, Place
 from compatgate.kit import clock
 from compatgate.kit.kubernetes import read_text, to_one_line
 from compatgate.service.cluster.admission.outcome import ReviewResult

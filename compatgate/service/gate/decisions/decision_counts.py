@@ -5,7 +5,7 @@ Each summary reads a bounded number of rows, the newest.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,6 +27,7 @@ from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch
 from compatgate.service.gate.decisions.repository import Decision, read_bodies, text_filters
 
 MAX_DECISIONS = 200_000
+_MAX_IMAGE_DECISIONS = 20_000
 """Most decisions that a summary reads; a chart does not need more."""
 MAX_VERDICTS = 5000
 """Most verdicts that a summary reads, the latest."""
@@ -255,3 +256,20 @@ def _select_newest_on(
     if targets is not None:
         of_targets = Decision.target.in_(targets)
     return wanted.where(of_targets).order_by(Decision.id.desc()).limit(most).subquery()
+
+
+def list_allowed_images(
+    session: Session, target: str, pool: str | None, entry: str, since: datetime
+) -> Iterator[tuple[str, str]]:
+    """Yield images that decisions allowed by an entry, newest first, each with its verdict's id.
+
+    Args:
+        pool: None: the first pool of a decision counts.
+    """
+    asked = list_asked_stacks(session, [target], since, most=_MAX_IMAGE_DECISIONS)
+    for one in asked.found:
+        pools = one.body.get("entries") or {}
+        named = pools.get(pool) if pool else next(iter(pools.values()), None)
+        image = one.body.get("image")
+        if image and one.body.get("allowed") and named == entry:
+            yield image, one.verdict_id

@@ -37,7 +37,8 @@ from compatgate.kit.database.tables import (
     UtcTime,
     page,
 )
-from compatgate.kit.principal import TargetPatterns, in_limit
+from compatgate.kit.database.target_limit import in_limit
+from compatgate.kit.principal import TargetPatterns
 from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.schemas import DecisionBody

@@ -10,14 +10,16 @@ from typing import Annotated, Any
 from msgspec import Meta, convert
 
 from compatgate.catalog import browse
+from compatgate.catalog.library import Library
 from compatgate.catalog.sources import title
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply, slice_page
+from compatgate.kit.http.route import NoQuery, Returns, route
 from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, FactTable, RuleBody
-from compatgate.web.call import Call, Service
-from compatgate.web.route import NoQuery, Returns, route
+from compatgate.service.gate.questions.service import Gate
 
 
 class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,8 +39,8 @@ class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 )
 def list_tables(call: Call[NoQuery]) -> Reply:
     """List the tables of facts."""
-    facts = call.gate.facts
-    return Reply(FactsBody(facts.digest, list(facts.overlays), read_tables(call.service)))
+    facts = call.use(Gate).facts
+    return Reply(FactsBody(facts.digest, list(facts.overlays), read_tables(call.use(Library))))
 
 
 @route(
@@ -56,7 +58,7 @@ def list_facts(call: Call[FactFilters]) -> Reply:
     wanted, part = (call.query.search or "").lower(), call.query.part
     found = [
         record
-        for record in read_records(call.service, call.args["table"])
+        for record in read_records(call.use(Library), call.args["table"])
         if wanted in record.name.lower() and part in (None, record.part)
     ]
     return page_reply(slice_page(found, call.query), lambda record: record)
@@ -73,28 +75,28 @@ def list_facts(call: Call[FactFilters]) -> Reply:
 )
 def show_fact(call: Call[NoQuery]) -> Reply:
     """Show the records of a key: a version, a series, or any spelling of a GPU."""
-    source = _find_source(call.service, call.args["table"])
-    document = call.service.facts.document(source)
+    source = _find_source(call.use(Library), call.args["table"])
+    document = call.use(Library).document(source)
     try:
         return Reply(browse.find_records(source, document, call.args["key"]))
     except BadInput as error:
         raise _not_found(error) from None
 
 
-def read_tables(service: Service) -> list[FactTable]:
+def read_tables(library: Library) -> list[FactTable]:
     """Return every table, with the number of its records."""
     found = []
-    for name in service.facts.names:
-        document = service.facts.document(name)
+    for name in library.names:
+        document = library.document(name)
         parts = {part: len(document[part]) for part in browse.keyed_lists(name, document)}
         found.append(FactTable(title(name), parts))
     return found
 
 
-def read_records(service: Service, table: str) -> list[FactRecord]:
+def read_records(library: Library, table: str) -> list[FactRecord]:
     """Return the records of a table."""
-    source = _find_source(service, table)
-    document = service.facts.document(source)
+    source = _find_source(library, table)
+    document = library.document(source)
     return [
         FactRecord(part, browse.record_name(record, key), record)
         for part, key in browse.keyed_lists(source, document).items()
@@ -102,9 +104,9 @@ def read_records(service: Service, table: str) -> list[FactRecord]:
     ]
 
 
-def _find_source(service: Service, table: str) -> str:
+def _find_source(library: Library, table: str) -> str:
     try:
-        return browse.find_source(table, service.facts.names)
+        return browse.find_source(table, library.names)
     except BadInput as error:
         raise _not_found(error) from None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
 
 
 @route(
@@ -29,4 +30,4 @@ def deliver_decisions(call: Call[NoQuery]) -> Reply:
     stored. Begin another writer then. 503: try again later.
     """
     request = to_struct(call.document(), DeliveryRequest)
-    return Reply(call.gate.deliveries.receive(request, call.principal))
+    return Reply(call.use(DeliveryDesk).receive(request, call.principal))

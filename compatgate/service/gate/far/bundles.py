@@ -22,7 +22,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts import Facts
 from compatgate.errors import BadInput, CompatgateError, quote_error
 from compatgate.kit import clock
 from compatgate.kit.cli.output import read_bytes
@@ -217,14 +216,9 @@ class BundleSource:
     """The current bundle of a gate; built and signed once per version."""
 
     def __init__(
-        self,
-        database: Database,
-        facts: Facts,
-        overlays: Sequence[str] | None,
-        snapshots: Snapshots,
+        self, database: Database, snapshots: Snapshots, overlays: Sequence[str] | None
     ) -> None:
         self._database = database
-        self._facts = facts
         self._overlays = overlays
         self._snapshots = snapshots
         self._building = threading.Lock()
@@ -235,7 +229,7 @@ class BundleSource:
         snapshot = self._snapshots.current()
         number = snapshot.evidence + snapshot.discards
         version = BundleVersion(snapshot.revision, number, _current_issue())
-        return bundle_etag(version, self._facts.digest, key_id)
+        return bundle_etag(version, self._snapshots.facts.digest, key_id)
 
     def serve(
         self, key_id: str, sign: Callable[[bytes, str], list[dict[str, Any]]]
@@ -246,9 +240,7 @@ class BundleSource:
             if known is not None and known.etag == self.etag(key_id):
                 return known
             with self._database.reading() as session:
-                payload = make_bundle_payload(
-                    session, self._facts, self._overlays, None, self._snapshots.suites
-                )
+                payload = make_bundle_payload(session, self._snapshots, self._overlays, None)
             payload = issue_bundle(payload, VALID_FOR)
             sealed = msgspec.json.decode(seal_bundle(payload), type=Envelope)
             signatures = tuple(sign(base64.b64decode(sealed.payload), BUNDLE_TYPE))

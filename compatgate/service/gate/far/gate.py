@@ -7,7 +7,7 @@ pages) is refused with a pointer to the central gate. Decisions go to the spool.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,10 +17,10 @@ from sqlalchemy import URL
 from compatgate.errors import CompatgateError, Forbidden, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
+from compatgate.kit.http.signatures import Secret
 from compatgate.service.access.tokens.repository import KnownToken, TokenRow
 from compatgate.service.access.tokens.service import digest_of
 from compatgate.service.audit.events.refusals import RefusalLog
-from compatgate.service.cluster.webhooks.signatures import Secret
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.far.keeper import (
     AppliedBundle,
@@ -30,11 +30,10 @@ from compatgate.service.gate.far.keeper import (
 )
 from compatgate.service.gate.far.log import Central, FarLog
 from compatgate.service.gate.questions.service import Gate
-from compatgate.service.nodes.reports.inventory import NoInventory
+from compatgate.service.matrix.snapshots.reader import Snapshots
 
 if TYPE_CHECKING:
     from compatgate.core.facts import Facts
-    from compatgate.service.attention.notices.webhook import IncidentWebhook
     from compatgate.service.gate.decisions.decision_log import DecisionLog
     from compatgate.service.gate.decisions.outages import Degraded
     from compatgate.service.gate.questions.images import ImageSettings
@@ -81,9 +80,9 @@ class FarGate(Gate):
 
     def __init__(
         self,
+        snapshots: Snapshots,
         store: BundleStore,
         present: AppliedBundle,
-        callers: Sequence[Secret] = (),
         *,
         images: ImageSettings | None = None,
         wheels: WheelSettings | None = None,
@@ -92,8 +91,8 @@ class FarGate(Gate):
     ) -> None:
         self._central = store.options.central
         super().__init__(
+            snapshots,
             NoDatabase(store.options),
-            present.snapshot.facts,
             overlays=(),
             images=images,
             wheels=wheels,
@@ -101,11 +100,7 @@ class FarGate(Gate):
         )
         self.bundle = BundleKeeper(store, present, self._use, away)
         self._use(present)
-        self.refusals = LoggedRefusals(self.database)
-        self.nodes.inventory = NoInventory(self.database)
         self.snapshots.keeper = self.bundle
-        self.tokens.keeper = self.bundle
-        self.tokens.know(_known_callers(callers))
         self.bundle.start()
 
     def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
@@ -132,9 +127,6 @@ class FarGate(Gate):
     def require_writable(self) -> None:
         """Refuse a change."""
         raise ReadOnlyGate(self._central.url)
-
-    def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
-        """Do nothing: the central gate has the incidents."""
 
     def require_pages(self) -> None:
         """Refuse a page."""
@@ -175,7 +167,7 @@ class LoggedRefusals(RefusalLog):
         _log.warning("%s was refused %s: %s", actor, place, reason)
 
 
-def _known_callers(callers: Iterable[Secret]) -> list[KnownToken]:
+def known_callers(callers: Iterable[Secret]) -> list[KnownToken]:
     """Return the tokens of callers, which this gate alone knows."""
     at = clock.now()
     return [
@@ -215,25 +207,6 @@ class PreparedFarGate(Struct, frozen=True):
     def facts(self) -> Facts:
         """Return the facts of the bundle."""
         return self.present.snapshot.facts
-
-    def open_gate(
-        self,
-        callers: Sequence[Secret],
-        images: ImageSettings,
-        wheels: WheelSettings | None,
-        spool_size: int,
-    ) -> FarGate:
-        """Open a gate for one process; arguments as of `FarGate`."""
-        store = BundleStore(self.options)
-        return FarGate(
-            store,
-            self.present,
-            callers,
-            images=images,
-            wheels=wheels,
-            spool_size=spool_size,
-            away=self.away,
-        )
 
 
 def prepare_far_gate(options: BundleOptions) -> PreparedFarGate:

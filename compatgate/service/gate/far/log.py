@@ -61,7 +61,7 @@ class Central(Struct, frozen=True):
         Args:
             timeout_s: seconds to wait for the connection, and for each part of an answer.
         """
-        from compatgate.cli.gate.opening import make_client
+        from compatgate.gate_client import make_client
         from compatgate.kit.cli.output import read_bytes
 
         secret = self.token

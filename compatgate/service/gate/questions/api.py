@@ -16,11 +16,16 @@ from compatgate.core.rule import Outcome, Verdict
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.clock import parse_moment
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, is_not_modified, page_reply
 from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
 from compatgate.kit.principal import Principal
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
 from compatgate.service.audit.attestations.envelope import MEDIA as DSSE
+from compatgate.service.audit.attestations.service import Attestations
+from compatgate.service.gate.decisions.service import Decisions
+from compatgate.service.gate.far.bundles import BundleSource
 from compatgate.service.gate.questions.schemas import (
     QUESTION_EXAMPLES,
     BundleBody,
@@ -28,40 +33,11 @@ from compatgate.service.gate.questions.schemas import (
     GateRequest,
     VerdictBody,
 )
-from compatgate.web.call import Call
-from compatgate.web.question_app import answer_here
-from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.service.gate.questions.service import Gate
 
-_QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES, argument="question", members=True)
-_VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
+QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES, argument="question", members=True)
+VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
 _LARGEST_REVISION = 2**31 - 1
-
-
-@route(
-    "POST",
-    "/gate",
-    scope="gate",
-    tag="gate",
-    targets="checked",
-    body=_QUESTION,
-    returns=_VERDICT,
-    errors=(404, 502, 503, 504),
-)
-def ask(call: Call[NoQuery]) -> Reply:
-    """Decide whether a stack may run on a target or pool.
-
-    The gate logs the decision before it answers. The same question gives the same verdict id.
-
-    While its database is unavailable, the gate decides on the last confirmed snapshot,
-    and the answer has `degraded`. 503: that snapshot is older than the operator allows
-    (`serve --max-stale`), or the decision cannot be recorded.
-
-    The gate reads an `image` whose registry the operator allows (`serve --registry`). The image's
-    stack wins over the stated one, a contradiction is a finding, and the answer's `image` has the
-    digest. Any other image is a label: the answer says that it was not read, and the question must
-    state the stack.
-    """
-    return Reply(answer_here(call.raw(), call.principal, call.service))
 
 
 class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,8 +59,8 @@ class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
     tag="gate",
     targets="checked",
     query=PreviewOptions,
-    body=_QUESTION,
-    returns=_VERDICT,
+    body=QUESTION,
+    returns=VERDICT,
     errors=(404, 502, 503, 504),
 )
 def preview(call: Call[PreviewOptions]) -> Reply:
@@ -92,9 +68,9 @@ def preview(call: Call[PreviewOptions]) -> Reply:
     question: dict[str, Any] = call.document()
     call.principal.require_question(question)
     if call.query.at is None:
-        found = call.gate.preview(question)
+        found = call.use(Gate).preview(question)
     else:
-        found = call.gate.what_would(question, at=parse_matrix_time(call.query.at))
+        found = call.use(Gate).what_would(question, at=parse_matrix_time(call.query.at))
     return Reply(_with_state(found.to_json(), call))
 
 
@@ -122,12 +98,12 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
     verifies the signature, and refuses an older bundle. The answer is 409 without `serve
     --signing-key`.
     """
-    key_id = call.service.attestations.key_id()
-    etag = call.gate.bundles.etag(key_id)
+    key_id = call.use(Attestations).key_id()
+    etag = call.use(BundleSource).etag(key_id)
     headers = {"Vary": "Accept-Encoding"}
     if is_not_modified(etag):
         return Reply(b"", media=DSSE, etag=etag, headers=headers)
-    served = call.gate.bundles.serve(key_id, call.service.attestations.sign_payload)
+    served = call.use(BundleSource).serve(key_id, call.use(Attestations).sign_payload)
     if request.accept_encodings.quality("gzip") <= 0:
         return Reply(served.content, media=DSSE, etag=served.etag, headers=headers)
     headers["Content-Encoding"] = "gzip"
@@ -136,7 +112,7 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
 
 def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
     """Return an answer with ``degraded`` if the gate decides without its database."""
-    degraded = call.gate.degraded()
+    degraded = call.use(Gate).degraded()
     return body if degraded is None else {**body, "degraded": degraded.to_json()}
 
 
@@ -151,7 +127,7 @@ def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
 )
 def show_verdict(call: Call[NoQuery]) -> Reply:
     """Show a verdict by its id."""
-    verdict = call.gate.show_verdict(call.args["id"])
+    verdict = call.use(Decisions).show_verdict(call.args["id"])
     require_answered(call.principal, verdict["target"])
     return Reply(verdict)
 
@@ -189,7 +165,7 @@ class DecisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 )
 def list_decisions(call: Call[DecisionFilters]) -> Reply:
     """List decisions, newest first."""
-    return page_reply(call.gate.history.list_decisions(**call.filters()))
+    return page_reply(call.use(Decisions).list_decisions(**call.filters()))
 
 
 @route(
@@ -203,7 +179,7 @@ def list_decisions(call: Call[DecisionFilters]) -> Reply:
 )
 def show_decision(call: Call[NoQuery]) -> Reply:
     """Show a decision; `verdict_id` names its verdict."""
-    decision = call.gate.history.show_decision(call.args["id"])
+    decision = call.use(Decisions).show_decision(call.args["id"])
     require_answered(call.principal, decision.target)
     return Reply(decision)
 
@@ -241,7 +217,9 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     target = call.args["target"]
     call.principal.require_targets([target])
     question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}
-    return Reply(draw_badge(_verdict_badge(call.gate.preview(question), target)), media=BADGE_MEDIA)
+    return Reply(
+        draw_badge(_verdict_badge(call.use(Gate).preview(question), target)), media=BADGE_MEDIA
+    )
 
 
 @route(
@@ -257,7 +235,7 @@ def entry_badge(call: Call[NoQuery]) -> Reply:
     """Draw the status of an entry of the matrix on a target."""
     target, name = call.args["target"], call.args["entry"]
     call.principal.require_targets([target])
-    snapshot = call.gate.snapshot()
+    snapshot = call.use(Gate).snapshot()
     snapshot.target(target)
     entry = snapshot.entries.get(name)
     if entry is None or not {target, ANY_TARGET} & set(entry.targets):

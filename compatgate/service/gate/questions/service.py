@@ -1,107 +1,219 @@
-"""Hold the services of all capabilities on one database.
-
-`Readiness` checks with a deadline that a decision can be logged: a database that has stalled
-neither answers nor refuses, so the check runs in a thread of its own, one at a time.
-"""
+"""Answer questions from facts, matrix and evidence, and log each decision."""
 
 from __future__ import annotations
 
-import copy
-import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from compatgate.core.evaluate import assess
+from compatgate.core.evaluate import assess, format_moment
+from compatgate.core.rule import Finding, Verdict
 from compatgate.core.stack import parse_stack
-from compatgate.errors import CompatgateError, Unavailable, quote_error
+from compatgate.errors import CompatgateError
 from compatgate.kit import clock
+from compatgate.kit.compute import Compute, compute_here
 from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import SchemaMismatch
-from compatgate.service.access.tokens.browser_sessions import BrowserSessions
-from compatgate.service.access.tokens.service import Tokens
-from compatgate.service.attention.notices.service import IncidentService
-from compatgate.service.attention.notices.webhook import IncidentWebhook, WebhookSender
-from compatgate.service.attention.notices.worker import IncidentWorker
-from compatgate.service.audit.events.refusals import RefusalLog
-from compatgate.service.audit.events.service import History
-from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.decisions.decision_log import LogState
+from compatgate.service.gate.decisions.batch_store import CommitMode
+from compatgate.service.gate.decisions.decision_log import DecisionLog, LogState
 from compatgate.service.gate.decisions.outages import Degraded, OutageKeeper, OutageOptions
-from compatgate.service.gate.far import bundles
-from compatgate.service.gate.far.receiving import DeliveryDesk
-from compatgate.service.gate.questions.answers import AnsweringGate
-from compatgate.service.gate.questions.computing import Compute, compute_here
-from compatgate.service.matrix.documents.revisions import Edit
-from compatgate.service.matrix.documents.service import MatrixService
-from compatgate.service.matrix.proposals.service import ProposalService
-from compatgate.service.matrix.snapshots.snapshot import seal_bundle
-from compatgate.service.nodes.reports.service import Nodes
-from compatgate.service.nodes.upgrades.freezes import Freezes, KnownGood
-from compatgate.service.nodes.upgrades.service import Upgrades
-from compatgate.service.runs.baselines.service import BaselineService
-from compatgate.service.runs.queue.service import Runs, load_library
+from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.questions import decider
+from compatgate.service.gate.questions.decider import (
+    Answer,
+    AnswerRecord,
+    CompletedQuestion,
+    Decider,
+    SnapshotCache,
+    decide,
+    make_decision,
+)
+from compatgate.service.gate.questions.readiness import Readiness
+from compatgate.service.matrix.snapshots.reader import Snapshots, make_bundle_payload
+from compatgate.service.matrix.snapshots.snapshot import Snapshot, seal_bundle
 
 if TYPE_CHECKING:
-    pass
+    from compatgate.service.access.tokens.service import Tokens
+    from compatgate.service.gate.questions.images import Images, ImageSettings
+    from compatgate.service.gate.questions.wheels import WheelMeasurer, WheelSettings
 
 
-class Gate(AnsweringGate):
-    """The services of all capabilities on one database.
+class Gate:
+    """Answers questions, and logs each decision.
 
     Any number of threads may use a gate, and a process may make one before it forks.
+
+    Args:
+        images: which images the gate reads; None: an image is only a label.
+        commit: ``async``: an answer may leave before PostgreSQL's disk has the decision.
+        wheels: indexes whose wheels the gate measures; None: packages without a record stay open.
+        spool: where decisions wait while the database is unavailable; None: there are none then.
     """
 
-    def _open_rooms(self) -> None:
-        """Make the services of the capabilities."""
-        database, facts = self.database, self.facts
-        self.runs = Runs(database, facts, self.snapshots, load_library)
-        self.snapshots.suites = self.runs.define_suites
-        self.matrix = MatrixService(database, facts, self.snapshots, self.runs.find_unknown_suites)
-        self.proposals = ProposalService(
-            database, facts, self.snapshots, self._backtest, self.matrix.open_reader
-        )
-        self.tokens = Tokens(database)
-        self.sessions = BrowserSessions(database, self.tokens)
-        self.history = History(database)
-        self.refusals = RefusalLog(database)
-        self.baselines = BaselineService(database)
-        self.nodes = Nodes(database, facts, self.snapshots)
-        self.upgrades = Upgrades(database, self.snapshots, self._plan)
-        self.incidents = IncidentService(
-            database, self.snapshots, self.runs, self.baselines, self.nodes, self.upgrades
-        )
-        self._watcher: IncidentWorker | None = None
-        self.freezes = Freezes(database)
-        self.known_good = KnownGood(database, self.matrix)
-        self.bundles = bundles.BundleSource(database, facts, self._overlays, self.snapshots)
-        self.deliveries = DeliveryDesk(database, self._commit)
-        self.readiness = Readiness(self._check_recording)
+    def __init__(
+        self,
+        snapshots: Snapshots,
+        database: Database,
+        *,
+        overlays: Sequence[str] | None = None,
+        images: ImageSettings | None = None,
+        commit: CommitMode = "sync",
+        wheels: WheelSettings | None = None,
+        spool: SpoolOptions | None = None,
+    ) -> None:
+        self.database = database
+        self.facts = snapshots.facts
+        self.snapshots = snapshots
+        self.overlays = overlays
+        self._images = _make_images(images, overlays) if images else None
+        self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.indexes else None
+        self.commit: CommitMode = commit
+        self._log = self._make_log(spool)
+        self._answers: SnapshotCache[Answer] = SnapshotCache(lambda answer: answer.size)
+        self._decider = Decider()
+        self.snapshots.on_new = self._clear_caches
         self._keeper: OutageKeeper | None = None
+        self.readiness = Readiness(self._check_recording)
         self.compute: Compute = compute_here
 
-    def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
-        """Return the backtest of edits as plain data; imported late, as it asks a gate."""
-        from compatgate.service.gate.comparison.backtests import backtest_edits
+    def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
+        """Return the log of decisions; a gate without a database has another one."""
+        return DecisionLog(self.database, self.commit, spool)
 
-        found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self, edits, days=days))
-        return found
+    def snapshot(self) -> Snapshot:
+        """Return the current snapshot."""
+        return self.snapshots.current()
 
-    def _plan(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the plan of an upgrade, nodes by key; imported late, as it asks a gate."""
-        from compatgate.service.gate.comparison.service import plan_upgrade
+    def answer(
+        self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
+    ) -> Answer:
+        """Decide, log, and return the answer once the log has it."""
+        decided = self.evaluate(question, asked_by=asked_by, source=source, image_s=image_s)
+        self._log.record(*decided.row)
+        return decided.answer
 
-        return plan_upgrade(self, target, body, by_key=True)
+    def evaluate(
+        self, question: bytes, *, asked_by: str, source: str, image_s: float | None = None
+    ) -> AnswerRecord:
+        """Decide without logging; `submit` logs what this returns.
 
-    def keep_through_outages(self, options: OutageOptions, confirmed_at: datetime) -> None:
+        Args:
+            asked_by: name of the token, or ``anonymous``.
+            source: ``rest``, ``cli``, ``hook:kubernetes``, ...
+            image_s: seconds to wait for the image; 0: unread; None: the configured deadline.
+        """
+        began = time.perf_counter_ns()
+        now = clock.now()
+        snapshot = self.snapshots.current()
+        found = self._answers.get(question, snapshot, now)
+        if found is not None:
+            return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
+        decider.check_storable(question)
+        body, read, alone = self._complete(decider.decode_question(question), snapshot, image_s)
+        if read:  # that may have taken seconds
+            now, snapshot = clock.now(), self.snapshots.current()
+        verdict, lasts = self._decide(body, snapshot, now, by_image=alone)
+        answer = Answer.of(verdict)
+        if lasts and not read:  # a tag may be another image by the next time
+            self._answers.put(question, snapshot, answer, answer.verdict.valid_until, now)
+        return _record_answer(answer, now, began, asked_by, source)
+
+    def known(self, question: bytes, *, asked_by: str, source: str) -> AnswerRecord | None:
+        """Return what `evaluate` would, where memory alone has it; never wait."""
+        began = time.perf_counter_ns()
+        snapshot = self.snapshots.at_hand()
+        now = clock.now()
+        found = self._answers.get(question, snapshot, now) if snapshot is not None else None
+        if found is None:
+            return None
+        return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
+
+    def reads_image(self, body: Mapping[str, Any]) -> bool:
+        """Return whether `evaluate` would ask a registry about a question, and so may wait."""
+        return self._images is not None and self._images.reads(body)
+
+    def submit(self, decided: Sequence[AnswerRecord]) -> Future[None]:
+        """Log decisions without waiting.
+
+        Each answer may leave once the returned future is done.
+        """
+        return self._log.submit([one.row for one in decided])
+
+    def decide(self, body: Mapping[str, Any], *, asked_by: str, source: str) -> Verdict:
+        """Decide a parsed question and log the decision, as `answer` does."""
+        return self.answer(decider.encode_question(body), asked_by=asked_by, source=source).verdict
+
+    def preview(self, body: Mapping[str, Any], *, image_s: float | None = None) -> Verdict:
+        """Return the verdict of `answer` without logging it."""
+        snapshot = self.snapshots.current()
+        completed = self._complete(body, snapshot, image_s)
+        return self._decide(completed.body, snapshot, clock.now(), by_image=completed.alone)[0]
+
+    def _decide(
+        self, body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool
+    ) -> tuple[Verdict, bool]:
+        """Return the verdict, and whether it holds as long as the snapshot.
+
+        The wheel of a package without a record is measured in the background.
+        """
+        verdict = self._decider.decide(body, snapshot, now, by_image=by_image)
+        if self._wheels is None:
+            return verdict, True
+        missing = self._wheels.missing(verdict, snapshot.facts)
+        if not missing:
+            return verdict, True
+        found = self._wheels.ask(missing, snapshot.facts)
+        if found.records:
+            snapshot = self.snapshots.know(found.records) or snapshot
+        explained = self._wheels.add_reasons(body, found)
+        return self._decider.decide(explained, snapshot, now, by_image=by_image), not found.why
+
+    def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
+        """Decide a question with an earlier matrix and today's facts.
+
+        A revision is evaluated today. A moment stands for its revision and evidence, evaluated on
+        that day with the waivers and ends of life of that day.
+        """
+        if isinstance(at, datetime):
+            now, snapshot = at, self.snapshots.at_moment(at)
+        else:
+            now, snapshot = clock.now(), self.snapshots.at(at)
+        completed = self._complete(body, snapshot)
+        return decide(completed.body, snapshot, now, by_image=completed.alone)
+
+    def refuse(
+        self, body: Mapping[str, Any], finding: Finding, *, asked_by: str, source: str
+    ) -> AnswerRecord:
+        """Deny a question for a finding that is no rule's of the evaluation; log nothing.
+
+        The question's image is not read.
+        """
+        began, now = time.perf_counter_ns(), clock.now()
+        snapshot = self.snapshots.current()
+        decider.check_storable(decider.encode_question(body))
+        verdict = decider.deny(self._decider.decide(body, snapshot, now), finding, snapshot, now)
+        return _record_answer(Answer.of(verdict), now, began, asked_by, source)
+
+    def _clear_caches(self, _: Snapshot) -> None:
+        self._answers.clear()
+        self._decider.clear()
+
+    def _complete(
+        self, body: Any, snapshot: Snapshot, image_s: float | None = None
+    ) -> CompletedQuestion:
+        """Return a question completed with the stack of its image."""
+        if self._images is None or image_s == 0:
+            return CompletedQuestion(body)
+        return self._images.complete(body, snapshot, image_s)
+
+    def keep_through_outages(
+        self, tokens: Tokens, options: OutageOptions, confirmed_at: datetime
+    ) -> None:
         """Watch the database; use the last-known-good snapshot while it is unavailable."""
-        self._keeper = OutageKeeper(
-            self.database, self.snapshots, self.tokens, options, confirmed_at
-        )
+        self._keeper = OutageKeeper(self.database, self.snapshots, tokens, options, confirmed_at)
         self._keeper.start()
 
     def degraded(self) -> Degraded | None:
@@ -116,12 +228,6 @@ class Gate(AnsweringGate):
     def require_pages(self) -> None:
         """Refuse a page if this gate has no database; do nothing here."""
 
-    def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
-        """Survey incidents and post them in threads of this process, until it closes."""
-        sender = WebhookSender(self.database, webhook) if webhook else None
-        self._watcher = IncidentWorker(self.incidents, sender)
-        self._watcher.start()
-
     def snapshot_age_s(self) -> float:
         """Return the seconds since the database last confirmed the snapshot; 0 if unknown."""
         return self._keeper.watch.age_s() if self._keeper is not None else 0.0
@@ -135,13 +241,6 @@ class Gate(AnsweringGate):
     def log_state(self) -> LogState:
         """Return where this process logs its decisions; never wait."""
         return self._log.state
-
-    def show_verdict(self, verdict_id: str) -> dict[str, Any]:
-        """Return a verdict as first given."""
-        with self.database.reading() as session:
-            body = decisions.find_verdict(session, verdict_id)
-        stored: dict[str, Any] = msgspec.json.decode(body)
-        return stored
 
     def find_newer_schema(self) -> SchemaMismatch | None:
         """Return the error if a newer program has upgraded the database meanwhile; None: no."""
@@ -159,7 +258,7 @@ class Gate(AnsweringGate):
         snapshot = self.snapshots.refresh() if keeper is None else self.snapshots.current()
         state: dict[str, Any] = {
             "database": self.url,
-            "decision_commit": self._commit,
+            "decision_commit": self.commit,
             "schema": tables.current_version(self.database) if keeper is None else keeper.schema,
             "revision": snapshot.revision,
             "evidence": snapshot.evidence,
@@ -192,12 +291,9 @@ class Gate(AnsweringGate):
             valid_for: how long decisions may rest on an issued bundle; None: for ever.
         """
         from compatgate.service.gate.far.bundles import issue_bundle
-        from compatgate.service.matrix.snapshots.reader import make_bundle_payload
 
         with self.database.reading() as session:
-            payload = make_bundle_payload(
-                session, self.facts, self._overlays, revision, self.snapshots.suites
-            )
+            payload = make_bundle_payload(session, self.snapshots, self.overlays, revision)
         return seal_bundle(issue_bundle(payload, valid_for) if issued else payload)
 
     def still_holds(self, verdict: Mapping[str, Any]) -> bool:
@@ -220,88 +316,29 @@ class Gate(AnsweringGate):
         return (found.verdict, found.allowed) == (verdict["verdict"], verdict["allowed"])
 
     def close(self) -> None:
-        """Write pending decisions and refusals, and close the database."""
+        """Write pending decisions, and close the database."""
         if self._keeper is not None:
             self._keeper.close()
-        if self._watcher is not None:
-            self._watcher.close()
-        self.nodes.inventory.close()
-        self.tokens.close()
-        self.refusals.close()
-        self.deliveries.close()
-        super().close()
+        self._log.close()
+        self.database.close()
 
 
-DEADLINE_SECONDS = 2.0
-REUSED_SECONDS = 1.0
-"""Time for which a result is reused."""
-_HINT = "the database or its disk has stalled; the check continues, ask again"
+def _record_answer(
+    answer: Answer, now: datetime, began_ns: int, asked_by: str, source: str
+) -> AnswerRecord:
+    took_us = (time.perf_counter_ns() - began_ns) // 1000
+    return AnswerRecord(answer, make_decision(answer.verdict, now, asked_by, source, took_us))
 
 
-class _ReadinessCheck:
-    """A check that is running, or that ended with a state or an error."""
+def _make_wheels(wheels: WheelSettings, snapshots: Snapshots) -> WheelMeasurer:
+    # a client for indexes: not for every command
+    from compatgate.service.gate.questions.wheels import WheelMeasurer
 
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-        self.ended = 0.0
-        self.over = threading.Event()
-        self.state: dict[str, Any] = {}
-        self.error: CompatgateError | None = None
-
-    def run(self, check: Callable[[], dict[str, Any]]) -> None:
-        try:
-            self.state = check()
-        except CompatgateError as error:
-            self.error = error
-        except Exception as error:
-            self.error = Unavailable(f"the gate cannot decide: {quote_error(error)}")
-        self.ended = time.monotonic()
-        self.over.set()
-
-    @property
-    def is_recent(self) -> bool:
-        return not self.over.is_set() or time.monotonic() - self.ended < REUSED_SECONDS
+    return WheelMeasurer(wheels, snapshots.know)
 
 
-class Readiness:
-    """The latest check's result, shared by any number of threads.
+def _make_images(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
+    # a client for registries: not for every command
+    from compatgate.service.gate.questions.images import Images
 
-    Args:
-        check: returns the state, or raises an error; may never return.
-    """
-
-    def __init__(self, check: Callable[[], dict[str, Any]]) -> None:
-        self._check = check
-        self._choosing = threading.Lock()
-        self._latest: _ReadinessCheck | None = None
-        self._process = os.getpid()
-
-    def state(self) -> dict[str, Any]:
-        """Return the state, at most `REUSED_SECONDS` old."""
-        latest = self._recent()
-        left = latest.began + DEADLINE_SECONDS - time.monotonic()
-        if not latest.over.wait(max(left, 0.0)):
-            what = f"recording a decision takes longer than {DEADLINE_SECONDS:g} seconds"
-            raise Unavailable(what, field="database", hint=_HINT)
-        if latest.error is not None:
-            raise copy.copy(latest.error)
-        return latest.state
-
-    def _recent(self) -> _ReadinessCheck:
-        """Return the running check, a recent one, or a new one."""
-        with self._choosing:
-            if self._process != os.getpid():  # the parent's check never ends in this process
-                self._latest, self._process = None, os.getpid()
-            if self._latest is None or not self._latest.is_recent:
-                new = _ReadinessCheck()
-                thread = threading.Thread(
-                    target=new.run, args=(self._check,), name="readiness", daemon=True
-                )
-                try:
-                    thread.start()
-                except RuntimeError:  # the system has no threads left
-                    raise Unavailable(
-                        "the system cannot start another thread", hint="ask again"
-                    ) from None
-                self._latest = new
-            return self._latest
+    return Images(images, overlays)

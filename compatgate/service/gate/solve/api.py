@@ -7,10 +7,11 @@ from typing import Any
 
 from compatgate.core.solve_question import answer_question
 from compatgate.kit import clock
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.solve.schemas import SOLVE_EXAMPLES, SolveBody, SolveRequest
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
 
 
 @route(
@@ -34,8 +35,8 @@ def solve(call: Call[NoQuery]) -> Reply:
     """
     question = call.document()
     call.principal.require_targets(_named_targets(question))
-    snapshot = call.gate.snapshot()
-    found = call.gate.compute(
+    snapshot = call.use(Gate).snapshot()
+    found = call.use(Gate).compute(
         answer_question,
         question,
         snapshot.target,
@@ -43,7 +44,7 @@ def solve(call: Call[NoQuery]) -> Reply:
         matrix=snapshot.matrix,
         now=clock.now(),
     )
-    degraded = call.gate.degraded()
+    degraded = call.use(Gate).degraded()
     return Reply(found if degraded is None else {**found, "degraded": degraded.to_json()})
 
 

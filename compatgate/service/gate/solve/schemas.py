@@ -9,14 +9,8 @@ from msgspec import Meta, Struct, field
 from compatgate.core.components import MAX_KEYS
 from compatgate.core.rule import Outcome
 from compatgate.core.solve import MAX_STACKS, MAX_TARGETS, MAX_WANTS
-from compatgate.service.gate.questions.schemas import (
-    DegradedBody,
-    FindingBody,
-    PoolQuestion,
-    StackBody,
-    StackValue,
-    Text,
-)
+from compatgate.kit.http.stack_schemas import StackBody, StackValue, Text
+from compatgate.service.gate.questions.schemas import DegradedBody, FindingBody, PoolQuestion
 
 _Wants = Annotated[
     dict[str, str],

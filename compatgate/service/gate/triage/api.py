@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.triage.schemas import EXAMPLES, TriageBody, TriageRequest
 from compatgate.service.gate.triage.service import name_causes
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
 
 
 @route(
@@ -30,6 +31,6 @@ def triage(call: Call[NoQuery]) -> Reply:
     document = call.document()
     asked = to_struct(document, TriageRequest)
     question = {name: value for name, value in document.items() if name != "text"}
-    found = name_causes(call.gate, asked.text, question)
+    found = name_causes(call.use(Gate), asked.text, question)
     causes = [cause.to_json() for cause in found.causes]
     return Reply({"causes": causes, "stated": found.stated})

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.service.gate.comparison.backtests import preview_import
+from compatgate.kit.http.route import JSON, LARGEST, Body, NoQuery, Returns, route
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.filters import RevisionFilters
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     TARGET,
     Changes,
-    ImportBody,
     RevisionBody,
     RevisionDetail,
     SyncBody,
 )
+from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.documents.sync import SYNC_NAME_PATTERN, SyncOptions
-from compatgate.web.call import Call
-from compatgate.web.route import JSON, LARGEST, Body, NoQuery, Returns, route
 
 
 @route(
@@ -37,7 +35,7 @@ from compatgate.web.route import JSON, LARGEST, Body, NoQuery, Returns, route
 )
 def list_revisions(call: Call[RevisionFilters]) -> Reply:
     """List revisions of the matrix, newest first."""
-    return page_reply(call.gate.matrix.list_revisions(**call.query.filters()))
+    return page_reply(call.use(MatrixService).list_revisions(**call.query.filters()))
 
 
 @route(
@@ -50,7 +48,7 @@ def list_revisions(call: Call[RevisionFilters]) -> Reply:
 )
 def show_revision(call: Call[NoQuery]) -> Reply:
     """Show a revision and its changes."""
-    return Reply(call.gate.matrix.show_revision(call.args["number"]))
+    return Reply(call.use(MatrixService).show_revision(call.args["number"]))
 
 
 class DiffFrom(Struct, frozen=True, forbid_unknown_fields=True, rename={"older": "from"}):
@@ -78,7 +76,7 @@ def diff_revisions(call: Call[DiffFrom]) -> Reply:
     """Compare a revision with an older one."""
     newer: int = call.args["number"]
     older = max(newer - 1, 0) if call.query.older is None else call.query.older
-    changes = [edit.to_change() for edit in call.gate.matrix.diff(older, newer)]
+    changes = [edit.to_change() for edit in call.use(MatrixService).diff(older, newer)]
     return Reply(Changes(older, newer, changes))
 
 
@@ -91,57 +89,20 @@ def _example_document(kind: str, example: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "compatgate.dev/v1", "kind": kind, **body}
 
 
-_DOCUMENTS = Body(
+DOCUMENTS = Body(
     Annotated[list[dict[str, Any]], Meta(min_length=1)],
     media=(JSON, *_YAML_TYPES),
     examples={"matrix": [_example_document("Target", TARGET), _example_document("Entry", ENTRY)]},
     argument="documents",
 )
-_FileName = Annotated[
+FileName = Annotated[
     str, Meta(min_length=1, max_length=200, description="name of the file in errors")
 ]
 
 
-def _read_sources(call: Call[Any], file: str) -> list[Source]:
+def read_sources(call: Call[Any], file: str) -> list[Source]:
     """Return the documents of a request as a file of this name."""
-    return [Source(file, call.text(), call.service.settings.max_values)]
-
-
-class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
-    """Options of an import."""
-
-    dry_run: Annotated[bool, Meta(description="return the changes without storing them")] = False
-    reason: Annotated[str, Meta(max_length=2000)] | None = None
-    file: _FileName = "request"
-
-
-@route(
-    "POST",
-    "/matrix/import",
-    scope="bless",
-    part="operate",
-    tag="matrix",
-    targets="checked",
-    query=ImportOptions,
-    reason="query",
-    body=_DOCUMENTS,
-    slow=True,
-    returns=Returns(ImportBody, "The changes, made or planned"),
-    errors=(409,),
-)
-def import_matrix(call: Call[ImportOptions]) -> Reply:
-    """Import documents as one revision, or not at all.
-
-    The body is a JSON list of documents, or YAML documents, with at most one value for each 24
-    bytes of the server's largest request. If there are mistakes, nothing changes; the error lists
-    every mistake with its line and field. With `dry_run`, `preview` says which canary runs a
-    blessing lacks, and which decisions of the last 30 days each waiver would allow.
-    """
-    sources = _read_sources(call, call.query.file)
-    by, dry_run = call.by(), call.query.dry_run
-    result = call.gate.matrix.import_documents(sources, by, dry_run=dry_run)
-    preview = preview_import(call.gate, result.edits) if dry_run else None
-    return Reply({**result.to_json(), "preview": msgspec.to_builtins(preview)})
+    return [Source(file, call.text(), call.settings.max_values)]
 
 
 class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
@@ -168,7 +129,7 @@ class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
     ] = False
     dry_run: Annotated[bool, Meta(description="return the plan without changing anything")] = False
     reason: Annotated[str, Meta(max_length=2000)] | None = None
-    file: _FileName = "request"
+    file: FileName = "request"
 
 
 @route(
@@ -180,7 +141,7 @@ class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
     targets="checked",
     query=SyncQuery,
     reason="query",
-    body=_DOCUMENTS,
+    body=DOCUMENTS,
     slow=True,
     returns=Returns(SyncBody, "The changes, made or planned"),
     errors=(409,),
@@ -193,9 +154,9 @@ def sync_matrix(call: Call[SyncQuery]) -> Reply:
     The body is as for `POST /matrix/import`. If there are mistakes, nothing changes.
     """
     asked = call.query
-    sources = _read_sources(call, asked.file)
+    sources = read_sources(call, asked.file)
     options = SyncOptions(asked.name, asked.prune, asked.take_over)
-    found = call.gate.matrix.sync(sources, options, call.by(), dry_run=asked.dry_run)
+    found = call.use(MatrixService).sync(sources, options, call.by(), dry_run=asked.dry_run)
     return Reply(found)
 
 
@@ -219,7 +180,7 @@ class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):
 )
 def export_matrix(call: Call[ExportOptions]) -> Reply:
     """Export the matrix, now or at an older revision: targets, entries, waivers."""
-    documents = call.gate.matrix.export(revision=call.query.revision)
+    documents = call.use(MatrixService).export(revision=call.query.revision)
     if call.query.format == "json":
         return Reply(documents)
     return Reply(to_yaml(documents).encode(), media=YAML)

@@ -6,20 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
+from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind
+from compatgate.errors import Conflict, PreconditionFailed
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.links import API_PREFIX
-from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
+from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Scope, route
 from compatgate.kit.principal import Principal
+from compatgate.service.matrix.documents.evidence_remarks import EvidenceRemarks
 from compatgate.service.matrix.documents.filters import EntryFilters
 from compatgate.service.matrix.documents.models import StoredDocument
 from compatgate.service.matrix.documents.schemas import ENTRY, EntryBody, EntryChange, Made
-from compatgate.web.call import Call, change_document, document_reply
-from compatgate.web.route import Body, NoQuery, Returns, Route, Scope, route
+from compatgate.service.matrix.documents.service import MatrixService
+
+T = TypeVar("T")
 
 
 class ChangeReason(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,7 +127,7 @@ def _create_route(of: _DocumentKind) -> Route:
     )
     def create(call: Call[Any]) -> Reply:
         """Create the {what} in the request."""
-        made = call.gate.matrix.create(of.kind, call.document(), call.by())
+        made = call.use(MatrixService).create(of.kind, call.document(), call.by())
         where = f"{API_PREFIX}/{of.plural}/{quote(made.name)}"
         return document_reply(made, status=201, headers={"Location": where})
 
@@ -142,7 +148,7 @@ def _show_route(of: _DocumentKind) -> Route:
     )
     def show(call: Call[NoQuery]) -> Reply:
         """Show the {what} with this name."""
-        row = call.gate.matrix.get(of.kind, call.args["name"])
+        row = call.use(MatrixService).get(of.kind, call.args["name"])
         require_readable(call.principal, row)
         return document_reply(row, remarks=of.remarks(call, row.name))
 
@@ -177,7 +183,7 @@ def _change_route(of: _DocumentKind) -> Route:
         name, document, by = call.args["name"], call.document(), call.by()
 
         def replace(expected: int | None) -> StoredDocument:
-            return call.gate.matrix.change(of.kind, name, document, by, expected=expected)
+            return call.use(MatrixService).change(of.kind, name, document, by, expected=expected)
 
         return document_reply(change_document(call, of.kind, replace))
 
@@ -204,7 +210,7 @@ def _delete_route(of: _DocumentKind) -> Route:
         name, by = call.args["name"], call.by()
 
         def remove(expected: int | None) -> int:
-            return call.gate.matrix.delete(of.kind, name, by, expected=expected)
+            return call.use(MatrixService).delete(of.kind, name, by, expected=expected)
 
         return Reply(Made(change_document(call, of.kind, remove)))
 
@@ -222,13 +228,13 @@ def _delete_route(of: _DocumentKind) -> Route:
 )
 def list_entries(call: Call[EntryFilters]) -> Reply:
     """List entries by name, with warnings and promotion from canary runs."""
-    found = call.gate.matrix.list_entries(**call.filters())
-    said = call.gate.runs.remarks(row.name for row in found.items)
+    found = call.use(MatrixService).list_entries(**call.filters())
+    said = call.use(EvidenceRemarks).remarks(row.name for row in found.items)
     return page_reply(found, lambda row: {**row.to_json(), **said[row.name].to_json()})
 
 
 def _entry_remarks(call: Call[Any], name: str) -> dict[str, Any]:
-    return call.gate.runs.remarks([name])[name].to_json()
+    return call.use(EvidenceRemarks).remarks([name])[name].to_json()
 
 
 ENTRY_ROUTES = document_routes(
@@ -240,3 +246,41 @@ ENTRY_ROUTES = document_routes(
     example=ENTRY,
     remarks=_entry_remarks,
 )
+
+
+def document_reply(
+    row: Any,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    remarks: dict[str, Any] | None = None,
+) -> Reply:
+    """Return a stored document, with an entity tag of its revision and its remarks."""
+    body = {**row.to_json(), **(remarks or {})}
+    etag = etag_with_remarks(row.etag, remarks) if remarks else row.etag
+    return Reply(body, status=status, headers=headers or {}, etag=etag)
+
+
+def change_document(call: Call[Any], kind: Kind, change: Callable[[int | None], T]) -> T:
+    """Change a document if ``If-Match`` names its current revision, which the function gets."""
+    if "If-Match" not in request.headers:
+        return change(None)
+    expected = _expected(call, kind)
+    try:
+        return change(expected)
+    except Conflict:
+        _expected(call, kind)
+        raise
+
+
+def _expected(call: Call[Any], kind: Kind) -> int:
+    row = call.use(MatrixService).get(kind, call.args["name"])
+    tag, sent = row.etag.strip('"'), request.if_match
+    if not sent.contains(tag) and tag not in {one.partition(".")[0] for one in sent.as_set()}:
+        raise PreconditionFailed(
+            f"{kind} {row.name} is now at revision {row.revision}",
+            field="If-Match",
+            value=request.headers["If-Match"],
+            hint=f"read the document again; its entity tag is {row.etag}",
+        )
+    return row.revision

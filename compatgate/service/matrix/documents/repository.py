@@ -32,7 +32,8 @@ from compatgate.documents.specs import (
     target_refs,
 )
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
-from compatgate.kit.principal import TargetPatterns, in_limit
+from compatgate.kit.database.target_limit import in_limit
+from compatgate.kit.principal import TargetPatterns
 from compatgate.service.matrix.documents.models import (
     Entry,
     Pool,

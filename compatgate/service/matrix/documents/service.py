@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
@@ -17,7 +16,7 @@ from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.principal import Principal
+from compatgate.kit.principal import Authorship
 from compatgate.service.matrix.documents import imports, revisions, sync
 from compatgate.service.matrix.documents import repository as lists
 from compatgate.service.matrix.documents.blessing import check_edits, list_blessed, require_evidence
@@ -68,51 +67,6 @@ def set_status(
 
 
 _OF_STATUS = ("reason", "replacement", "blessedBy", "evidenceOverride")
-_LONGEST_REASON = 8192
-
-
-class Authorship(Struct, frozen=True):
-    """Author and reason of a change; the revision stores both.
-
-    Attributes:
-        force: accept suites that nothing can run yet.
-        principal: the author's rights; None: the installation itself, at its first start, and
-            whoever opens the database without a server.
-    """
-
-    author: str
-    reason: str
-    principal: Principal | None = None
-    force: bool = False
-
-    @property
-    def identity(self) -> str:
-        """Return the key of the person, whose own agreement does not count twice."""
-        return self.principal.identity if self.principal else f"local:{self.author}"
-
-    def check(self) -> Authorship:
-        """Return the authorship if author and reason are valid."""
-        for field, text in (("author", self.author), ("reason", self.reason)):
-            if not text.strip():
-                raise BadInput(
-                    "must not be empty", field=field, hint="state the author and the reason"
-                )
-            require_storable(text, field, _LONGEST_REASON, f"{_LONGEST_REASON} bytes")
-        return self
-
-
-def require_storable(text: str, field: str, longest: int, limit: str) -> None:
-    """Refuse text that the database cannot hold.
-
-    ``longest`` is in bytes; ``limit`` says the same in words.
-    """
-    try:
-        storable = "\0" not in text and len(text.encode()) <= longest
-    except UnicodeEncodeError:
-        storable = False
-    if not storable:
-        hint = f"Unicode text of at most {limit}, without NUL"
-        raise BadInput("contains characters that cannot be stored", field=field, hint=hint)
 
 
 class MatrixService(MatrixReader):

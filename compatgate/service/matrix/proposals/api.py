@@ -11,8 +11,10 @@ from typing import Any
 from msgspec import convert
 
 from compatgate.errors import NotFound
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import ApprovalBody
 from compatgate.service.matrix.proposals.filters import ApprovalFilters, ProposalFilters
@@ -31,8 +33,7 @@ from compatgate.service.matrix.proposals.schemas import (
     RevertBody,
     RevertRequest,
 )
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.service.matrix.proposals.service import ProposalService
 
 _READ = {"digest": "b6a5c1f0" * 8}
 _APPROVAL = ApprovalBody.__struct_fields__
@@ -54,7 +55,7 @@ def list_proposals(call: Call[ProposalFilters]) -> Reply:
 
     A page can have fewer items than its limit although a next page exists.
     """
-    found = call.gate.proposals.list(**call.query.filters(), within=call.principal)
+    found = call.use(ProposalService).list(**call.query.filters(), within=call.principal)
     return page_reply(found, summarize)
 
 
@@ -76,8 +77,8 @@ def create_proposal(call: Call[ForceOption]) -> Reply:
     The edits are whole documents, or shorter forms: documents to delete, values of pools, statuses
     of entries. Nothing changes until a person merges the proposal.
     """
-    view = call.gate.proposals.propose(
-        _request(call), call.by(), most=call.service.settings.max_values
+    view = call.use(ProposalService).propose(
+        _request(call), call.by(), most=call.settings.max_values
     )
     return _reply(view, status=201)
 
@@ -101,7 +102,7 @@ def _reply(view: ProposalView, *, status: int = 200) -> Reply:
 )
 def show_proposal(call: Call[NoQuery]) -> Reply:
     """Show a proposal: diff, requirements with their state, and history."""
-    view = call.gate.proposals.show(call.args["id"])
+    view = call.use(ProposalService).show(call.args["id"])
     call.principal.require_any(view.row.targets, f"the proposal {view.row.id}")
     return _reply(view)
 
@@ -123,8 +124,8 @@ def change_proposal(call: Call[ForceOption]) -> Reply:
 
     An approval counts only for the approved edits: a change of the edits removes it.
     """
-    made = call.gate.proposals.change(
-        call.args["id"], _request(call), call.by(), most=call.service.settings.max_values
+    made = call.use(ProposalService).change(
+        call.args["id"], _request(call), call.by(), most=call.settings.max_values
     )
     return _reply(made)
 
@@ -148,7 +149,7 @@ def approve_proposal(call: Call[NoQuery]) -> Reply:
     require merges the proposal, if the approver has the scope for the edits.
     """
     asked = to_struct(call.document(), ApproveRequest)
-    return _reply(call.gate.proposals.approve(call.args["id"], call.principal, asked.digest))
+    return _reply(call.use(ProposalService).approve(call.args["id"], call.principal, asked.digest))
 
 
 @route(
@@ -162,7 +163,7 @@ def approve_proposal(call: Call[NoQuery]) -> Reply:
 )
 def retract_approval(call: Call[NoQuery]) -> Reply:
     """Withdraw your approval of an open proposal."""
-    return _reply(call.gate.proposals.retract(call.args["id"], call.principal))
+    return _reply(call.use(ProposalService).retract(call.args["id"], call.principal))
 
 
 @route(
@@ -184,7 +185,7 @@ def merge_proposal(call: Call[NoQuery]) -> Reply:
     or required canary runs are missing, or after a document that it changes has changed.
     """
     asked = to_struct(call.document(), MergeRequest)
-    view = call.gate.proposals.merge(
+    view = call.use(ProposalService).merge(
         call.args["id"], call.principal, asked.digest, override=asked.override
     )
     return _reply(view)
@@ -207,7 +208,9 @@ def backtest_proposal(call: Call[NoQuery]) -> Reply:
     The gate decides recorded questions before and after the edits, as `POST /backtests`.
     """
     asked = to_struct(call.document(), ProposalBacktest)
-    return _reply(call.gate.proposals.run_backtest(call.args["id"], asked.days, call.principal))
+    return _reply(
+        call.use(ProposalService).run_backtest(call.args["id"], asked.days, call.principal)
+    )
 
 
 @route(
@@ -227,7 +230,9 @@ def close_proposal(call: Call[NoQuery]) -> Reply:
     `approve`.
     """
     asked = to_struct(call.document(), CommentRequest)
-    return _reply(call.gate.proposals.close(call.args["id"], call.principal, text=asked.comment))
+    return _reply(
+        call.use(ProposalService).close(call.args["id"], call.principal, text=asked.comment)
+    )
 
 
 @route(
@@ -249,7 +254,7 @@ def revert_revision(call: Call[NoQuery]) -> Reply:
     proposal is then open.
     """
     asked = to_struct(call.document(), RevertRequest)
-    revision, proposal, edits = call.gate.proposals.revert(
+    revision, proposal, edits = call.use(ProposalService).revert(
         call.args["number"], call.by(), propose=asked.propose
     )
     body = {
@@ -272,7 +277,7 @@ def list_approvals(call: Call[ApprovalFilters]) -> Reply:
     """List changes that wait or waited for a second person, newest first."""
     filters = call.query.filters()
     waiting = filters.pop("waiting")
-    found = call.gate.proposals.list(**filters, asked=True, is_open=waiting)
+    found = call.use(ProposalService).list(**filters, asked=True, is_open=waiting)
     return page_reply(found, lambda view: _body(view.row))
 
 
@@ -291,7 +296,7 @@ def _body(row: Proposal) -> ApprovalBody:
 
 def _find(call: Call[NoQuery]) -> Proposal:
     """Return the approval that a request names; a proposal made on purpose is none."""
-    row = call.gate.proposals.show(call.args["id"]).row
+    row = call.use(ProposalService).show(call.args["id"]).row
     if not row.asking:
         hint, what = "it is a proposal: use /proposals", f"approval {row.id!r} does not exist"
         raise NotFound(what, field="id", value=row.id, hint=hint)
@@ -330,7 +335,7 @@ def approve_change(call: Call[NoQuery]) -> Reply:
     """
     asked = to_struct(call.document(), ApproveRequest)
     number = _find(call).id
-    return Reply(_body(call.gate.proposals.approve(number, call.principal, asked.digest).row))
+    return Reply(_body(call.use(ProposalService).approve(number, call.principal, asked.digest).row))
 
 
 @route(
@@ -345,4 +350,4 @@ def approve_change(call: Call[NoQuery]) -> Reply:
 def refuse_change(call: Call[NoQuery]) -> Reply:
     """Refuse a change that waits for a second person; authors withdraw their changes this way."""
     number = _find(call).id
-    return Reply(_body(call.gate.proposals.close(number, call.principal).row))
+    return Reply(_body(call.use(ProposalService).close(number, call.principal).row))

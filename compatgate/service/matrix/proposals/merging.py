@@ -10,13 +10,12 @@ from compatgate.documents.words import diff_yaml
 from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.principal import AccessRefused, Principal
+from compatgate.kit.principal import AccessRefused, Authorship, Principal, require_storable
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.blessing import EvidenceNeeded, check_edits, require_reach
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
-from compatgate.service.matrix.documents.service import Authorship, require_storable
 from compatgate.service.matrix.proposals import edits
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.agreement import ApprovalNeeded, Consent, makes_approver

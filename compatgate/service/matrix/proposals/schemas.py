@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Change, Kind, Name
-from compatgate.service.gate.comparison.schemas import DAYS, MAX_DAYS, BacktestBody
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     ForcedSuites,
     NeededEvidenceBody,
 )
+from compatgate.service.matrix.proposals.backtest import DAYS, MAX_DAYS, BacktestBody
 
 PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
 """Pattern of a proposal id, which commands distinguish from files and documents."""

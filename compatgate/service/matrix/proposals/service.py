@@ -19,13 +19,12 @@ from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
-from compatgate.kit.principal import Principal
+from compatgate.kit.principal import Authorship, Principal
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.blessing import check_edits
 from compatgate.service.matrix.documents.imports import ChangeReader
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.proposals import edits as drafts
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.agreement import propose_refused, require_consent

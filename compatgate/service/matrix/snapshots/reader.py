@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from compatgate.catalog import open_library
 from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
+from compatgate.core.matrix import Evidence
 from compatgate.documents.specs import KINDS, key_of
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import iso
@@ -39,9 +41,28 @@ from compatgate.service.matrix.snapshots.snapshot import (
     keep_counting,
     without_evidence,
 )
-from compatgate.service.runs.evidence import discards, evidence
 
+StateNumbers = tuple[int, int, int]
+"""The numbers of the last revision, judged run and discarded run of a state."""
 _MAX_PAST_SNAPSHOTS = 4
+
+
+class EvidenceSource(Protocol):
+    """Reads evidence, whose tables belong to another room."""
+
+    def latest_state(self, session: Session) -> StateNumbers:
+        """Return the numbers of the last revision, run and discard."""
+
+    def state_at(self, session: Session, moment: datetime) -> tuple[int, int]:
+        """Return the numbers of the last run and discard before a moment."""
+
+    def read(
+        self, session: Session, *, after: int = 0, until: int | None = None, discarded: int | None
+    ) -> Iterable[Evidence]:
+        """Return the runs that count, oldest first; ``discarded``: the last discard that counts."""
+
+    def suites(self) -> Mapping[str, SuiteDefinition]:
+        """Return the definitions of the suites now; asked only if a run is bound to one."""
 
 
 class Keeper(Protocol):
@@ -69,18 +90,17 @@ class Snapshots:
     Without a keeper, the thread of a request reads it; with one, requests read memory alone.
     """
 
-    def __init__(self, database: Database, facts: Facts) -> None:
+    def __init__(self, database: Database, facts: Facts, evidence: EvidenceSource) -> None:
         self._database = database
         self.facts = facts
+        self.evidence = evidence
         self._current: Snapshot | None = None
         self._checked = 0.0
         self._refreshing = threading.Lock()
         self._replacing = threading.Lock()
-        self._past: OrderedDict[evidence.StateNumbers, Snapshot] = OrderedDict()
+        self._past: OrderedDict[StateNumbers, Snapshot] = OrderedDict()
         self.on_new: Callable[[Snapshot], None] = lambda _: None
         self.keeper: Keeper | None = None
-        self.suites: Callable[[], Mapping[str, SuiteDefinition]] = dict
-        """Returns the definitions of the suites now; a gate knows them."""
 
     def begin_with(self, snapshot: Snapshot) -> None:
         """Start with another process's snapshot of this database; the next call checks it."""
@@ -168,7 +188,7 @@ class Snapshots:
     def _refresh(self) -> Snapshot:
         began = time.monotonic()
         with self._database.reading() as session:
-            found = self.take(session, *evidence.latest_state(session))
+            found = self.take(session, *self.evidence.latest_state(session))
         self._checked = began
         return found
 
@@ -199,11 +219,16 @@ class Snapshots:
         if old is not None and discarded != old.discards:
             new, known = without_evidence(new), 0
         if number != known:
-            left_out = discards.load_discarded(session, until=discarded)
-            runs = evidence.load_evidence(session, after=known, until=number)
-            counting = (run for run in runs if run.id not in left_out)
-            new = add_evidence(new, counting, number, self.suites)
+            counting = self.evidence.read(session, after=known, until=number, discarded=discarded)
+            new = add_evidence(new, counting, number, self.evidence.suites)
         return replace(new, discards=discarded)
+
+    def at_moment(self, moment: datetime) -> Snapshot:
+        """Return the snapshot of the revision and evidence of a moment, with today's facts."""
+        with self._database.reading() as session:
+            revision = revisions.find_revision_at(session, moment)
+            number, discarded = self.evidence.state_at(session, moment)
+        return self.at(revision, number, discarded)
 
     def at(
         self, revision: int, number: int | None = None, discarded: int | None = None
@@ -228,10 +253,8 @@ class Snapshots:
             if revision != 0:
                 revisions.require_revision(session, revision)
             snapshot = build(revisions.read_versions_at(session, revision), self.facts, revision)
-            left_out = discards.load_discarded(session, until=discarded)
-            runs = evidence.load_evidence(session, until=number)
-            counting = (run for run in runs if run.id not in left_out)
-            snapshot = add_evidence(snapshot, counting, number, self.suites)
+            counting = self.evidence.read(session, until=number, discarded=discarded)
+            snapshot = add_evidence(snapshot, counting, number, self.evidence.suites)
             snapshot = replace(snapshot, discards=discarded)
         with self._replacing:
             self._past[key] = snapshot
@@ -258,42 +281,37 @@ def make_current_payload(session: Session, snapshot: Snapshot) -> Payload:
 
 
 def make_bundle_payload(
-    session: Session,
-    facts: Facts,
-    overlays: Sequence[str] | None,
-    revision: int | None,
-    suites: Callable[[], Mapping[str, SuiteDefinition]] = dict,
+    session: Session, snapshots: Snapshots, overlays: Sequence[str] | None, revision: int | None
 ) -> Payload:
     """Return the content of a bundle.
 
     Args:
         revision: of the matrix; None: the latest. Evidence is always the latest.
     """
-    number = revisions.latest_revision(session) if revision is None else revision
+    source = snapshots.evidence
+    latest, seen, discarded = source.latest_state(session)
+    number = latest if revision is None else revision
     made_at = iso(revisions.require_revision(session, number).made_at) if number else None
     found = [
         BundledDocument(document, made)
         for document, made in revisions.read_documents_at(session, number)
     ]
-    left_out = discards.load_discarded(session)
-    counting = keep_counting(
-        run for run in evidence.load_evidence(session) if run.id not in left_out
-    )
-    known = suites()
+    counting = keep_counting(source.read(session, discarded=None))
+    known = source.suites()
     found.sort(key=lambda item: (KINDS.index(key_of(item.document)[0]), key_of(item.document)[1]))
     return Payload(
         format=BUNDLE_FORMAT,
         revision=number,
         made_at=made_at,
-        facts=facts.digest,
+        facts=snapshots.facts.digest,
         overlays=tuple(
             Overlay(Path(overlay.path).name, Path(overlay.path).read_text(encoding="utf-8"))
             for overlay in open_library(overlays).overlays
         ),
         documents=tuple(found),
         evidence=bundle_evidence(counting),
-        evidence_number=evidence.latest_number(session),
-        discards=discards.latest_discard(session),
+        evidence_number=seen,
+        discards=discarded,
         suites={
             name: known[name] for name in sorted({run.suite for run in counting} & known.keys())
         },

@@ -5,7 +5,9 @@ from __future__ import annotations
 from msgspec import convert
 
 from compatgate.kit.database.tables import Page
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import ListQuery, Reply, page_reply
+from compatgate.kit.http.route import Returns, route
 from compatgate.service.matrix.documents.document_api import document_routes
 from compatgate.service.matrix.documents.models import Pool
 from compatgate.service.matrix.documents.schemas import (
@@ -14,9 +16,8 @@ from compatgate.service.matrix.documents.schemas import (
     TargetBody,
     TargetChange,
 )
+from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.targets.filters import PoolFilters, TargetFilters
-from compatgate.web.call import Call
-from compatgate.web.route import Returns, route
 
 
 @route(
@@ -30,7 +31,7 @@ from compatgate.web.route import Returns, route
 )
 def list_targets(call: Call[TargetFilters]) -> Reply:
     """List targets by name."""
-    found = call.gate.matrix.list_targets(**call.filters())
+    found = call.use(MatrixService).list_targets(**call.filters())
     return page_reply(found, lambda row: row.to_json())
 
 
@@ -58,8 +59,8 @@ TARGET_ROUTES = document_routes(
 def list_target_pools(call: Call[ListQuery]) -> Reply:
     """List the pools of a target."""
     call.principal.require_targets([call.args["name"]])
-    name = call.gate.matrix.get("Target", call.args["name"]).name
-    return _pools_reply(call.gate.matrix.list_pools(target=name, **call.query.filters()))
+    name = call.use(MatrixService).get("Target", call.args["name"]).name
+    return _pools_reply(call.use(MatrixService).list_pools(target=name, **call.query.filters()))
 
 
 def _pools_reply(found: Page[Pool]) -> Reply:
@@ -77,4 +78,4 @@ def _pools_reply(found: Page[Pool]) -> Reply:
 )
 def list_pools(call: Call[PoolFilters]) -> Reply:
     """List the pools of all targets by target and name."""
-    return _pools_reply(call.gate.matrix.list_pools(**call.filters()))
+    return _pools_reply(call.use(MatrixService).list_pools(**call.filters()))

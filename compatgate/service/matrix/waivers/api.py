@@ -7,11 +7,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, Search, page_reply
+from compatgate.kit.http.route import Returns, route
 from compatgate.service.matrix.documents.document_api import document_routes
 from compatgate.service.matrix.documents.schemas import WAIVER, WaiverBody, WaiverChange
-from compatgate.web.call import Call
-from compatgate.web.route import Returns, route
+from compatgate.service.matrix.documents.service import MatrixService
 
 
 class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -36,7 +37,7 @@ class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 )
 def list_waivers(call: Call[WaiverFilters]) -> Reply:
     """List waivers by name."""
-    found = call.gate.matrix.list_waivers(**call.filters())
+    found = call.use(MatrixService).list_waivers(**call.filters())
     return page_reply(found, lambda row: row.to_json())
 
 

@@ -6,8 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Filter, Reply, page_reply
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.service.gate.questions.service import Gate
 from compatgate.service.nodes.reports.filters import DriftFilters, NodeFilters
 from compatgate.service.nodes.reports.health import store_health
 from compatgate.service.nodes.reports.schemas import (
@@ -20,8 +23,7 @@ from compatgate.service.nodes.reports.schemas import (
     NodesReported,
     Report,
 )
-from compatgate.web.call import Call
-from compatgate.web.route import Body, NoQuery, Returns, route
+from compatgate.service.nodes.reports.service import Nodes
 
 ClusterFilter = Annotated[
     Filter, Meta(description="required if several clusters have a node with this name")
@@ -59,7 +61,7 @@ class ReportQuery(Struct, frozen=True, forbid_unknown_fields=True):
 )
 def list_nodes(call: Call[NodeFilters]) -> Reply:
     """List nodes by cluster and name, each compared with the current matrix."""
-    return page_reply(call.gate.nodes.list(**call.query.filters()), lambda view: view.to_body())
+    return page_reply(call.use(Nodes).list(**call.query.filters()), lambda view: view.to_body())
 
 
 @route(
@@ -82,7 +84,7 @@ def report_nodes(call: Call[ReportQuery]) -> Reply:
     nodes, other drivers, other GPUs and other parts are audited.
     """
     report = to_struct(call.document(), Report)
-    views = call.gate.nodes.report(
+    views = call.use(Nodes).report(
         report, by=call.principal.name, principal=call.principal, dry_run=call.query.dry_run
     )
     return Reply(NodesReported([view.to_body() for view in views]))
@@ -104,7 +106,7 @@ def report_health(call: Call[NoQuery]) -> Reply:
     be late, repeated and overlapping: an error counts once by its time and code.
     """
     report = to_struct(call.document(), HealthReport)
-    return Reply(store_health(call.gate.database, report, call.gate.facts))
+    return Reply(store_health(call.use(Gate).database, report, call.use(Gate).facts))
 
 
 @route(
@@ -118,7 +120,7 @@ def report_health(call: Call[NoQuery]) -> Reply:
 )
 def show_node(call: Call[NodeQuery]) -> Reply:
     """Show a node with the report of each source."""
-    return Reply(call.gate.nodes.show(call.args["name"], call.query.cluster).to_body())
+    return Reply(call.use(Nodes).show(call.args["name"], call.query.cluster).to_body())
 
 
 @route(
@@ -133,7 +135,7 @@ def show_node(call: Call[NodeQuery]) -> Reply:
 )
 def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
     """Remove a node that no longer exists; it returns with its next report."""
-    removed = call.gate.nodes.remove(call.args["name"], call.by(), call.query.cluster)
+    removed = call.use(Nodes).remove(call.args["name"], call.by(), call.query.cluster)
     return Reply(removed.to_body())
 
 
@@ -151,4 +153,4 @@ def list_drift(call: Call[DriftFilters]) -> Reply:
     An unreported driver or GPU counts as a difference too; `have` is null then. An unreported
     platform or part is a note of the node.
     """
-    return page_reply(call.gate.nodes.drift(**call.query.filters()), lambda view: view.to_drift())
+    return page_reply(call.use(Nodes).drift(**call.query.filters()), lambda view: view.to_drift())

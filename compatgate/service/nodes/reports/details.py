@@ -17,15 +17,15 @@ from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import Pool
 from compatgate.kit import clock
 from compatgate.service.cluster.admission.matching import TARGET
-from compatgate.service.cluster.objects.connection import ClusterNode
-from compatgate.service.cluster.objects.labels import (
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.nodes.kubernetes.connection import ClusterNode
+from compatgate.service.nodes.kubernetes.labels import (
     LABEL,
     NodeDecision,
     TaintLimit,
     kubectl_commands,
     plan_change,
 )
-from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.comparison import (
     NodeView,
     driver_version,

@@ -5,7 +5,6 @@ A report has a maximum size, so that labels cannot fill the database.
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -32,13 +31,6 @@ Count = Annotated[int, Meta(ge=0, le=65536)]
 Line = Annotated[str, Meta(pattern=TEXT_PATTERN)]
 Labels = Annotated[dict[Key, Value], Meta(max_length=MAX_LABELS)]
 SourceKind = Literal["labels", "kubelet", "driver"]
-
-UNREPORTED_LABELS = re.compile(
-    r"feature\.node\.kubernetes\.io/"
-    r"(?!pci-|rdma|network|kernel-version\.full$|system-os_release\.(?:ID|VERSION_ID)$)"
-    r"|beta\.kubernetes\.io/(?!instance-type$)"
-)
-"""Labels that reports leave out: of the processor and details of the kernel."""
 
 
 class TaintReport(Struct, frozen=True, forbid_unknown_fields=True):

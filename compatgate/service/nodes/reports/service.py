@@ -15,9 +15,8 @@ from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page, check_limit, decode_cursor, encode_cursor
-from compatgate.kit.principal import AccessRefused, Principal
+from compatgate.kit.principal import AccessRefused, Authorship, Principal
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.nodes.reports.comparison import MatrixComparer, NodeComparison, NodeView

@@ -237,13 +237,14 @@ def _check_tokens(database: Database) -> Iterator[Check]:
 def _check_matrix(database: Database, overlays: Sequence[str] | None) -> Iterator[Check]:
     from compatgate.catalog import load_facts
     from compatgate.service.matrix.snapshots.reader import Snapshots
+    from compatgate.service.runs.evidence.stored import StoredEvidence
 
     try:
         facts = load_facts(overlays)
     except CompatgateError:  # the check of the facts says why
         yield Check("matrix", "skip", "needs usable facts")
         return
-    snapshot = Snapshots(database, facts).current()
+    snapshot = Snapshots(database, facts, StoredEvidence()).current()
     if snapshot.unusable:
         name, why = next(iter(snapshot.unusable.items()))
         what = f"{len(snapshot.unusable)} targets cannot be used, like {name}: {why}"

@@ -116,7 +116,7 @@ def _check_readiness(base: str, token: str | None) -> Iterator[Check]:
 
 def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float]:
     """Return status, JSON object (empty if there is none) and seconds."""
-    from compatgate.cli.gate.opening import import_httpx
+    from compatgate.gate_client import import_httpx
 
     import_httpx()
     import httpx

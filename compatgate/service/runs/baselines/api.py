@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from msgspec import convert
 
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
+from compatgate.kit.http.route import NoQuery, Returns, route
 from compatgate.service.runs.baselines.filters import BaselineFilters
 from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
-from compatgate.web.call import Call
-from compatgate.web.route import NoQuery, Returns, route
+from compatgate.service.runs.baselines.service import BaselineService
 
 
 @route(
@@ -21,7 +22,7 @@ from compatgate.web.route import NoQuery, Returns, route
 )
 def list_baselines(call: Call[BaselineFilters]) -> Reply:
     """List versions of baselines, newest first."""
-    found = call.gate.baselines.list(**call.query.filters())
+    found = call.use(BaselineService).list(**call.query.filters())
     return page_reply(found, lambda row: convert(row, BaselineBody, from_attributes=True))
 
 
@@ -35,7 +36,7 @@ def list_baselines(call: Call[BaselineFilters]) -> Reply:
 )
 def show_baseline(call: Call[NoQuery]) -> Reply:
     """Show a version of a baseline with its distribution."""
-    return Reply(call.gate.baselines.show(call.args["id"]))
+    return Reply(call.use(BaselineService).show(call.args["id"]))
 
 
 @route(
@@ -49,7 +50,7 @@ def show_baseline(call: Call[NoQuery]) -> Reply:
 def approve_baseline(call: Call[NoQuery]) -> Reply:
     """Approve a proposed baseline for future runs."""
     number, by = call.args["id"], call.principal.name
-    return Reply(call.gate.baselines.approve(number, by=by))
+    return Reply(call.use(BaselineService).approve(number, by=by))
 
 
 @route(
@@ -66,4 +67,4 @@ def refuse_baseline(call: Call[NoQuery]) -> Reply:
     The next valid run proposes a version that is learned without it.
     """
     number, by = call.args["id"], call.principal.name
-    return Reply(call.gate.baselines.refuse(number, by=by))
+    return Reply(call.use(BaselineService).refuse(number, by=by))

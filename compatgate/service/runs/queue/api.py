@@ -13,14 +13,17 @@ from compatgate.canary.judge.change_points import MAX_HISTORY
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
+from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import LARGEST, Body, NoQuery, Returns, route
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
+from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import logs
 from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
-from compatgate.service.runs.queue.logs import check_log_exists, follow, print_pieces
+from compatgate.service.runs.queue.logs import LogListeners, check_log_exists, follow, print_pieces
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.repository import DEFAULT_RUNS
 from compatgate.service.runs.queue.schemas import (
@@ -38,9 +41,8 @@ from compatgate.service.runs.queue.schemas import (
     SuiteBody,
     WorkloadBody,
 )
+from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.queue.submission import PRIORITY_HINT
-from compatgate.web.call import Call
-from compatgate.web.route import LARGEST, Body, NoQuery, Returns, route
 
 
 @route(
@@ -54,7 +56,7 @@ from compatgate.web.route import LARGEST, Body, NoQuery, Returns, route
 )
 def list_runs(call: Call[RunFilters]) -> Reply:
     """List canary runs, newest first."""
-    return page_reply(call.gate.runs.list(**call.filters()), RunRow.to_json)
+    return page_reply(call.use(Runs).list(**call.filters()), RunRow.to_json)
 
 
 @route(
@@ -74,7 +76,7 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     """
     asked = to_struct(call.document(), RunRequest, {"priority": PRIORITY_HINT})
     call.principal.require_question({"target": asked.target}, named=True)
-    made = call.gate.runs.submit(asked, by=call.principal.name)
+    made = call.use(Runs).submit(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
@@ -96,7 +98,7 @@ def import_report(call: Call[NoQuery]) -> Reply:
     """
     asked = to_struct(call.document(), ImportRequest)
     call.principal.require_question({"target": asked.target}, named=True)
-    made = call.gate.runs.import_report(asked, by=call.principal.name)
+    made = call.use(Runs).import_report(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
@@ -111,7 +113,7 @@ def import_report(call: Call[NoQuery]) -> Reply:
 )
 def show_run(call: Call[NoQuery]) -> Reply:
     """Show a run with the results of its steps."""
-    found = call.gate.runs.show(call.args["id"])
+    found = call.use(Runs).show(call.args["id"])
     _require_run(call.principal, found.run)
     return Reply(found.to_json())
 
@@ -120,7 +122,7 @@ def _reached_run(call: Call[Any]) -> str:
     """Return the id of the run that the path names, if its target is within the caller's limit."""
     run_id: str = call.args["id"]
     if call.principal.targets is not None:
-        _require_run(call.principal, call.gate.runs.get(run_id))
+        _require_run(call.principal, call.use(Runs).get(run_id))
     return run_id
 
 
@@ -139,7 +141,7 @@ def _require_run(principal: Principal, run: RunRow) -> None:
 )
 def cancel_run(call: Call[NoQuery]) -> Reply:
     """Cancel a run: at once if it waits, else within seconds, with the worker's next report."""
-    return Reply(call.gate.runs.cancel(_reached_run(call), by=call.principal.name).to_json())
+    return Reply(call.use(Runs).cancel(_reached_run(call), by=call.principal.name).to_json())
 
 
 class DiscardReason(Struct, frozen=True, forbid_unknown_fields=True):
@@ -169,7 +171,7 @@ def discard_run(call: Call[DiscardReason]) -> Reply:
     the reason. A discarded run cannot be restored.
     """
     by = call.by()
-    found = call.gate.runs.discard(_reached_run(call), by=by.author, reason=by.reason)
+    found = call.use(Runs).discard(_reached_run(call), by=by.author, reason=by.reason)
     return Reply(found.to_json())
 
 
@@ -184,7 +186,7 @@ def discard_run(call: Call[DiscardReason]) -> Reply:
 )
 def rerun(call: Call[NoQuery]) -> Reply:
     """Requeue a finished run, for the current state of its target."""
-    made = call.gate.runs.rerun(_reached_run(call), by=call.principal.name)
+    made = call.use(Runs).rerun(_reached_run(call), by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
@@ -211,9 +213,9 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     A step gives no sample if it failed, printed an incomplete report, or was not
     measured on the GPU that its host claims; `refused` says why.
     """
-    gate, query = call.gate, call.query
+    facts, query = call.use(Snapshots).facts, call.query
     found = collect_samples(
-        gate.runs, gate.facts, _reached_run(call), step=query.step, note=query.note
+        call.use(Runs), facts, _reached_run(call), step=query.step, note=query.note
     )
     return Reply(found)
 
@@ -247,7 +249,7 @@ def show_logs(call: Call[LogOptions]) -> Reply:
     when the run has ended. If a stream ends without `end`, continue with `after` or
     `Last-Event-ID`. The free threads of the server limit the number of streams.
     """
-    run_id, query, runs = _reached_run(call), call.query, call.gate.runs
+    run_id, query, runs = _reached_run(call), call.query, call.use(Runs)
     check_log_exists(runs, run_id, query.step)
     if not query.follow:
         text = print_pieces(runs, run_id, after=query.after, step=query.step)
@@ -255,7 +257,7 @@ def show_logs(call: Call[LogOptions]) -> Reply:
     after = max(query.after, _last_event())
     if request.method == "HEAD":
         return Reply(b"", media=logs.STREAM_MEDIA)
-    listeners = call.service.listeners
+    listeners = call.use(LogListeners)
     listeners.enter()
     seconds = logs.MAX_STREAM_SECONDS
     events = follow(runs, run_id, after=after, step=query.step, seconds=seconds)
@@ -283,7 +285,7 @@ def _last_event() -> int:
 )
 def list_evidence(call: Call[EvidenceFilters]) -> Reply:
     """List judged runs that count as evidence, newest first."""
-    return page_reply(call.gate.runs.evidence(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.use(Runs).evidence(**call.query.filters()), lambda row: row.to_json())
 
 
 @route(
@@ -296,7 +298,7 @@ def list_evidence(call: Call[EvidenceFilters]) -> Reply:
 )
 def list_hosts(call: Call[HostFilters]) -> Reply:
     """List the staging hosts that workers serve, by name."""
-    return page_reply(call.gate.runs.hosts(**call.query.filters()), lambda row: row.to_json())
+    return page_reply(call.use(Runs).hosts(**call.query.filters()), lambda row: row.to_json())
 
 
 @route(
@@ -310,7 +312,7 @@ def list_hosts(call: Call[HostFilters]) -> Reply:
 )
 def list_suites(call: Call[ListQuery]) -> Reply:
     """List the suites by name."""
-    found = call.gate.runs.catalogue()
+    found = call.use(Runs).catalogue()
     suites = [found.suites[name] for name in sorted(found.suites)]
 
     def show(suite: Any) -> SuiteBody:
@@ -331,7 +333,7 @@ def list_suites(call: Call[ListQuery]) -> Reply:
 )
 def list_workloads(call: Call[ListQuery]) -> Reply:
     """List the workloads, by name."""
-    found = call.gate.runs.catalogue().workloads
+    found = call.use(Runs).catalogue().workloads
     workloads = [found[name] for name in sorted(found)]
     return page_reply(slice_page(workloads, call.query), _workload)
 
@@ -363,7 +365,7 @@ def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
     names the parts that changed with it.
     """
     query = call.query
-    found = call.gate.runs.histories(
+    found = call.use(Runs).histories(
         workload=query.workload,
         gpu=query.gpu,
         metric=query.metric,

@@ -6,7 +6,7 @@ the entry allows, else from the newest decision that the entry allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -22,7 +22,6 @@ from compatgate.core.versions import parse_version
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.gate.decisions.decision_counts import list_asked_stacks
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.evidence.evidence import EvidenceRecord
 from compatgate.service.runs.queue.models import Run, RunRow, RunStep
@@ -31,7 +30,9 @@ from compatgate.service.runs.queue.schemas import AgainstBody
 AUTO, NONE = "auto", "none"
 _RECENT = timedelta(days=180)
 _MAX_EVIDENCE = 500
-_MAX_DECISIONS = 20_000
+AllowedImages = Callable[[Session, str, str | None, str, datetime], Iterator[tuple[str, str]]]
+"""Yields images that decisions of a target and pool allowed by an entry since a moment, newest
+first, each with the id of its verdict."""
 
 
 class Found(Struct, frozen=True):
@@ -42,7 +43,12 @@ class Found(Struct, frozen=True):
 
 
 def find_against(
-    session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
+    session: Session,
+    asked: str | None,
+    run: RunRow,
+    snapshot: Snapshot,
+    now: datetime,
+    allowed_images: AllowedImages,
 ) -> AgainstBody | None:
     """Return what a run is compared with; None if no comparison was asked for.
 
@@ -64,7 +70,7 @@ def find_against(
         entry, why = _find_replaced(run, snapshot, pools)
         if entry is None:
             return AgainstBody(AUTO, None, None, why)
-        result = _find_image(session, run, entry, pools, now)
+        result = _find_image(session, run, entry, pools, now, allowed_images)
         if result is None:
             return AgainstBody(AUTO, None, entry.name, f"the entry {entry.name} has no known image")
         if result.image == run.image:
@@ -72,7 +78,7 @@ def find_against(
             return AgainstBody(AUTO, None, entry.name, why)
         return AgainstBody(AUTO, result.image, entry.name, result.reason)
     if asked in snapshot.entries:
-        return _find_of_entry(session, run, snapshot.entries[asked], snapshot, now)
+        return _find_of_entry(session, run, snapshot.entries[asked], snapshot, now, allowed_images)
     if not set(asked) & set("/:@"):
         hint = suggest_name(asked, snapshot.entries) or "an image has a tag or digest"
         what = f"entry {asked!r} does not exist"
@@ -86,13 +92,18 @@ def find_against(
 
 
 def _find_of_entry(
-    session: Session, run: RunRow, entry: Entry, snapshot: Snapshot, now: datetime
+    session: Session,
+    run: RunRow,
+    entry: Entry,
+    snapshot: Snapshot,
+    now: datetime,
+    allowed_images: AllowedImages,
 ) -> AgainstBody:
     if run.target and not {run.target, ANY_TARGET} & set(entry.targets):
         what = f"the entry {entry.name!r} is not for the target {run.target}"
         raise BadInput(what, field="against", value=entry.name, hint="name a reference image")
     pools = _pools(run, snapshot)
-    if result := _find_image(session, run, entry, pools, now):
+    if result := _find_image(session, run, entry, pools, now, allowed_images):
         return AgainstBody(entry.name, result.image, entry.name, result.reason)
     raise BadInput(
         f"the entry {entry.name!r} has no known image: none of its runs passed, and it allowed no "
@@ -146,13 +157,22 @@ def _find_replaced(
 
 
 def _find_image(
-    session: Session, run: RunRow, entry: Entry, pools: Sequence[Pool], now: datetime
+    session: Session,
+    run: RunRow,
+    entry: Entry,
+    pools: Sequence[Pool],
+    now: datetime,
+    allowed_images: AllowedImages,
 ) -> Found | None:
-    return (
-        next(_images_of_evidence(session, entry, pools), None)
-        or next(_images_of_runs(session, entry), None)
-        or next(_images_of_decisions(session, run, entry, now), None)
+    found = next(_images_of_evidence(session, entry, pools), None) or next(
+        _images_of_runs(session, entry), None
     )
+    if found or run.target is None:
+        return found
+    allowed = allowed_images(session, run.target, run.pool, entry.name, now - _RECENT)
+    for image, verdict_id in allowed:
+        return Found(image, f"decision {verdict_id} allowed it by the entry")
+    return None
 
 
 def _images_of_evidence(session: Session, entry: Entry, pools: Sequence[Pool]) -> Iterator[Found]:
@@ -181,21 +201,6 @@ def _images_of_runs(session: Session, entry: Entry) -> Iterator[Found]:
     )
     for run_id, image in session.execute(query.order_by(Run.seq.desc()).limit(1)):
         yield Found(_pin(session, run_id, image), f"run {run_id} passed with it")
-
-
-def _images_of_decisions(
-    session: Session, run: RunRow, entry: Entry, now: datetime
-) -> Iterator[Found]:
-    """Yield images of decisions that the entry allowed, newest first."""
-    if run.target is None:
-        return
-    asked = list_asked_stacks(session, [run.target], now - _RECENT, most=_MAX_DECISIONS)
-    for one in asked.found:
-        pools = one.body.get("entries") or {}
-        named = pools.get(run.pool) if run.pool else next(iter(pools.values()), None)
-        image = one.body.get("image")
-        if image and one.body.get("allowed") and named == entry.name:
-            yield Found(image, f"decision {one.verdict_id} allowed it by the entry")
 
 
 def _pin(session: Session, run_id: str, image: str | None) -> str:

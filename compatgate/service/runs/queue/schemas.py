@@ -13,7 +13,7 @@ from compatgate.canary.pairs import PairMedians
 from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
 from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
-from compatgate.service.gate.questions.schemas import StackBody, Text
+from compatgate.kit.http.stack_schemas import StackBody, Text
 from compatgate.service.matrix.documents.evidence_schemas import RunEvidenceBody
 
 

@@ -36,6 +36,7 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.kit.principal import TargetPatterns
+from compatgate.service.matrix.documents.evidence_remarks import EvidenceRemarks
 from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.evidence import evidence
@@ -63,7 +64,7 @@ from compatgate.service.runs.queue.models import (
     StepRow,
 )
 from compatgate.service.runs.queue.queue import DatabaseQueue, make_offer, note_run
-from compatgate.service.runs.queue.reference import AUTO, NONE, find_against
+from compatgate.service.runs.queue.reference import AUTO, NONE, AllowedImages, find_against
 from compatgate.service.runs.queue.repository import list_measured_steps
 from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
 from compatgate.service.runs.queue.submission import (
@@ -182,11 +183,12 @@ def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
     return replace(run, doing=f"waits for the host {able[0].name}, {able[0].away}")
 
 
-class Runs:
+class Runs(EvidenceRemarks):
     """The runs of one database.
 
     Args:
         catalogue: loads suites and workloads; called when a suite is named.
+        allowed_images: finds the images that decisions allowed by an entry.
 
     Attributes:
         under_test: images that a submission may name; every image, until a service limits it.
@@ -198,7 +200,9 @@ class Runs:
         facts: Facts,
         snapshots: Snapshots,
         catalogue: Callable[[], Library],
+        allowed_images: AllowedImages,
     ) -> None:
+        self._allowed_images = allowed_images
         self._database = database
         self._facts = facts
         self._snapshots = snapshots
@@ -252,7 +256,7 @@ class Runs:
         self, session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
     ) -> RunRow:
         """Return the run with what it is compared with."""
-        against = find_against(session, asked, run, snapshot, now)
+        against = find_against(session, asked, run, snapshot, now, self._allowed_images)
         if against is None:
             return run
         try:

@@ -8,19 +8,19 @@ import pytest
 from engines import Engine
 from staging import DRIVER, GPU, Staging, host_table
 
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 
 
 @pytest.fixture
 def staging(
-    gate: Gate, database_url: str, by: Authorship, tmp_path: Path, gpu_engine: Engine
+    rooms: Rooms, database_url: str, by: Authorship, tmp_path: Path, gpu_engine: Engine
 ) -> Staging:
     """A target of one pool, and the host ``stage`` with one slot."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     policy = {"canary": {"require": True, "suites": ["good"]}}
     body = {"metadata": {"name": "prod"}, "spec": {"pools": [pool], "policy": policy}}
-    gate.matrix.create("Target", body, Authorship(by.author, by.reason, force=True))
-    made = Staging(gate, database_url, tmp_path)
+    rooms.matrix.create("Target", body, Authorship(by.author, by.reason, force=True))
+    made = Staging(rooms, database_url, tmp_path)
     made.hosts(host_table("stage", gpu_engine))
     return made

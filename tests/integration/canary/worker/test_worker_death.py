@@ -27,9 +27,9 @@ def assert_ends_well(staging: Staging, engine: Engine, run: str, attempts: int =
     found = staging.run(run)
     assert (found.state, found.attempts) == ("passed", attempts), found.reason
     assert engine.left_of(run) == []
-    assert [kept.run for kept in staging.gate.runs.evidence().items] == [run]
-    assert staging.gate.runs.hosts().items[0].busy == 0
-    assert staging.gate.history.verify().ok
+    assert [kept.run for kept in staging.rooms.runs.evidence().items] == [run]
+    assert staging.rooms.runs.hosts().items[0].busy == 0
+    assert staging.rooms.chain.verify().ok
 
 
 @pytest.mark.parametrize(
@@ -130,5 +130,5 @@ def test_a_worker_that_was_frozen_finds_its_run_in_other_hands(
         again = staging.submit("good", image=PYTHON)
         staging.await_state(again, "passed", "failed", "error", "inconclusive", "timeout")
     assert staging.run(run).attempts == 2
-    assert [e.run for e in staging.gate.runs.evidence().items if e.run == run] == [run]
+    assert [e.run for e in staging.rooms.runs.evidence().items if e.run == run] == [run]
     assert gpu_engine.left_of(run) == []

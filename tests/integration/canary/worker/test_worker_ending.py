@@ -30,11 +30,11 @@ def test_a_cancelled_run_ends_within_a_heartbeat(staging: Staging, gpu_engine: E
     run = staging.submit("good")
     with staging.worker():
         staging.await_output(run, b"began")
-        staging.gate.runs.cancel(run, by="somebody")
+        staging.rooms.runs.cancel(run, by="somebody")
         found = staging.await_state(run, "cancelled", "error", "failed")
     assert (found.state, found.reason) == ("cancelled", "cancelled by somebody")
     assert gpu_engine.left_of(run) == []
-    assert staging.gate.runs.hosts().items[0].busy == 0
+    assert staging.rooms.runs.hosts().items[0].busy == 0
 
 
 @ON_SQLITE

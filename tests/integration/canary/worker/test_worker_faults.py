@@ -99,8 +99,8 @@ def proven(staging: Staging, gpu_engine: Engine, probe: Probe) -> Staging:
     first = staging.submit("good", image=GOOD, against="none")
     staging.work()
     assert staging.run(first).state == "inconclusive", "there is no baseline yet"
-    (proposed,) = staging.gate.baselines.list().items
-    staging.gate.baselines.approve(proposed.id, by="tester")
+    (proposed,) = staging.rooms.baselines.list().items
+    staging.rooms.baselines.approve(proposed.id, by="tester")
     second = staging.submit("good", image=GOOD, against="none")
     staging.work()
     assert staging.run(second).state == "passed", staging.run(second).reason
@@ -111,7 +111,7 @@ def proven(staging: Staging, gpu_engine: Engine, probe: Probe) -> Staging:
 def answer(staging: Staging) -> tuple[str, bool]:
     """The rule about evidence that speaks, and whether the gate allows the stack."""
     question = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
-    verdict = staging.gate.decide(question, asked_by="t", source="test")
+    verdict = staging.rooms.gate.decide(question, asked_by="t", source="test")
     rules = [one.rule for one in verdict.findings if one.rule.startswith("CG81")]
     return "".join(rules), verdict.allowed
 
@@ -131,7 +131,7 @@ def table() -> dict[tuple[str, str], tuple[str, str, str]]:
 def test_a_candidates_fault_fails_its_run_and_the_gate_denies(
     proven: Staging, gpu_engine: Engine, how: str
 ) -> None:
-    proposals = [one.id for one in proven.gate.baselines.list().items]
+    proposals = [one.id for one in proven.rooms.baselines.list().items]
     found, wanted, page = {}, {}, table()
     for fault, environment in FAULTS.items():
         image = f"compatgate-test/faults:{re.sub('[^a-z0-9]+', '-', fault.lower())}"
@@ -139,7 +139,7 @@ def test_a_candidates_fault_fails_its_run_and_the_gate_denies(
         run = proven.submit("good", image=image, against="none" if how == "alone" else GOOD)
         proven.work_until_ended(run)
         row = proven.run(run)
-        evidence = [one.outcome for one in proven.gate.runs.evidence(run=run).items]
+        evidence = [one.outcome for one in proven.rooms.runs.evidence(run=run).items]
         says, allowed = answer(proven)
         print(f"{fault} | {how} | {row.state}: {row.reason} | {evidence} | {says} {allowed}")
         fits = re.search(REASONS[fault], row.reason) is not None
@@ -152,9 +152,9 @@ def test_a_candidates_fault_fails_its_run_and_the_gate_denies(
         told = (row.state, "failed" if evidence else "none", "denied" if says else "allowed")
         assert page[fault, how] == told, f"{PAGE.name} says something else of {fault}, {how}"
         if evidence == ["failed"]:
-            proven.gate.runs.discard(run, by="tester", reason="the next fault is tested alone")
+            proven.rooms.runs.discard(run, by="tester", reason="the next fault is tested alone")
     assert found == wanted
-    assert [one.id for one in proven.gate.baselines.list().items] == proposals
+    assert [one.id for one in proven.rooms.baselines.list().items] == proposals
 
 
 def test_without_a_probe_a_missing_gpu_is_undecided_alone(
@@ -184,16 +184,16 @@ def test_the_hosts_fault_is_retried_and_then_inconclusive_with_what_is_missing(
 def test_an_improbable_gain_passes_only_with_a_reason(
     proven: Staging, gpu_engine: Engine, submit_fast: Callable[..., str]
 ) -> None:
-    known = [one.id for one in proven.gate.baselines.list().items]
+    known = [one.id for one in proven.rooms.baselines.list().items]
     run = submit_fast()
     assert proven.run(run).state == "inconclusive"
     assert "canary run --explained REASON" in proven.run(run).reason
-    assert [one.id for one in proven.gate.baselines.list().items] == known
+    assert [one.id for one in proven.rooms.baselines.list().items] == known
     run = submit_fast(explained="FP8 kernels")
     assert (proven.run(run).state, proven.run(run).explained) == ("passed", "FP8 kernels")
-    newest = proven.gate.baselines.list().items[0]
+    newest = proven.rooms.baselines.list().items[0]
     assert (newest.state, newest.body["explained"]) == ("proposed", "FP8 kernels")
-    (link,) = proven.gate.history.list_audit(action="run.queued", limit=1).items
+    (link,) = proven.rooms.audit.list_audit(action="run.queued", limit=1).items
     assert link.detail["explained"] == "FP8 kernels"
 
 

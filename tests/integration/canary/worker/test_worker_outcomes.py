@@ -19,7 +19,7 @@ def ended(staging: Staging, engine: Engine, program: str, **fields: str) -> tupl
     run = staging.submit("made")
     staging.work()
     assert engine.left_of(run) == []
-    assert staging.gate.runs.hosts().items[0].busy == 0
+    assert staging.rooms.runs.hosts().items[0].busy == 0
     found = staging.run(run)
     return found.state, found.reason, run
 
@@ -29,7 +29,7 @@ def test_a_passing_run_is_evidence_for_what_was_measured(
 ) -> None:
     state, reason, run = ended(staging, gpu_engine, GOOD)
     assert state == "passed", reason
-    (evidence,) = staging.gate.runs.evidence().items
+    (evidence,) = staging.rooms.runs.evidence().items
     assert (evidence.run, evidence.suite, evidence.outcome) == (run, "made", "passed")
     assert (evidence.sku, evidence.driver) == (GPU, DRIVER)
     assert evidence.components == {"cuda": "12.4.1"}
@@ -65,7 +65,7 @@ def test_what_a_program_does_decides(
     assert found == state, why
     assert reason in why
     assert staging.run(run).attempts == 1, "what a program does is never retried"
-    kept = [evidence.outcome for evidence in staging.gate.runs.evidence().items]
+    kept = [evidence.outcome for evidence in staging.rooms.runs.evidence().items]
     assert kept == (["failed"] if state == "failed" else [])
 
 
@@ -85,7 +85,7 @@ def test_a_forged_interpreter_passes_nothing_and_proposes_no_baseline(
     found = staging.run(run)
     assert found.state == "failed"
     assert "another program printed them in place of this one" in found.reason
-    assert not staging.gate.baselines.list().items
+    assert not staging.rooms.baselines.list().items
 
 
 def test_a_hang_of_what_never_ended_here_is_repeated_then_inconclusive(
@@ -95,7 +95,7 @@ def test_a_hang_of_what_never_ended_here_is_repeated_then_inconclusive(
     assert state == "inconclusive"
     assert "was stopped after 2 s, 2 times; it never ended in time on this host" in reason
     assert b"began" in staging.log(run)
-    assert not staging.gate.runs.evidence().items
+    assert not staging.rooms.runs.evidence().items
 
 
 def test_a_flood_of_output_is_bounded_and_proves_nothing(
@@ -153,7 +153,7 @@ def test_a_suite_without_gpus_passes_and_is_no_evidence(
     found = staging.run(run)
     assert found.state == "passed"
     assert found.reason == "passed; not evidence about a GPU, because none was used"
-    assert not staging.gate.runs.evidence().items
+    assert not staging.rooms.runs.evidence().items
 
 
 def test_a_bare_process_gives_evidence_for_development_alone(staging: Staging) -> None:
@@ -165,7 +165,7 @@ def test_a_bare_process_gives_evidence_for_development_alone(staging: Staging) -
     run = staging.submit("made", image=None)
     staging.work()
     assert staging.run(run).state == "passed", staging.run(run).reason
-    (evidence,) = staging.gate.runs.evidence().items
+    (evidence,) = staging.rooms.runs.evidence().items
     assert evidence.development
 
 

@@ -58,9 +58,9 @@ def test_a_worker_killed_between_blocks_is_followed_by_one_that_keeps_whole_pair
     assert detail.pairs["done"] == 5
     assert [step.name for step in detail.steps] == ["good-0"]
     assert len(detail.steps[0].body["report"]["metrics"][0]["values"]) == 30
-    (evidence,) = staging.gate.runs.evidence().items
+    (evidence,) = staging.rooms.runs.evidence().items
     assert (evidence.run, evidence.outcome) == (run, "failed")
-    compared = staging.gate.runs.comparisons([run])[run]
+    compared = staging.rooms.runs.comparisons([run])[run]
     assert (compared.metric, compared.outcome, compared.pairs) == ("good.time", "regression", 5)
     assert compared.effect == pytest.approx(0.12, abs=0.005)
     assert compared.reference == gpu_engine.api.inspect_image(IMAGES["A"])["Id"]
@@ -130,6 +130,6 @@ def test_reruns_of_a_borderline_image_give_one_answer(staging: Staging, gpu_engi
     assert pool.words == f"{states.count('passed')} of {len(states)} passed"
     assert [one.row.run for one in pool.pool] == runs[::-1]
     question = {"target": "prod", "stack": {**STACK, "arch": ["sm_80"]}}
-    verdict = staging.gate.decide(question, asked_by="t", source="test")
+    verdict = staging.rooms.gate.decide(question, asked_by="t", source="test")
     (finding,) = (one for one in verdict.findings if one.rule.startswith("CG81"))
     assert (finding.rule, verdict.allowed) == ("CG813", False), "whatever the last run said"

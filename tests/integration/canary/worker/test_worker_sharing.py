@@ -56,7 +56,7 @@ def test_twenty_runs_share_the_slots_of_three_hosts(staging: Staging, gpu_engine
         assert most_at_once(spans(staging, mine)) <= most
     assert most_at_once(spans(staging, found)) > 1
     assert all(gpu_engine.left_of(run) == [] for run in runs)
-    assert {host.busy for host in staging.gate.runs.hosts().items if host.name in slots} == {0}
+    assert {host.busy for host in staging.rooms.runs.hosts().items if host.name in slots} == {0}
 
 
 def test_containers_get_the_gpus_of_their_slots(staging: Staging, gpu_engine: Engine) -> None:
@@ -74,7 +74,7 @@ def test_containers_get_the_gpus_of_their_slots(staging: Staging, gpu_engine: En
         ]
         assert sorted(asked) == [["0"], ["1"]]
         for run in runs:
-            staging.gate.runs.cancel(run, by="tester")
+            staging.rooms.runs.cancel(run, by="tester")
         for run in runs:
             staging.await_state(run, "cancelled")
     until(lambda: all(gpu_engine.left_of(run) == [] for run in runs))

@@ -11,8 +11,8 @@ from canary_runs import DRIVER, GPU, STACK, evidence, host, suites
 
 from compatgate.canary.engine.interface import Lease
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.queue import DatabaseQueue
 from compatgate.service.runs.queue.schemas import RunRequest
 
@@ -46,28 +46,28 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def gate(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Gate:
+def rooms(rooms: Rooms, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Rooms:
     """A gate with a target of one A100 pool, and with suites."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
-    gate.matrix.create("Target", target_body("prod", pools=[pool]), by)
-    gate.runs.catalogue = suites
-    return gate
+    rooms.matrix.create("Target", target_body("prod", pools=[pool]), by)
+    rooms.runs.catalogue = suites
+    return rooms
 
 
 @pytest.fixture
-def queue(gate: Gate) -> DatabaseQueue:
+def queue(rooms: Rooms) -> DatabaseQueue:
     """The queue, with one host of four GPUs and one without."""
-    gate.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
-    return gate.runs.queue
+    rooms.runs.queue.register("w1", [host(), host("cpu", gpu=None, driver=None)])
+    return rooms.runs.queue
 
 
 @pytest.fixture
-def submit(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
+def submit(rooms: Rooms, queue: DatabaseQueue) -> Callable[..., str]:
     """Ask for one run; its id."""
 
     def ask(suite: str = "smoke", **fields: Any) -> str:
         fields = {"target": "prod", "stack": STACK} | fields
-        (run,) = gate.runs.submit(RunRequest(suite, **fields), by="tester")
+        (run,) = rooms.runs.submit(RunRequest(suite, **fields), by="tester")
         return run.id
 
     return ask

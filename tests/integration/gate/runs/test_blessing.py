@@ -10,9 +10,9 @@ import pytest
 from canary_runs import DRIVER, GPU
 
 from compatgate.documents.sources import Source
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.blessing import EvidenceNeeded
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.documents.sync import SyncOptions
 
 Body = Callable[..., dict[str, Any]]
@@ -20,11 +20,11 @@ WHY = "in production since March"
 
 
 @pytest.fixture
-def torch24(gate: Gate, by: Authorship, target_body: Body, entry_body: Body) -> Body:
+def torch24(rooms: Rooms, by: Authorship, target_body: Body, entry_body: Body) -> Body:
     """Return documents of an entry for a target that asks for evidence."""
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
     policy = {"canary": {"require": True}}
-    gate.matrix.change("Target", "prod", target_body("prod", pools=[pool], policy=policy), by)
+    rooms.matrix.change("Target", "prod", target_body("prod", pools=[pool], policy=policy), by)
 
     def make(status: str = "blessed", **spec: Any) -> dict[str, Any]:
         about = {"targets": ["prod"], "components": {"torch": "~=2.4.0"}, "status": status}
@@ -39,65 +39,65 @@ def file(body: dict[str, Any]) -> list[Source]:
 
 
 def test_every_way_to_bless_without_required_evidence_is_refused(
-    gate: Gate, by: Authorship, torch24: Body
+    rooms: Rooms, by: Authorship, torch24: Body
 ) -> None:
     blessed = torch24()
     with pytest.raises(EvidenceNeeded, match=rf"suite smoke for torch24 on prod, {GPU}"):
-        gate.matrix.create("Entry", blessed, by)
+        rooms.matrix.create("Entry", blessed, by)
     with pytest.raises(EvidenceNeeded):
-        gate.matrix.import_documents(file(blessed), by)
-    gate.matrix.create("Entry", torch24("candidate"), by)
-    revision = gate.snapshot().revision
+        rooms.matrix.import_documents(file(blessed), by)
+    rooms.matrix.create("Entry", torch24("candidate"), by)
+    revision = rooms.gate.snapshot().revision
     for attempt in (
-        lambda: gate.matrix.change("Entry", "torch24", blessed, by),
-        lambda: gate.matrix.restate("torch24", "blessed", by),
-        lambda: gate.matrix.sync(
+        lambda: rooms.matrix.change("Entry", "torch24", blessed, by),
+        lambda: rooms.matrix.restate("torch24", "blessed", by),
+        lambda: rooms.matrix.sync(
             file(blessed), SyncOptions("git", take_over=True), by
         ),
     ):  # fmt: skip
         with pytest.raises(EvidenceNeeded, match="has not passed"):
             attempt()
-    assert gate.snapshot().revision == revision, "nothing was written"
+    assert rooms.gate.snapshot().revision == revision, "nothing was written"
 
 
 def test_an_override_blesses_and_stays_until_the_status_changes(
-    gate: Gate, by: Authorship, torch24: Body
+    rooms: Rooms, by: Authorship, torch24: Body
 ) -> None:
-    gate.matrix.create("Entry", torch24("candidate"), by)
-    made = gate.matrix.restate("torch24", "blessed", by, evidence_override=WHY)
+    rooms.matrix.create("Entry", torch24("candidate"), by)
+    made = rooms.matrix.restate("torch24", "blessed", by, evidence_override=WHY)
     assert made.document["spec"]["evidenceOverride"] == WHY
     labelled = made.document | {"metadata": {"name": "torch24", "labels": {"team": "ml"}}}
-    made = gate.matrix.change("Entry", "torch24", labelled, by)
+    made = rooms.matrix.change("Entry", "torch24", labelled, by)
     assert made.document["spec"]["evidenceOverride"] == WHY
-    assert WHY in json.dumps(gate.matrix.get("Entry", "torch24").document)
-    gone = gate.matrix.restate("torch24", "revoked", by)
+    assert WHY in json.dumps(rooms.matrix.get("Entry", "torch24").document)
+    gone = rooms.matrix.restate("torch24", "revoked", by)
     assert "evidenceOverride" not in gone.document["spec"]
 
 
 def test_a_failed_run_is_named(
-    gate: Gate, by: Authorship, torch24: Body, run: Callable[..., str]
+    rooms: Rooms, by: Authorship, torch24: Body, run: Callable[..., str]
 ) -> None:
-    gate.matrix.create("Entry", torch24("candidate"), by)
+    rooms.matrix.create("Entry", torch24("candidate"), by)
     failed = run("failed")
     with pytest.raises(EvidenceNeeded, match=f"run {failed} failed"):
-        gate.matrix.restate("torch24", "blessed", by)
+        rooms.matrix.restate("torch24", "blessed", by)
 
 
 def test_a_run_that_passed_lets_the_entry_be_blessed(
-    gate: Gate, by: Authorship, torch24: Body, run: Callable[..., str]
+    rooms: Rooms, by: Authorship, torch24: Body, run: Callable[..., str]
 ) -> None:
-    gate.matrix.create("Entry", torch24("candidate"), by)
+    rooms.matrix.create("Entry", torch24("candidate"), by)
     run()
-    blessed = gate.matrix.restate("torch24", "blessed", by)
+    blessed = rooms.matrix.restate("torch24", "blessed", by)
     assert "evidenceOverride" not in blessed.document["spec"]
     wider = torch24(components={"torch": ">=2.4"})
-    assert gate.matrix.change("Entry", "torch24", wider, by), "the run measured this, too"
+    assert rooms.matrix.change("Entry", "torch24", wider, by), "the run measured this, too"
     with pytest.raises(EvidenceNeeded):
-        gate.matrix.change("Entry", "torch24", torch24(components={"torch": ">=2.5"}), by)
+        rooms.matrix.change("Entry", "torch24", torch24(components={"torch": ">=2.5"}), by)
 
 
 def test_where_no_policy_asks_a_blessing_needs_nothing(
-    gate: Gate, by: Authorship, entry_body: Body
+    rooms: Rooms, by: Authorship, entry_body: Body
 ) -> None:
-    made = gate.matrix.create("Entry", entry_body("free", targets=["prod"]), by)
+    made = rooms.matrix.create("Entry", entry_body("free", targets=["prod"]), by)
     assert made.document["spec"]["status"] == "blessed"

@@ -13,9 +13,9 @@ from compatgate.core.binding import Binding, define_suite
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database import tables
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.questions.decider import decide
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.snapshots.snapshot import open_bundle
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
@@ -31,12 +31,12 @@ def question(content: str | None) -> dict[str, Any]:
 
 @pytest.fixture
 def policy(
-    gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]
+    rooms: Rooms, by: Authorship, target_body: Callable[..., dict[str, Any]]
 ) -> Callable[..., None]:
     def change(**canary: Any) -> None:
         pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
         body = target_body("prod", pools=[pool], policy={"canary": {"require": True} | canary})
-        gate.matrix.change("Target", "prod", body, by)
+        rooms.matrix.change("Target", "prod", body, by)
 
     change()
     return change
@@ -51,17 +51,17 @@ def bound_run(run: Run) -> Run:
     return go
 
 
-def rules(gate: Gate, content: str | None) -> set[str]:
-    found = gate.decide(question(content), asked_by="t", source="test").findings
+def rules(rooms: Rooms, content: str | None) -> set[str]:
+    found = rooms.gate.decide(question(content), asked_by="t", source="test").findings
     return {f.rule for f in found if f.rule.startswith("CG81")}
 
 
-def said(gate: Gate) -> dict[str, Any]:
-    return gate.runs.remarks(["torch24"])["torch24"].to_json()
+def said(rooms: Rooms) -> dict[str, Any]:
+    return rooms.runs.remarks(["torch24"])["torch24"].to_json()
 
 
 def test_a_slow_image_denies_itself_and_no_other(
-    gate: Gate,
+    rooms: Rooms,
     by: Authorship,
     policy: Callable[..., None],
     entry_body: Callable[..., dict[str, Any]],
@@ -70,62 +70,66 @@ def test_a_slow_image_denies_itself_and_no_other(
 ) -> None:
     policy(promote="automatic", onFailure="revoke")
     spec = {"targets": ["prod"], "components": ENTRY, "status": "candidate"}
-    gate.matrix.create("Entry", entry_body("torch24", **spec), by)
+    rooms.matrix.create("Entry", entry_body("torch24", **spec), by)
     first = bound_run()
-    document = gate.matrix.get("Entry", "torch24").document
+    document = rooms.matrix.get("Entry", "torch24").document
     assert document["spec"]["status"] == "blessed"
     assert document["spec"]["blessedBy"] == {"runs": [first], "contents": [ONE]}
     time.forward(minutes=1)
     slow = bound_run("failed", TWO)
-    assert gate.matrix.get("Entry", "torch24").document["spec"]["status"] == "blessed"
-    assert [warning["run"] for warning in said(gate)["warnings"]] == [slow]
-    assert (rules(gate, ONE), rules(gate, TWO), rules(gate, None)) == (set(), {"CG813"}, {"CG813"})
+    assert rooms.matrix.get("Entry", "torch24").document["spec"]["status"] == "blessed"
+    assert [warning["run"] for warning in said(rooms)["warnings"]] == [slow]
+    assert (rules(rooms, ONE), rules(rooms, TWO), rules(rooms, None)) == (
+        set(),
+        {"CG813"},
+        {"CG813"},
+    )
     time.forward(minutes=1)
     bound_run()
-    assert [warning["run"] for warning in said(gate)["warnings"]] == [slow]
-    assert rules(gate, TWO) == {"CG813"}
-    pools = [(one.content, one.words, one.blessed) for one in gate.runs.entry_pools("torch24")]
+    assert [warning["run"] for warning in said(rooms)["warnings"]] == [slow]
+    assert rules(rooms, TWO) == {"CG813"}
+    pools = [(one.content, one.words, one.blessed) for one in rooms.runs.entry_pools("torch24")]
     assert pools == [(ONE, "2 of 2 passed", True), (TWO, "0 of 1 passed", False)]
     bound_run("failed")
-    assert gate.matrix.get("Entry", "torch24").document["spec"]["status"] == "revoked"
+    assert rooms.matrix.get("Entry", "torch24").document["spec"]["status"] == "revoked"
 
 
 def test_reruns_are_pooled_until_a_person_discards_the_failure(
-    gate: Gate, policy: Callable[..., None], bound_run: Run, time: Any, database_url: str
+    rooms: Rooms, policy: Callable[..., None], bound_run: Run, time: Any, database_url: str
 ) -> None:
     outcomes = ("passed", "failed", "passed", "passed")
     runs = []
     for outcome in outcomes:
         runs.append(bound_run(outcome))
         time.forward(minutes=1)
-    other = Gate.open(database_url, overlays=[])
+    other = open_rooms(database_url, overlays=[])
     other.runs.catalogue = suites
-    assert rules(gate, ONE) == rules(other, ONE) == {"CG813"}
-    found = gate.runs.show(runs[0]).evidence
+    assert rules(rooms, ONE) == rules(other, ONE) == {"CG813"}
+    found = rooms.runs.show(runs[0]).evidence
     assert found is not None
     assert found.words == "3 of 4 passed"
     assert [one.row.run for one in found.pool] == runs[::-1]
     before = clock.now()
     for reason in ("", "two\nlines", "x" * 1001):
         with pytest.raises(BadInput, match="reason"):
-            gate.runs.discard(runs[1], by="ann", reason=reason)
+            rooms.runs.discard(runs[1], by="ann", reason=reason)
     with pytest.raises(NotFound):
-        gate.runs.discard("run_none", by="ann", reason="gone")
+        rooms.runs.discard("run_none", by="ann", reason="gone")
     time.forward(minutes=1)
-    shown = gate.runs.discard(runs[1], by="ann", reason="the host's PSU failed").to_json()
+    shown = rooms.runs.discard(runs[1], by="ann", reason="the host's PSU failed").to_json()
     assert shown["evidence"]["discarded"]["reason"] == "the host's PSU failed"
     assert (shown["evidence"]["pool"]["passed"], shown["evidence"]["pool"]["judged"]) == (3, 3)
     with pytest.raises(Conflict, match="ann has discarded"):
-        gate.runs.discard(runs[1], by="ann", reason="again")
+        rooms.runs.discard(runs[1], by="ann", reason="again")
     other.snapshots.refresh()
-    assert rules(gate, ONE) == rules(other, ONE) == set()
-    then = {f.rule for f in gate.what_would(question(ONE), at=before).findings}
+    assert rules(rooms, ONE) == rules(other, ONE) == set()
+    then = {f.rule for f in rooms.gate.what_would(question(ONE), at=before).findings}
     assert "CG813" in then
-    snapshot = open_bundle(gate.export_bundle(), "b").snapshot()
+    snapshot = open_bundle(rooms.gate.export_bundle(), "b").snapshot()
     assert decide(question(ONE), snapshot, clock.now()).evidence == tuple(
         run for run in reversed(runs) if run != runs[1]
     )
-    assert gate.history.verify().ok
+    assert rooms.chain.verify().ok
     other.close()
 
 
@@ -144,35 +148,35 @@ def test_reruns_are_pooled_until_a_person_discards_the_failure(
     ],
 )
 def test_the_audit_log_vouches_for_bindings_and_discards(
-    gate: Gate, policy: Callable[..., None], bound_run: Run, change: str, problem: str
+    rooms: Rooms, policy: Callable[..., None], bound_run: Run, change: str, problem: str
 ) -> None:
     bound_run()
-    gate.runs.discard(bound_run("failed"), by="ann", reason="the host's PSU failed")
-    assert gate.history.verify().ok
-    with gate.database.writing() as session:
+    rooms.runs.discard(bound_run("failed"), by="ann", reason="the host's PSU failed")
+    assert rooms.chain.verify().ok
+    with rooms.gate.database.writing() as session:
         session.execute(text(change))
-    found = gate.history.verify()
+    found = rooms.chain.verify()
     assert not found.ok
     assert any(problem in one for one in found.problems)
 
 
 def test_a_run_of_a_redefined_suite_is_stale(
-    gate: Gate, policy: Callable[..., None], bound_run: Run
+    rooms: Rooms, policy: Callable[..., None], bound_run: Run
 ) -> None:
     bound_run(suite="sha256:old", workloads={"gemm": "sha256:0"})
-    answer = gate.decide(question(ONE), asked_by="t", source="test")
+    answer = rooms.gate.decide(question(ONE), asked_by="t", source="test")
     (finding,) = (f for f in answer.findings if f.rule == "CG812")
     assert "suite smoke changed since the run" in finding.message
 
 
 def test_bindings_and_older_rows_survive_the_migration_both_ways(
-    gate: Gate, policy: Callable[..., None], run: Run, bound_run: Run
+    rooms: Rooms, policy: Callable[..., None], run: Run, bound_run: Run
 ) -> None:
     run("passed")
-    gate.runs.discard(bound_run("failed"), by="ann", reason="the host's PSU failed")
+    rooms.runs.discard(bound_run("failed"), by="ann", reason="the host's PSU failed")
     for version in ("0011", "head"):
-        tables.migrate_schema(gate.database, version)
-    rows = gate.runs.evidence().items
+        tables.migrate_schema(rooms.gate.database, version)
+    rows = rooms.runs.evidence().items
     assert [(row.outcome, row.content, row.bound) for row in rows] == [
         ("failed", None, None),
         ("passed", None, None),

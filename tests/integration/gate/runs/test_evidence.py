@@ -9,9 +9,9 @@ import pytest
 from canary_runs import DRIVER, GPU, MEASURED, STACK
 
 from compatgate.kit import clock
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.questions.decider import decide
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.snapshots.snapshot import open_bundle
 from compatgate.service.runs.queue.queue import DatabaseQueue
 
@@ -22,7 +22,7 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def policy(
-    gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]
+    rooms: Rooms, by: Authorship, target_body: Callable[..., dict[str, Any]]
 ) -> Callable[..., None]:
     """Set the target's canary policy, and optionally its driver."""
 
@@ -30,50 +30,50 @@ def policy(
         pool = {"name": "a100", "gpu": GPU, "driver": driver}
         canary = {"require": True} | canary
         body = target_body("prod", pools=[pool], policy={"canary": canary})
-        gate.matrix.change("Target", "prod", body, by)
+        rooms.matrix.change("Target", "prod", body, by)
 
     change()
     return change
 
 
 @pytest.fixture
-def candidate(gate: Gate, by: Authorship, entry_body: Callable[..., dict[str, Any]]) -> str:
+def candidate(rooms: Rooms, by: Authorship, entry_body: Callable[..., dict[str, Any]]) -> str:
     spec = {"targets": ["prod"], "components": ENTRY, "status": "candidate"}
-    return gate.matrix.create("Entry", entry_body("torch24", **spec), by).name
+    return rooms.matrix.create("Entry", entry_body("torch24", **spec), by).name
 
 
-def rules(gate: Gate) -> set[str]:
-    found = gate.decide(QUESTION, asked_by="t", source="test").findings
+def rules(rooms: Rooms) -> set[str]:
+    found = rooms.gate.decide(QUESTION, asked_by="t", source="test").findings
     return {f.rule for f in found if f.rule.startswith("CG81")}
 
 
-def status(gate: Gate, name: str = "torch24") -> str:
-    return str(gate.matrix.get("Entry", name).document["spec"]["status"])
+def status(rooms: Rooms, name: str = "torch24") -> str:
+    return str(rooms.matrix.get("Entry", name).document["spec"]["status"])
 
 
-def said(gate: Gate, name: str = "torch24") -> dict[str, Any]:
-    return gate.runs.remarks([name])[name].to_json()
+def said(rooms: Rooms, name: str = "torch24") -> dict[str, Any]:
+    return rooms.runs.remarks([name])[name].to_json()
 
 
 def test_evidence_is_missing_then_there_then_stale_then_failed(
-    gate: Gate, policy: Callable[..., None], run: Run, queue: DatabaseQueue
+    rooms: Rooms, policy: Callable[..., None], run: Run, queue: DatabaseQueue
 ) -> None:
-    assert rules(gate) == {"CG811"}
+    assert rules(rooms) == {"CG811"}
     first = run("passed")
-    verdict = gate.decide(QUESTION, asked_by="t", source="test")
-    assert rules(gate) == set()
+    verdict = rooms.gate.decide(QUESTION, asked_by="t", source="test")
+    assert rules(rooms) == set()
     assert verdict.evidence == (first,)
     policy(driver="550.54.15")
-    assert rules(gate) == {"CG812"}
+    assert rules(rooms) == {"CG812"}
     run("failed", driver="550.54.15")
-    assert rules(gate) == {"CG813"}
-    assert gate.history.verify().ok
+    assert rules(rooms) == {"CG813"}
+    assert rooms.chain.verify().ok
 
 
 def test_another_process_learns_of_evidence_and_forgets_its_answers(
-    gate: Gate, database_url: str, policy: Callable[..., None], run: Run
+    rooms: Rooms, database_url: str, policy: Callable[..., None], run: Run
 ) -> None:
-    other = Gate.open(database_url, overlays=[])
+    other = open_rooms(database_url, overlays=[])
     assert rules(other) == {"CG811"}
     before = other.decide(QUESTION, asked_by="t", source="test")
     run_id = run("passed")
@@ -86,7 +86,7 @@ def test_another_process_learns_of_evidence_and_forgets_its_answers(
 
 
 def test_looking_back_uses_the_evidence_of_then(
-    gate: Gate, policy: Callable[..., None], run: Run, time: Any
+    rooms: Rooms, policy: Callable[..., None], run: Run, time: Any
 ) -> None:
     time.forward(minutes=1)
     before = clock.now()
@@ -97,7 +97,7 @@ def test_looking_back_uses_the_evidence_of_then(
     run("failed")
 
     def then(moment: Any) -> set[str]:
-        return {f.rule for f in gate.what_would(QUESTION, at=moment).findings}
+        return {f.rule for f in rooms.gate.what_would(QUESTION, at=moment).findings}
 
     assert "CG811" in then(before)
     assert not then(passed) & {"CG811", "CG813"}
@@ -105,52 +105,54 @@ def test_looking_back_uses_the_evidence_of_then(
 
 
 def test_development_evidence_counts_only_where_the_policy_says_so(
-    gate: Gate, policy: Callable[..., None], run: Run
+    rooms: Rooms, policy: Callable[..., None], run: Run
 ) -> None:
     run_id = run("passed", development=True)
-    assert rules(gate) == {"CG811"}
+    assert rules(rooms) == {"CG811"}
     (finding,) = (
-        f for f in gate.decide(QUESTION, asked_by="t", source="t").findings if f.rule == "CG811"
+        f
+        for f in rooms.gate.decide(QUESTION, asked_by="t", source="t").findings
+        if f.rule == "CG811"
     )
     assert f"{run_id} ran outside a container" in finding.message
     policy(acceptDevelopment=True)
-    assert rules(gate) == set()
+    assert rules(rooms) == set()
 
 
 def test_a_candidate_waits_for_every_suite_and_then_for_approval(
-    gate: Gate, policy: Callable[..., None], candidate: str, run: Run
+    rooms: Rooms, policy: Callable[..., None], candidate: str, run: Run
 ) -> None:
     policy(suites=["smoke", "dl-core"], soak=["soak"])
-    assert [need["suite"] for need in said(gate)["promotion"]["needs"]] == [
+    assert [need["suite"] for need in said(rooms)["promotion"]["needs"]] == [
         "smoke", "dl-core", "soak",
     ]  # fmt: skip
     first = run("passed", "smoke")
     run("passed", "dl-core")
-    promotion = said(gate)["promotion"]
+    promotion = said(rooms)["promotion"]
     assert promotion["state"] == "waiting"
     assert [need["suite"] for need in promotion["needs"]] == ["soak"]
     run("passed", "soak")
-    promotion = said(gate)["promotion"]
+    promotion = said(rooms)["promotion"]
     assert (promotion["state"], len(promotion["runs"])) == ("ready", 3)
     assert first in promotion["runs"]
-    assert status(gate) == "candidate"
+    assert status(rooms) == "candidate"
 
 
 def test_a_candidate_is_blessed_by_the_gate_where_the_policy_lets_it(
-    gate: Gate, policy: Callable[..., None], candidate: str, run: Run
+    rooms: Rooms, policy: Callable[..., None], candidate: str, run: Run
 ) -> None:
     policy(promote="automatic", soak=["soak"])
     run("passed")
-    assert status(gate) == "candidate"
+    assert status(rooms) == "candidate"
     last = run("passed", "soak")
-    assert status(gate) == "blessed"
-    revision = gate.matrix.list_revisions(limit=1).items[0]
+    assert status(rooms) == "blessed"
+    revision = rooms.matrix.list_revisions(limit=1).items[0]
     assert revision.author == "canary"
     assert last in revision.reason
-    assert last in gate.matrix.get("Entry", "torch24").document["spec"]["reason"]
-    (link,) = gate.history.list_audit(action="run.passed", limit=1).items
+    assert last in rooms.matrix.get("Entry", "torch24").document["spec"]["reason"]
+    (link,) = rooms.audit.list_audit(action="run.passed", limit=1).items
     assert link.detail["blessed"] == ["torch24"]
-    assert gate.history.verify().ok
+    assert rooms.chain.verify().ok
 
 
 @pytest.mark.parametrize(
@@ -164,89 +166,89 @@ def test_a_candidate_is_blessed_by_the_gate_where_the_policy_lets_it(
     ],
 )
 def test_a_run_about_something_else_blesses_nothing(
-    gate: Gate, policy: Callable[..., None], candidate: str, run: Run, other: dict[str, Any]
+    rooms: Rooms, policy: Callable[..., None], candidate: str, run: Run, other: dict[str, Any]
 ) -> None:
     policy(promote="automatic")
     run("passed", **other)
-    assert status(gate) == "candidate"
+    assert status(rooms) == "candidate"
 
 
 def test_a_failed_run_stands_in_the_way_of_a_candidate(
-    gate: Gate, policy: Callable[..., None], candidate: str, run: Run
+    rooms: Rooms, policy: Callable[..., None], candidate: str, run: Run
 ) -> None:
     policy(promote="automatic", suites=["smoke", "dl-core"])
     failed = run("failed", "dl-core")
     run("passed", "smoke")
-    promotion = said(gate)["promotion"]
+    promotion = said(rooms)["promotion"]
     assert promotion["state"] == "failed"
     assert promotion["needs"][0]["failed"] == failed
     run("passed", "dl-core")
-    assert status(gate) == "blessed"
+    assert status(rooms) == "blessed"
 
 
 def test_a_failing_rerun_warns_and_a_passing_one_takes_it_back(
-    gate: Gate, policy: Callable[..., None], candidate: str, run: Run
+    rooms: Rooms, policy: Callable[..., None], candidate: str, run: Run
 ) -> None:
     policy(promote="automatic")
     run("passed")
-    assert said(gate) == {}
+    assert said(rooms) == {}
     failed = run("failed")
-    (warning,) = said(gate)["warnings"]
+    (warning,) = said(rooms)["warnings"]
     assert (warning["run"], warning["suite"], warning["sku"]) == (failed, "smoke", GPU)
-    assert status(gate) == "blessed"
+    assert status(rooms) == "blessed"
     run("passed", components={**MEASURED, "torch": "2.4.0+cu124"})
-    assert said(gate)["warnings"]  # another torch says nothing about this one
+    assert said(rooms)["warnings"]  # another torch says nothing about this one
     run("passed", "dl-core")
-    assert said(gate)["warnings"]
+    assert said(rooms)["warnings"]
     run("passed")
-    assert said(gate) == {}
+    assert said(rooms) == {}
 
 
 def test_a_failing_rerun_revokes_where_the_policy_says_so(
-    gate: Gate, policy: Callable[..., None], candidate: str, run: Run
+    rooms: Rooms, policy: Callable[..., None], candidate: str, run: Run
 ) -> None:
     policy(promote="automatic", onFailure="revoke")
     run("passed")
     failed = run("failed", "dl-core")  # not a suite of the policy: a warning only
-    assert status(gate) == "blessed"
+    assert status(rooms) == "blessed"
     failed = run("failed")
-    assert status(gate) == "revoked"
-    revision = gate.matrix.list_revisions(limit=1).items[0]
+    assert status(rooms) == "revoked"
+    revision = rooms.matrix.list_revisions(limit=1).items[0]
     assert failed in revision.reason
     run("passed")
-    assert status(gate) == "revoked"  # only a person takes that back
-    assert "warnings" not in said(gate) or len(said(gate)["warnings"]) == 1
+    assert status(rooms) == "revoked"  # only a person takes that back
+    assert "warnings" not in said(rooms) or len(said(rooms)["warnings"]) == 1
 
 
 def test_a_failure_on_a_driver_that_no_pool_has_warns_nobody(
-    gate: Gate, policy: Callable[..., None], candidate: str, run: Run
+    rooms: Rooms, policy: Callable[..., None], candidate: str, run: Run
 ) -> None:
     policy(promote="automatic", onFailure="revoke")
     run("passed")
     run("failed", driver="550.54.15")
-    assert status(gate) == "blessed"
-    assert said(gate) == {}
+    assert status(rooms) == "blessed"
+    assert said(rooms) == {}
 
 
-def test_a_bundle_carries_the_evidence(gate: Gate, policy: Callable[..., None], run: Run) -> None:
+def test_a_bundle_carries_the_evidence(rooms: Rooms, policy: Callable[..., None], run: Run) -> None:
     run("failed")
     last = run("passed")
     run("passed", development=True, suite="dl-core")
-    exported = gate.export_bundle()
-    assert exported == gate.export_bundle()
+    exported = rooms.gate.export_bundle()
+    assert exported == rooms.gate.export_bundle()
     snapshot = open_bundle(exported, "b").snapshot()
     verdict = decide(QUESTION, snapshot, clock.now())
     assert verdict.evidence == (last,)
-    assert verdict.id == gate.decide(QUESTION, asked_by="t", source="t").id
+    assert verdict.id == rooms.gate.decide(QUESTION, asked_by="t", source="t").id
     assert [run.development for run in snapshot.matrix.evidence if run.suite == "dl-core"] == [True]
 
 
-def test_evidence_that_was_tampered_with_is_noticed(gate: Gate, run: Run) -> None:
+def test_evidence_that_was_tampered_with_is_noticed(rooms: Rooms, run: Run) -> None:
     from sqlalchemy import text
 
     run("failed")
-    assert gate.history.verify().ok
-    with gate.database.writing() as session:
+    assert rooms.chain.verify().ok
+    with rooms.gate.database.writing() as session:
         session.execute(text("UPDATE evidence SET outcome = 'passed'"))
-    report = gate.history.verify()
+    report = rooms.chain.verify()
     assert "evidence 1: changed or missing" in report.problems[0]

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from compatgate.canary.workloads import Library
 from compatgate.core.needs import parse_needs
 from compatgate.errors import BadInput
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.schemas import RunRequest
 
 Submit = Callable[..., str]
@@ -26,18 +26,18 @@ def needing(text: str) -> Library:
     return library
 
 
-def test_a_workload_that_needs_fp8_is_refused_on_an_a100(gate: Gate, submit: Submit) -> None:
-    gate.runs.catalogue = lambda: needing("fp8")
+def test_a_workload_that_needs_fp8_is_refused_on_an_a100(rooms: Rooms, submit: Submit) -> None:
+    rooms.runs.catalogue = lambda: needing("fp8")
     with pytest.raises(BadInput, match="workload gemm cannot run there") as raised:
         submit("dl-core")
     assert "does not compute in FP8" in raised.value.problem
     assert (raised.value.field, raised.value.value) == ("pool", "a100")
-    gate.runs.catalogue = lambda: needing("bf16+30GB")
+    rooms.runs.catalogue = lambda: needing("bf16+30GB")
     assert submit("dl-core")
 
 
 def test_the_stack_and_the_entry_state_needs_as_well(
-    gate: Gate, submit: Submit, by: Authorship
+    rooms: Rooms, submit: Submit, by: Authorship
 ) -> None:
     with pytest.raises(BadInput, match="the stack cannot run there"):
         submit("dl-core", stack={**STACK, "needs": "900GiB"})
@@ -52,30 +52,30 @@ def test_the_stack_and_the_entry_state_needs_as_well(
             "needs": ["nvfp4"],
         },
     }
-    gate.matrix.create("Entry", entry, by)
-    assert gate.snapshot().entries["llm"].needs == parse_needs("nvfp4")
+    rooms.matrix.create("Entry", entry, by)
+    assert rooms.gate.snapshot().entries["llm"].needs == parse_needs("nvfp4")
     with pytest.raises(BadInput, match="entry llm cannot run there"):
         submit("dl-core", entry="llm")
 
 
 def test_the_pools_that_can_are_named(
-    gate: Gate, submit: Submit, by: Authorship, target_body: Callable[..., dict[str, Any]]
+    rooms: Rooms, submit: Submit, by: Authorship, target_body: Callable[..., dict[str, Any]]
 ) -> None:
     pools = [
         {"name": "a100", "gpu": GPU, "driver": DRIVER},
         {"name": "h100", "gpu": "H100-SXM5-80GB", "driver": DRIVER},
     ]
-    gate.matrix.create("Target", target_body("mixed", pools=pools), by)
-    gate.runs.queue.register("w1", [host(), host("h100-1", gpu="H100-SXM5-80GB")])
-    gate.runs.catalogue = lambda: needing("fp8")
+    rooms.matrix.create("Target", target_body("mixed", pools=pools), by)
+    rooms.runs.queue.register("w1", [host(), host("h100-1", gpu="H100-SXM5-80GB")])
+    rooms.runs.catalogue = lambda: needing("fp8")
     with pytest.raises(BadInput) as raised:
         submit("dl-core", target="mixed")
     assert "h100" in raised.value.hint
     asked = RunRequest("dl-core", target="mixed", pool="h100", stack=STACK)
-    assert [run.pool for run in gate.runs.submit(asked, by="tester")] == ["h100"]
+    assert [run.pool for run in rooms.runs.submit(asked, by="tester")] == ["h100"]
 
 
-def test_an_entry_with_an_unknown_need_is_refused(gate: Gate, by: Authorship) -> None:
+def test_an_entry_with_an_unknown_need_is_refused(rooms: Rooms, by: Authorship) -> None:
     for needs in (["fp9"], ["60"], ["fp8", "fp8"], ["40GB", "60GB"]):
         body = {
             "apiVersion": "compatgate.dev/v1",
@@ -89,11 +89,11 @@ def test_an_entry_with_an_unknown_need_is_refused(gate: Gate, by: Authorship) ->
             },
         }
         with pytest.raises(BadInput) as raised:
-            gate.matrix.create("Entry", body, by)
+            rooms.matrix.create("Entry", body, by)
         assert "needs" in str(raised.value), needs
 
 
-def test_an_entry_names_no_compiler(gate: Gate, by: Authorship) -> None:
+def test_an_entry_names_no_compiler(rooms: Rooms, by: Authorship) -> None:
     body = {
         "apiVersion": "compatgate.dev/v1",
         "kind": "Entry",
@@ -101,4 +101,4 @@ def test_an_entry_names_no_compiler(gate: Gate, by: Authorship) -> None:
         "spec": {"targets": ["prod"], "components": {"gcc": "13.*"}, "status": "candidate"},
     }
     with pytest.raises(BadInput, match="no entry names it"):
-        gate.matrix.create("Entry", body, by)
+        rooms.matrix.create("Entry", body, by)

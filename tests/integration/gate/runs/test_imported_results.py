@@ -12,8 +12,8 @@ from canary_runs import DRIVER, GPU
 
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit.clock import parse_moment
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.schemas import ImportRequest
 
 STACK = {"cuda": "12.4", "nccl": "2.21.5"}
@@ -35,80 +35,80 @@ def results(code: int = 0, node: str = "n1") -> str:
 
 
 @pytest.fixture
-def policy(gate: Gate, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Policy:
+def policy(rooms: Rooms, by: Authorship, target_body: Callable[..., dict[str, Any]]) -> Policy:
     """Set the target's canary policy."""
 
     def change(**canary: Any) -> None:
         pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
         body = target_body("prod", pools=[pool], policy={"canary": {"require": True} | canary})
-        gate.matrix.change("Target", "prod", body, by)
+        rooms.matrix.change("Target", "prod", body, by)
 
     change()
     return change
 
 
 @pytest.fixture
-def take(gate: Gate, time: Any) -> Callable[..., Any]:
+def take(rooms: Rooms, time: Any) -> Callable[..., Any]:
     """Import results as JSON lines, measured now."""
 
     def go(text: str, **fields: Any) -> Any:
         now = time.present.replace(microsecond=0)
         asked = {**STATED, "measured_at": now, "target": "prod", **fields}
-        return gate.runs.import_report(ImportRequest(text, **asked), by="anna")
+        return rooms.runs.import_report(ImportRequest(text, **asked), by="anna")
 
     return go
 
 
-def rules(gate: Gate) -> set[str]:
-    found = gate.decide(QUESTION, asked_by="t", source="test").findings
+def rules(rooms: Rooms) -> set[str]:
+    found = rooms.gate.decide(QUESTION, asked_by="t", source="test").findings
     return {f.rule for f in found if f.rule.startswith("CG81")}
 
 
 def test_a_result_counts_only_for_a_suite_that_names_its_source(
-    gate: Gate, policy: Policy, take: Callable[..., Any], time: Any
+    rooms: Rooms, policy: Policy, take: Callable[..., Any], time: Any
 ) -> None:
     (run,) = take(results())
     assert (run.state, run.source, run.purpose) == ("passed", "jsonl@lab", "import")
-    assert rules(gate) == {"CG811"}
+    assert rules(rooms) == {"CG811"}
     policy(imported={"smoke": ["jsonl@other"]})
-    assert rules(gate) == {"CG811"}
+    assert rules(rooms) == {"CG811"}
     policy(imported={"smoke": ["jsonl@lab"]})
-    verdict = gate.decide(QUESTION, asked_by="t", source="test")
-    assert (rules(gate), verdict.evidence) == (set(), (run.id,))
+    verdict = rooms.gate.decide(QUESTION, asked_by="t", source="test")
+    assert (rules(rooms), verdict.evidence) == (set(), (run.id,))
     time.forward(minutes=1)
     take(results(code=32))
-    assert rules(gate) == {"CG813"}
+    assert rules(rooms) == {"CG813"}
     policy()
-    assert rules(gate) == {"CG811"}
-    assert gate.history.verify().ok
+    assert rules(rooms) == {"CG811"}
+    assert rooms.chain.verify().ok
 
 
 def test_a_result_about_another_stack_or_long_ago_is_no_evidence(
-    gate: Gate, policy: Policy, take: Callable[..., Any], time: Any
+    rooms: Rooms, policy: Policy, take: Callable[..., Any], time: Any
 ) -> None:
     policy(imported={"smoke": ["jsonl@lab"]})
     take(results(), stack={"nccl": "2.21.5"})
-    assert rules(gate) == {"CG811"}
+    assert rules(rooms) == {"CG811"}
     time.forward(days=40)
     take(results(), measured_at=(time.present - timedelta(days=35)).replace(microsecond=0))
-    assert rules(gate) == {"CG812"}
+    assert rules(rooms) == {"CG812"}
 
 
 def test_each_step_names_its_source_and_what_was_stated(
-    gate: Gate, take: Callable[..., Any]
+    rooms: Rooms, take: Callable[..., Any]
 ) -> None:
     one, two = take(results() + results(4, "n2"))
     assert [(r.on_host, r.state) for r in (one, two)] == [("n1", "passed"), ("n2", "failed")]
-    (step,) = gate.runs.show(one.id).to_json()["steps"]
+    (step,) = rooms.runs.show(one.id).to_json()["steps"]
     about = step["imported"]
     assert (about["format"], about["source"], about["by"]) == ("jsonl", "lab", "anna")
     assert (about["trust"], about["file"]) == ("stated", "results.jsonl")
     assert set(about["stated"]) == {"sku", "driver", "stack.cuda", "stack.nccl", "measured_at"}
-    assert gate.runs.list(purpose="import").items[0].id == two.id
+    assert rooms.runs.list(purpose="import").items[0].id == two.id
     with pytest.raises(Conflict, match=one.id):
         take(results() + results(4, "n2"))
     with pytest.raises(Conflict, match="was imported"):
-        gate.runs.rerun(one.id, by="anna")
+        rooms.runs.rerun(one.id, by="anna")
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -127,11 +127,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
 
 
 def test_what_a_report_does_not_say_must_be_stated_and_agree(
-    gate: Gate, take: Callable[..., Any]
+    rooms: Rooms, take: Callable[..., Any]
 ) -> None:
     for fields, field, problem in WRONG:
         with pytest.raises(BadInput) as caught:
             take(results(), **fields)
         assert caught.value.field == field, fields
         assert problem in caught.value.problem, fields
-    assert not gate.runs.list(purpose="import").items
+    assert not rooms.runs.list(purpose="import").items

@@ -10,7 +10,7 @@ from canary_runs import evidence, host
 
 from compatgate.canary.engine.interface import LeaseLost
 from compatgate.canary.run import StepResult
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.queue import DatabaseQueue
 
 from .conftest import take
@@ -19,27 +19,27 @@ Submit = Callable[..., str]
 
 
 def test_a_run_goes_from_the_queue_through_its_states_to_its_end(
-    gate: Gate, queue: DatabaseQueue, submit: Submit
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit
 ) -> None:
     run_id = submit()
-    assert gate.runs.get(run_id).state == "queued"
+    assert rooms.runs.get(run_id).state == "queued"
     lease = take(queue)
     assert (lease.run.id, lease.attempt, lease.slots, lease.host) == (run_id, 1, (0,), "a100-1")
     assert not lease.abandoned
     for state in ("preparing", "running", "judging"):
         queue.enter(lease, state)  # type: ignore[arg-type]
-        assert gate.runs.get(run_id).state == state
+        assert rooms.runs.get(run_id).state == state
     queue.say(lease, "comparing", 0.5)
-    assert (gate.runs.get(run_id).doing, gate.runs.get(run_id).progress) == ("comparing", 0.5)
+    assert (rooms.runs.get(run_id).doing, rooms.runs.get(run_id).progress) == ("comparing", 0.5)
     queue.finish(lease, "passed", "all passed", evidence(lease))
-    row = gate.runs.get(run_id)
+    row = rooms.runs.get(run_id)
     assert (row.state, row.reason, row.has_ended) == ("passed", "all passed", True)
     assert row.started_at
     assert row.finished_at
-    actions = [link.action for link in gate.history.list_audit(action="run.").items]
+    actions = [link.action for link in rooms.audit.list_audit(action="run.").items]
     wanted = ["passed", "judging", "running", "preparing", "leased", "queued"]
     assert actions == [f"run.{state}" for state in wanted]
-    assert gate.history.verify().ok
+    assert rooms.chain.verify().ok
 
 
 def test_a_silent_worker_loses_its_run_to_the_next_one_of_its_host(
@@ -67,7 +67,7 @@ def test_a_heartbeat_keeps_a_run(queue: DatabaseQueue, submit: Submit, time: Any
 
 
 def test_what_an_outdated_lease_writes_is_refused(
-    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     run_id = submit()
     old = take(queue)
@@ -86,11 +86,11 @@ def test_what_an_outdated_lease_writes_is_refused(
         with pytest.raises(LeaseLost):
             write()
     assert queue.renew(old) == "lost"
-    row = gate.runs.get(run_id)
+    row = rooms.runs.get(run_id)
     assert (row.state, row.attempts, row.doing) == ("leased", 2, "")
-    assert gate.runs.show(run_id).steps == ()
-    assert gate.runs.output(run_id)[1] == []
-    assert gate.runs.evidence().items == ()
+    assert rooms.runs.show(run_id).steps == ()
+    assert rooms.runs.output(run_id)[1] == []
+    assert rooms.runs.evidence().items == ()
     queue.finish(new, "failed", "broke", None)
     with pytest.raises(LeaseLost):
         queue.finish(new, "passed", "twice", evidence(new))
@@ -123,21 +123,21 @@ def test_a_run_out_of_attempts_is_given_for_cleaning(
 
 
 def test_a_retry_waits_longer_each_time_and_the_last_is_inconclusive(
-    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     run_id = submit()
     for pause in (15, 60):
         queue.retry(take(queue), "the engine is away")
-        row = gate.runs.get(run_id)
+        row = rooms.runs.get(run_id)
         assert (row.state, row.reason) == ("queued", "the engine is away")
         time.forward(seconds=pause - 1)
         assert queue.lease("w1", [host()]) is None
         time.forward(seconds=1)
     queue.retry(take(queue), "the engine is away")
-    row = gate.runs.get(run_id)
+    row = rooms.runs.get(run_id)
     assert row.state == "inconclusive"
     assert row.reason.startswith("the engine is away (attempt 3, the last); once that is mended: ")
-    assert gate.runs.hosts().items[0].busy == 0
+    assert rooms.runs.hosts().items[0].busy == 0
 
 
 def test_a_retry_on_another_host_begins_anew(
@@ -151,54 +151,54 @@ def test_a_retry_on_another_host_begins_anew(
     assert queue.results(take(queue, "a100-2")) == []
 
 
-def test_cancelling_what_waits_ends_it(gate: Gate, queue: DatabaseQueue, submit: Submit) -> None:
+def test_cancelling_what_waits_ends_it(rooms: Rooms, queue: DatabaseQueue, submit: Submit) -> None:
     run_id = submit()
-    row = gate.runs.cancel(run_id, by="someone")
+    row = rooms.runs.cancel(run_id, by="someone")
     assert (row.state, row.reason) == ("cancelled", "cancelled by someone")
     assert queue.lease("w1", [host()]) is None
 
 
 @pytest.mark.parametrize("state", ["leased", "preparing", "running", "judging"])
 def test_cancelling_what_runs_tells_its_worker(
-    gate: Gate, queue: DatabaseQueue, submit: Submit, state: str
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit, state: str
 ) -> None:
     run_id = submit()
     lease = take(queue)
     if state != "leased":
         queue.enter(lease, state)  # type: ignore[arg-type]
-    row = gate.runs.cancel(run_id, by="someone")
+    row = rooms.runs.cancel(run_id, by="someone")
     assert row.state == state
     assert row.to_json()["cancelling"]
-    gate.runs.cancel(run_id, by="someone else")
+    rooms.runs.cancel(run_id, by="someone else")
     assert queue.renew(lease) == "cancel"
     queue.finish(lease, "cancelled", "cancelled by someone", None)
-    row = gate.runs.get(run_id)
+    row = rooms.runs.get(run_id)
     assert (row.state, row.to_json()["cancelling"]) == ("cancelled", False)
 
 
 def test_cancelling_does_not_wait_for_a_worker_that_is_gone(
-    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     run_id = submit()
     lease = take(queue)
     time.forward(minutes=30)
-    assert gate.runs.cancel(run_id, by="someone").state == "leased"
+    assert rooms.runs.cancel(run_id, by="someone").state == "leased"
     time.forward(minutes=45)
-    row = gate.runs.cancel(run_id, by="someone")
+    row = rooms.runs.cancel(run_id, by="someone")
     assert row.state == "cancelled"
     assert "its worker w1 is gone, and may have left it on a100-1" in row.reason
     assert queue.renew(lease) == "lost"
-    assert gate.runs.hosts().items[0].busy == 0
+    assert rooms.runs.hosts().items[0].busy == 0
 
 
 def test_a_cancelled_run_is_not_tried_again(
-    gate: Gate, queue: DatabaseQueue, submit: Submit
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit
 ) -> None:
     run_id = submit()
     lease = take(queue)
-    gate.runs.cancel(run_id, by="someone")
+    rooms.runs.cancel(run_id, by="someone")
     queue.retry(lease, "the engine is away")
-    assert gate.runs.get(run_id).state == "cancelled"
+    assert rooms.runs.get(run_id).state == "cancelled"
 
 
 def test_evidence_of_something_else_is_never_kept(queue: DatabaseQueue, submit: Submit) -> None:
@@ -215,13 +215,13 @@ def test_evidence_of_something_else_is_never_kept(queue: DatabaseQueue, submit: 
 
 
 def test_output_is_kept_in_order_as_it_came(
-    gate: Gate, queue: DatabaseQueue, submit: Submit
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit
 ) -> None:
     run_id = submit()
     lease = take(queue)
     for piece in (b"a", b"", b"\xff\x00", b"c"):
         queue.write(lease, "gemm-0", piece)
-    _, pieces = gate.runs.output(run_id)
+    _, pieces = rooms.runs.output(run_id)
     assert b"".join(piece.data for piece in pieces) == b"a\xff\x00c"
-    _, rest = gate.runs.output(run_id, after=pieces[0].id, step="gemm-0")
+    _, rest = rooms.runs.output(run_id, after=pieces[0].id, step="gemm-0")
     assert [piece.data for piece in rest] == [b"\xff\x00", b"c"]

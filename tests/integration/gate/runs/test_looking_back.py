@@ -17,19 +17,19 @@ def ran(queue, submit, outcome="passed", suite="dl-core", step="gemm-0", **field
     return run
 
 
-def test_a_steps_past_is_newest_first_and_of_ended_runs_alone(gate, queue, submit):
+def test_a_steps_past_is_newest_first_and_of_ended_runs_alone(rooms, queue, submit):
     old = ran(queue, submit, "inconclusive")
     new = ran(queue, submit, "passed")
     ran(queue, submit, suite="soak")
     ran(queue, submit, step="gemm-1")
-    under_way = gate.runs.get(submit("dl-core"))
-    found = gate.runs.past(under_way, "gemm-0")
+    under_way = rooms.runs.get(submit("dl-core"))
+    found = rooms.runs.past(under_way, "gemm-0")
     assert [(step.run, step.state) for step in found] == [(new, "passed"), (old, "inconclusive")]
     assert found[0].body["outcome"] == "passed"
-    assert len(gate.runs.past(under_way, "gemm-0", limit=1)) == 1
+    assert len(rooms.runs.past(under_way, "gemm-0", limit=1)) == 1
 
 
-def test_of_several_attempts_the_last_is_a_steps_past(gate, queue, submit, time):
+def test_of_several_attempts_the_last_is_a_steps_past(rooms, queue, submit, time):
     run = submit("dl-core")
     first = queue.lease("w1", [host()])
     queue.record(first, StepResult("gemm-0", "gemm", 0, "error"))
@@ -38,7 +38,7 @@ def test_of_several_attempts_the_last_is_a_steps_past(gate, queue, submit, time)
     second = queue.lease("w1", [host()])
     queue.record(second, StepResult("gemm-0", "gemm", 0, "passed"))
     queue.finish(second, "passed", "", None)
-    (step,) = gate.runs.past(gate.runs.get(run), "gemm-0")
+    (step,) = rooms.runs.past(rooms.runs.get(run), "gemm-0")
     assert step.body["outcome"] == "passed"
 
 
@@ -65,24 +65,24 @@ def test_a_step_ended_in_time_if_its_content_did_on_this_host(queue, submit):
     assert queue.ended_in_time(lease, "gemm-1", "sha256:a") == ""
 
 
-def test_runs_without_a_gpu_have_a_past_of_their_own(gate, queue, submit):
+def test_runs_without_a_gpu_have_a_past_of_their_own(rooms, queue, submit):
     ran(queue, submit)
     alone = submit("hello")
-    assert gate.runs.past(gate.runs.get(alone), "gemm-0") == []
+    assert rooms.runs.past(rooms.runs.get(alone), "gemm-0") == []
 
 
-def test_the_end_of_a_log_is_in_order(gate, queue, submit):
+def test_the_end_of_a_log_is_in_order(rooms, queue, submit):
     run = submit()
     lease = queue.lease("w1", [host()])
     for i in range(5):
         queue.write(lease, "gemm-0", str(i).encode())
-    found, pieces = gate.runs.last_output(run, limit=3)
+    found, pieces = rooms.runs.last_output(run, limit=3)
     assert found.id == run
     assert [piece.data for piece in pieces] == [b"2", b"3", b"4"]
 
 
-def test_runs_are_listed_by_what_they_are_for(gate, queue, submit):
+def test_runs_are_listed_by_what_they_are_for(rooms, queue, submit):
     run = ran(queue, submit)
-    again = gate.runs.rerun(run, by="w1", purpose="verification")[0].id
-    assert [one.id for one in gate.runs.list(purpose="verification").items] == [again]
-    assert [one.id for one in gate.runs.list(purpose="request").items] == [run]
+    again = rooms.runs.rerun(run, by="w1", purpose="verification")[0].id
+    assert [one.id for one in rooms.runs.list(purpose="verification").items] == [again]
+    assert [one.id for one in rooms.runs.list(purpose="request").items] == [run]

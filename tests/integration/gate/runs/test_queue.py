@@ -12,7 +12,7 @@ from compatgate.canary.hosts import MaintenanceWindow
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.clock import readable
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.queue import DatabaseQueue
 
 from .conftest import take
@@ -137,7 +137,7 @@ def test_a_host_in_quiet_hours_takes_no_new_run_but_cleans_old_ones(
 
 
 def test_a_host_that_is_away_is_named_by_the_runs_that_wait_for_it(
-    gate: Gate, queue: DatabaseQueue, submit: Submit, time: Any
+    rooms: Rooms, queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     queue.register("w1", [host("a100-2")])
     submit()
@@ -149,29 +149,29 @@ def test_a_host_that_is_away_is_named_by_the_runs_that_wait_for_it(
     time.forward(minutes=5)
     queue.report_host("a100-1", "no route; look at it")
     queue.report_host("no-such-host", "gone")
-    (away,) = gate.runs.away_hosts()
+    (away,) = rooms.runs.away_hosts()
     assert (away.name, away.away_since) == ("a100-1", since), "since it went, whatever is said now"
     said = f"waits for the host a100-1, away since {readable(since)}: no route; look at it"
-    assert gate.runs.get(held.run.id).doing == said
-    assert gate.runs.show(held.run.id).run.doing == said
+    assert rooms.runs.get(held.run.id).doing == said
+    assert rooms.runs.show(held.run.id).run.doing == said
     waits = "takes at most 20 min; no earlier run shows how long"
-    assert {run.doing for run in gate.runs.list().items} == {said, waits}
-    assert gate.runs.get(waiting).doing == waits, "another host could run it"
+    assert {run.doing for run in rooms.runs.list().items} == {said, waits}
+    assert rooms.runs.get(waiting).doing == waits, "another host could run it"
     queue.report_host("a100-2", "no engine; start it")
-    assert gate.runs.get(waiting).doing.startswith("waits for the host a100-1, away")
-    assert gate.runs.get(named).doing.startswith("waits for the host a100-2, away")
+    assert rooms.runs.get(waiting).doing.startswith("waits for the host a100-1, away")
+    assert rooms.runs.get(named).doing.startswith("waits for the host a100-2, away")
     for name in ("a100-1", "a100-2"):
         queue.report_host(name, "")
-    assert gate.runs.away_hosts() == []
-    assert {run.doing for run in gate.runs.list().items} == {"", waits}
+    assert rooms.runs.away_hosts() == []
+    assert {run.doing for run in rooms.runs.list().items} == {"", waits}
 
 
-def test_hosts_are_registered_and_seen(gate: Gate, queue: DatabaseQueue, time: Any) -> None:
-    row = gate.runs.hosts().items[0]
+def test_hosts_are_registered_and_seen(rooms: Rooms, queue: DatabaseQueue, time: Any) -> None:
+    row = rooms.runs.hosts().items[0]
     assert (row.name, row.gpu, row.slots, row.worker, row.busy) == ("a100-1", GPU, 4, "w1", 0)
     time.forward(seconds=11)
     queue.lease("w2", [host(slots=2, endpoint="ssh://secret@host")])
-    row = gate.runs.hosts().items[0]
+    row = rooms.runs.hosts().items[0]
     assert (row.slots, row.worker, row.seen_at) == (2, "w2", clock.now())
     assert "secret" not in str(row.to_json())
 

@@ -10,8 +10,8 @@ import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
 from compatgate.errors import BadInput, CompatgateError, NotFound
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.queue import DatabaseQueue
 from compatgate.service.runs.queue.schemas import RunRequest
 
@@ -25,13 +25,13 @@ def entry(name: str, components: dict[str, str], status: str = "blessed") -> dic
 
 
 @pytest.fixture
-def ask(gate: Gate, queue: DatabaseQueue) -> Callable[..., Any]:
+def ask(rooms: Rooms, queue: DatabaseQueue) -> Callable[..., Any]:
     """Ask for one run; what it is compared with."""
 
     def against(image: str | None = NEW, **fields: Any) -> dict[str, Any] | None:
         asked = {"target": "prod", "stack": {"cuda": "12.6", "torch": "2.5.1"}} | fields
-        (run,) = gate.runs.submit(RunRequest("dl-core", image=image, **asked), by="tester")
-        gate.runs.cancel(run.id, by="tester")
+        (run,) = rooms.runs.submit(RunRequest("dl-core", image=image, **asked), by="tester")
+        rooms.runs.cancel(run.id, by="tester")
         found: dict[str, Any] | None = msgspec.to_builtins(run.against)
         return found
 
@@ -39,12 +39,12 @@ def ask(gate: Gate, queue: DatabaseQueue) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def passed(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
+def passed(rooms: Rooms, queue: DatabaseQueue) -> Callable[..., str]:
     """A run of an image that passed with measured versions; its id."""
 
     def go(image: str, **components: str) -> str:
         asked = RunRequest("dl-core", target="prod", image=image, against="none")
-        (run,) = gate.runs.submit(asked, by="tester")
+        (run,) = rooms.runs.submit(asked, by="tester")
         lease = queue.lease("w1", [host()])
         assert lease is not None
         assert (lease.run.id, lease.run.against) == (run.id, None)
@@ -56,20 +56,20 @@ def passed(gate: Gate, queue: DatabaseQueue) -> Callable[..., str]:
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_auto_finds_the_entry_that_the_image_would_replace(
-    gate: Gate, by: Authorship, ask: Any, passed: Any
+    rooms: Rooms, by: Authorship, ask: Any, passed: Any
 ) -> None:
     assert ask(target=None, host="a100-1") is None, "no target, no entry to replace"
     assert ask(image=None, host="a100-1") is None
     assert "no entry is blessed on prod" in ask()["reason"]
 
-    gate.matrix.create("Entry", entry("torch24", {"cuda": "12.4.*", "torch": "2.4.*"}), by)
-    gate.matrix.create("Entry", entry("jax", {"cuda": "12.4.*", "jax": "0.4.*"}), by)
-    gate.matrix.create("Entry", entry("next", {"torch": "2.5.*"}, "candidate"), by)
+    rooms.matrix.create("Entry", entry("torch24", {"cuda": "12.4.*", "torch": "2.4.*"}), by)
+    rooms.matrix.create("Entry", entry("jax", {"cuda": "12.4.*", "jax": "0.4.*"}), by)
+    rooms.matrix.create("Entry", entry("next", {"torch": "2.5.*"}, "candidate"), by)
     found = ask()
     assert (found["asked"], found["image"], found["entry"]) == ("auto", None, "torch24")
     assert "the entry torch24 has no known image" in found["reason"]
 
-    gate.decide(
+    rooms.gate.decide(
         {"target": "prod", "stack": {"cuda": "12.4", "torch": "2.4.1"}, "image": OTHER},
         asked_by="ci",
         source="rest",
@@ -89,14 +89,14 @@ def test_auto_finds_the_entry_that_the_image_would_replace(
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_a_reference_that_was_named_must_be_there(
-    gate: Gate, by: Authorship, ask: Any, passed: Any, target_body: Callable[..., dict[str, Any]]
+    rooms: Rooms, by: Authorship, ask: Any, passed: Any, target_body: Callable[..., dict[str, Any]]
 ) -> None:
     assert ask(against=PINNED) == {"asked": PINNED, "image": PINNED, "entry": None, "reason": ""}
-    gate.matrix.create("Entry", entry("torch24", {"torch": "2.4.*"}), by)
+    rooms.matrix.create("Entry", entry("torch24", {"torch": "2.4.*"}), by)
     foreign = entry("foreign", {"torch": "2.4.*"})
-    gate.matrix.create("Target", target_body("other"), by)
+    rooms.matrix.create("Target", target_body("other"), by)
     foreign["spec"]["targets"] = ["other"]
-    gate.matrix.create("Entry", foreign, by)
+    rooms.matrix.create("Entry", foreign, by)
     for fields, kind, message in (
         ({"against": "foreign"}, BadInput, "'foreign' is not for the target prod"),
         ({"against": "torch25"}, NotFound, "entry 'torch25' does not exist"),
@@ -111,22 +111,22 @@ def test_a_reference_that_was_named_must_be_there(
     passed(OLD, torch="2.4.1")
     assert (ask(against="torch24")["image"], ask(against="torch24")["entry"]) == (OLD, "torch24")
 
-    gate.runs.under_test = type(gate.runs.under_test)((NEW,), "extend it")
+    rooms.runs.under_test = type(rooms.runs.under_test)((NEW,), "extend it")
     assert ask()["image"] is None
     with pytest.raises(CompatgateError):
         ask(against=PINNED)
 
 
 def test_a_repeated_run_is_compared_again_and_a_verification_is_not(
-    gate: Gate, queue: DatabaseQueue
+    rooms: Rooms, queue: DatabaseQueue
 ) -> None:
     asked = RunRequest("dl-core", target="prod", image=NEW, against=PINNED)
-    (run,) = gate.runs.submit(asked, by="tester")
+    (run,) = rooms.runs.submit(asked, by="tester")
     lease = queue.lease("w1", [host(driver=DRIVER, gpu=GPU)])
     assert lease is not None
     assert lease.run.against is not None
     assert lease.run.against.image == PINNED
     queue.finish(lease, "inconclusive", "of a test", None)
-    (again,) = gate.runs.rerun(run.id, by="tester")
-    (verified,) = gate.runs.rerun(run.id, by="tester", purpose="verification")
+    (again,) = rooms.runs.rerun(run.id, by="tester")
+    (verified,) = rooms.runs.rerun(run.id, by="tester", purpose="verification")
     assert (again.against, verified.against) == (run.against, None)

@@ -10,7 +10,7 @@ from processes import forked
 
 from compatgate.canary.engine.interface import Lease
 from compatgate.canary.hosts import Host
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.runs.queue.queue import DatabaseQueue
 from compatgate.service.runs.queue.schemas import RunRequest
 
@@ -20,21 +20,21 @@ WORKERS = 4
 
 def _work(url: str, name: str, hosts: list[Host]) -> None:
     """Lease and finish until nothing is left; each output says who had the run."""
-    gate = Gate.open(url, overlays=[])
-    while lease := gate.runs.queue.lease(name, hosts):
-        gate.runs.queue.write(lease, "step", f"{name} {lease.attempt}\n".encode())
-        gate.runs.queue.finish(lease, "passed", name, None)
-    gate.close()
+    rooms = open_rooms(url, overlays=[])
+    while lease := rooms.runs.queue.lease(name, hosts):
+        rooms.runs.queue.write(lease, "step", f"{name} {lease.attempt}\n".encode())
+        rooms.runs.queue.finish(lease, "passed", name, None)
+    rooms.close()
 
 
 def test_hundreds_of_runs_are_finished_once_each_by_four_processes(
-    gate: Gate, database_url: str
+    rooms: Rooms, database_url: str
 ) -> None:
     served = [host("cpu", gpu=None, driver=None, slots=16)]
-    gate.runs.queue.register("w0", served)
-    gate.runs.catalogue = suites
+    rooms.runs.queue.register("w0", served)
+    rooms.runs.catalogue = suites
     for _ in range(RUNS):
-        gate.runs.submit(RunRequest("hello", host="cpu"), by="tester")
+        rooms.runs.submit(RunRequest("hello", host="cpu"), by="tester")
     spawn = forked()
     workers = [
         spawn.Process(target=_work, args=(database_url, f"w{index}", served))
@@ -45,30 +45,30 @@ def test_hundreds_of_runs_are_finished_once_each_by_four_processes(
     for worker in workers:
         worker.join(240)
     assert [worker.exitcode for worker in workers] == [0] * WORKERS
-    rows = gate.runs.list(limit=1000).items
+    rows = rooms.runs.list(limit=1000).items
     assert Counter(row.state for row in rows) == {"passed": RUNS}
     assert {row.attempts for row in rows} == {1}
     assert len({row.worker for row in rows}) > 1
     for row in rows[::50]:
-        (piece,) = gate.runs.output(row.id)[1]
+        (piece,) = rooms.runs.output(row.id)[1]
         assert piece.data.decode() == f"{row.worker} 1\n"
-    leased = gate.history.list_audit(action="run.leased", limit=1000).items
+    leased = rooms.audit.list_audit(action="run.leased", limit=1000).items
     assert len({link.subject for link in leased}) == len(leased) == RUNS
-    assert gate.runs.hosts().items[0].busy == 0
-    assert gate.history.verify().ok
+    assert rooms.runs.hosts().items[0].busy == 0
+    assert rooms.chain.verify().ok
 
 
 def test_two_workers_on_one_slot_run_one_after_the_other(
-    gate: Gate, queue: DatabaseQueue, database_url: str
+    rooms: Rooms, queue: DatabaseQueue, database_url: str
 ) -> None:
     single = host("single", slots=1)
     queue.register("w1", [single])
     for _ in range(6):
-        gate.runs.submit(RunRequest("smoke", target="prod", host="single"), by="tester")
+        rooms.runs.submit(RunRequest("smoke", target="prod", host="single"), by="tester")
     busy, overlaps, done = threading.Lock(), [], []
 
     def work(name: str) -> None:
-        own = Gate.open(database_url, overlays=[])
+        own = open_rooms(database_url, overlays=[])
         while len(done) < 6:
             if (lease := own.runs.queue.lease(name, [single])) is None:
                 continue
@@ -90,11 +90,11 @@ def test_two_workers_on_one_slot_run_one_after_the_other(
     assert len(set(done)) == 6
 
 
-def test_twenty_runs_fill_the_slots_of_three_hosts(gate: Gate, queue: DatabaseQueue) -> None:
+def test_twenty_runs_fill_the_slots_of_three_hosts(rooms: Rooms, queue: DatabaseQueue) -> None:
     served = [host(f"h{index}", slots=slots) for index, slots in enumerate((1, 2, 4))]
     queue.register("w1", served)
     for _ in range(20):
-        gate.runs.submit(RunRequest("smoke", target="prod"), by="tester")
+        rooms.runs.submit(RunRequest("smoke", target="prod"), by="tester")
     rounds: list[int] = []
     while True:
         leases: list[Lease] = []

@@ -18,7 +18,7 @@ from compatgate.kit.cli.commands import (
     values_of,
 )
 from compatgate.kit.cli.parser import Parser
-from compatgate.service.access.tokens.schemas import SCOPES
+from compatgate.kit.principal import SCOPES
 
 CREATE = Row(
     "create",

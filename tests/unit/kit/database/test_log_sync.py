@@ -20,12 +20,12 @@ from compatgate.kit.database import wal
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.kit.database.wal import LogSync
-from compatgate.service.audit.events.service import History
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.recovery.chain.service import AuditChain
 
 BODY = "{}"
 
@@ -141,7 +141,7 @@ def test_after_a_failed_sync_the_log_starts_anew_and_the_batch_is_stored_once(
         assert log_salt(database) != before
         assert not database.log_is_doubtful
     assert logged(database) == ["a", "b", "c"]
-    assert History(database).verify().ok
+    assert AuditChain(database).verify().ok
 
 
 def test_a_sync_that_fails_again_is_an_error_and_later_decisions_are_stored(
@@ -155,7 +155,7 @@ def test_a_sync_that_fails_again_is_an_error_and_later_decisions_are_stored(
         log.record(decision("b"), BODY)
         assert not database.log_is_doubtful
     assert "b" in logged(database)
-    assert History(database).verify().ok
+    assert AuditChain(database).verify().ok
 
 
 def test_readers_that_keep_the_log_from_starting_anew_stop_decisions_until_they_end(
@@ -187,7 +187,7 @@ def test_decisions_wait_in_the_spool_while_syncs_fail_and_arrive_once(
         until(lambda: not log.state.degraded)
         log.record(decision("c"), BODY)
     assert logged(database) == ["a", "b", "c"]
-    assert History(database).verify().ok
+    assert AuditChain(database).verify().ok
 
 
 def test_a_rehearsal_needs_the_disk_too(database: Database, disk: Disk) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.kit.database import sqlite
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import open_rooms
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 
@@ -33,17 +33,17 @@ PRIVATE = dict.fromkeys(("gate.db", "gate.db-wal", "gate.db-shm", "gate.db-turn"
 
 @pytest.mark.usefixtures("umask")
 def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
-    with closing(Gate.open(str(tmp_path / "gate.db"), overlays=[])) as gate:
-        gate.decide(QUESTION, asked_by="me", source="test")
+    with closing(open_rooms(str(tmp_path / "gate.db"), overlays=[])) as rooms:
+        rooms.gate.decide(QUESTION, asked_by="me", source="test")
         assert modes(tmp_path) == PRIVATE
 
 
 def test_what_others_could_read_is_taken_from_them_when_it_is_opened(tmp_path: Path) -> None:
-    with closing(Gate.open(str(tmp_path / "gate.db"), overlays=[])) as first:
+    with closing(open_rooms(str(tmp_path / "gate.db"), overlays=[])) as first:
         first.decide(QUESTION, asked_by="first", source="test")
         for path in tmp_path.iterdir():
             path.chmod(0o644)
-        with closing(Gate.open(str(tmp_path / "gate.db"), overlays=[])) as second:
+        with closing(open_rooms(str(tmp_path / "gate.db"), overlays=[])) as second:
             second.decide(QUESTION, asked_by="second", source="test")
             assert modes(tmp_path) == PRIVATE
             first.decide(QUESTION, asked_by="first", source="test")

@@ -13,18 +13,18 @@ from flask import Flask, Response, request
 
 from compatgate.kit.http import lanes, wsgi
 from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ, receive_body
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.web.app import create_front
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
 Ask = Callable[[httpx.AsyncClient], Awaitable[Any]]
 
 
 @pytest.fixture
-def talk(gate: Gate) -> Callable[[Ask], Any]:
+def talk(rooms: Rooms) -> Callable[[Ask], Any]:
     """Runs a conversation with the application, of two threads for each kind of request."""
-    front = create_front(gate, Settings(anonymous=frozenset({"admin"}), overlays=()), 2)
+    front = create_front(rooms, Settings(anonymous=frozenset({"admin"}), overlays=()), 2)
 
     def run(ask: Ask) -> Any:
         async def whole() -> Any:
@@ -38,16 +38,16 @@ def talk(gate: Gate) -> Callable[[Ask], Any]:
 
 
 @pytest.fixture
-def stalled(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Any:
+def stalled(rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes every list of targets wait until it is set."""
     released = threading.Event()
-    real = gate.matrix.list_targets
+    real = rooms.matrix.list_targets
 
     def slow(**filters: Any) -> Any:
         assert released.wait(20)
         return real(**filters)
 
-    monkeypatch.setattr(gate.matrix, "list_targets", slow)
+    monkeypatch.setattr(rooms.matrix, "list_targets", slow)
     return released
 
 
@@ -68,7 +68,7 @@ def test_health_and_questions_do_not_wait_for_slow_requests(talk: Any, stalled: 
 
 
 def test_a_known_question_needs_no_thread(
-    talk: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    talk: Any, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def ask(client: httpx.AsyncClient) -> None:
         first = await client.post("/api/v1/gate", json=QUESTION)
@@ -76,24 +76,24 @@ def test_a_known_question_needs_no_thread(
         def answer(*_: Any, **__: Any) -> None:
             raise AssertionError("memory knows the answer")
 
-        monkeypatch.setattr(gate, "answer", answer)
+        monkeypatch.setattr(rooms.gate, "answer", answer)
         second = await client.post("/api/v1/gate", json=QUESTION)
         assert second.status_code == 200
         assert second.json()["id"] == first.json()["id"]
 
     talk(ask)
-    assert len(gate.history.list_decisions().items) == 2
+    assert len(rooms.decisions.list_decisions().items) == 2
 
 
 def test_a_decision_that_cannot_be_logged_is_not_answered(
-    talk: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    talk: Any, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError("no room")
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200
-        monkeypatch.setattr(gate._log._writer, "write", full)
+        monkeypatch.setattr(rooms.gate._log._writer, "write", full)
         answers = [client.post("/api/v1/gate", json=QUESTION) for _ in range(8)]
         for answer in await asyncio.gather(*answers):
             assert answer.status_code == 503
@@ -103,14 +103,14 @@ def test_a_decision_that_cannot_be_logged_is_not_answered(
 
 
 def test_an_answer_is_not_waited_for_without_end(
-    talk: Any, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    talk: Any, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = threading.Event()
     monkeypatch.setattr("compatgate.web.question_app.PATIENCE_SECONDS", 0.2)
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200
-        monkeypatch.setattr(gate._log._writer, "write", lambda *_: released.wait(20))
+        monkeypatch.setattr(rooms.gate._log._writer, "write", lambda *_: released.wait(20))
         answer = await client.post("/api/v1/gate", json=QUESTION)
         assert answer.status_code == 503
         assert "did not answer in time" in answer.json()["detail"]

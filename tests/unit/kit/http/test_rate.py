@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from compatgate.errors import BadInput
 from compatgate.kit.http.rate import Rate, RateLimiter, parse_rate, peer_key
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 Clock = Callable[[float], None]
 API = "/api/v1"
@@ -92,10 +92,10 @@ def send(client: FlaskClient, token: str, peer: str = "192.0.2.1", path: str = "
 
 
 def test_who_fails_to_authenticate_too_often_must_wait(
-    make_client: Callable[..., FlaskClient], gate: Gate, later: Clock
+    make_client: Callable[..., FlaskClient], rooms: Rooms, later: Clock
 ) -> None:
     client = make_client(anonymous=frozenset({"read"}), failed=Rate(3, 60.0))
-    secret = gate.tokens.create("ci", ["read"], by="t").secret
+    secret = rooms.tokens.create("ci", ["read"], by="t").secret
     assert [send(client, "cg_wrong").status_code for _ in range(4)] == [401, 401, 401, 429]
     refused = send(client, "cg_wrong")
     assert refused.headers["Retry-After"] == "20"
@@ -108,7 +108,7 @@ def test_who_fails_to_authenticate_too_often_must_wait(
     assert send(client, secret).status_code == 200
     assert [send(client, "cg_wrong").status_code for _ in range(3)] == [401, 429, 429]
     assert send(client, secret).status_code == 200, "valid before: others do not lock it out"
-    gate.tokens.revoke("ci", by="t")
+    rooms.tokens.revoke("ci", by="t")
     assert send(client, secret).status_code == 401
     assert send(client, secret).status_code == 429
 
@@ -124,10 +124,10 @@ def test_sign_in_hooks_and_metrics_count_failures_too(
 
 
 def test_a_caller_has_a_rate_of_requests(
-    make_client: Callable[..., FlaskClient], gate: Gate, later: Clock
+    make_client: Callable[..., FlaskClient], rooms: Rooms, later: Clock
 ) -> None:
     client = make_client(anonymous=frozenset({"read", "gate"}), rate=Rate(2, 1.0))
-    one, two = (gate.tokens.create(name, ["read"], by="t").secret for name in ("one", "two"))
+    one, two = (rooms.tokens.create(name, ["read"], by="t").secret for name in ("one", "two"))
     assert [send(client, one).status_code for _ in range(3)] == [200, 200, 429]
     assert send(client, one, "192.0.2.9").status_code == 429, "by caller, not by address"
     assert send(client, two).status_code == 200

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
+from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.assets import Badge, draw_badge
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.schemas import ENTRY
-from compatgate.service.matrix.documents.service import Authorship
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALLOWED = {"svg", "title", "rect", "g", "text"}
@@ -54,7 +54,9 @@ def test_a_badge_says_the_verdict_in_words(
     assert title == f"{title.partition(' on ')[0]} on prod-a100: {said}"
 
 
-def test_what_is_not_enforced_says_so(make_client: Callable[..., FlaskClient], gate: Gate) -> None:
+def test_what_is_not_enforced_says_so(
+    make_client: Callable[..., FlaskClient], rooms: Rooms
+) -> None:
     body = {
         "metadata": {"name": "lab"},
         "spec": {
@@ -62,7 +64,7 @@ def test_what_is_not_enforced_says_so(make_client: Callable[..., FlaskClient], g
             "policy": {"mode": "audit"},
         },
     }
-    gate.matrix.create("Target", body, BY)
+    rooms.matrix.create("Target", body, BY)
     (_, said), _ = shown(badge(make_client(), "cuda=12.4,arch=sm_90", "lab").data)
     assert said == "fail, not enforced"
 
@@ -100,12 +102,12 @@ def test_what_cannot_be_drawn_is_a_problem(
 
 
 @pytest.mark.parametrize("status", ["candidate", "blessed", "deprecated", "revoked"])
-def test_an_entrys_badge_says_its_status(client: FlaskClient, gate: Gate, status: str) -> None:
+def test_an_entrys_badge_says_its_status(client: FlaskClient, rooms: Rooms, status: str) -> None:
     body = {
         "metadata": {"name": "mine"},
         "spec": {**ENTRY["spec"], "targets": ["prod-a100"], "status": status},
     }
-    gate.matrix.create("Entry", body, BY)
+    rooms.matrix.create("Entry", body, BY)
     answer = client.get("/api/v1/badge/prod-a100/entry/mine.svg")
     assert shown(answer.data) == (
         ["prod-a100: mine", status],

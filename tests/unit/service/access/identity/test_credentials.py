@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.cli.gate.opening import make_client
+from compatgate.client.credentials import Credential, load, path_of, remove, store
 from compatgate.errors import BadInput
+from compatgate.gate_client import make_client
 from compatgate.kit.clock import now
-from compatgate.service.access.identity.credentials import Credential, load, path_of, remove, store
 
 GATE = "https://gate.example"
 

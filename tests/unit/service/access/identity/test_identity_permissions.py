@@ -10,6 +10,7 @@ from flask.testing import FlaskClient
 from jwt_issuer import GITHUB, JobIssuer, serving_jobs
 
 from compatgate.kit.http.links import API_PREFIX
+from compatgate.kit.principal import SCOPES
 from compatgate.service.access.identity.rules import Person
 from compatgate.service.access.identity.sessions import IdentitySessions
 from compatgate.service.access.identity.settings import (
@@ -21,8 +22,7 @@ from compatgate.service.access.identity.settings import (
 from compatgate.service.access.identity.settings import (
     JobIssuer as TrustedIssuer,
 )
-from compatgate.service.access.tokens.schemas import SCOPES
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.web.routes import ROUTES
 
 Make = Callable[..., FlaskClient]
@@ -57,15 +57,17 @@ def jobs() -> Any:
 
 @pytest.mark.parametrize(("scope", "targets"), LIMITS)
 def test_every_kind_of_caller_has_the_same_rights(
-    make_client: Make, gate: Gate, jobs: JobIssuer, scope: Any, targets: list[str] | None
+    make_client: Make, rooms: Rooms, jobs: JobIssuer, scope: Any, targets: list[str] | None
 ) -> None:
     people = PeopleSettings("http://127.0.0.1:9", "x", groups={"g": Grant([scope], targets)})
     rule = JobRule("r", {"sub": "**"}, [scope], targets)
     trusted = [TrustedIssuer(jobs.url, "https://gate.example", [rule])]
     client = make_client(anonymous=frozenset(), identity=IdentitySettings(people, trusted))
-    token = gate.tokens.create("t", [scope], by="test", targets=targets).secret
+    token = rooms.tokens.create("t", [scope], by="test", targets=targets).secret
     person = Person(people.issuer, "u-1", "ada", "", ("g",))
-    session = IdentitySessions(gate.database, people).open(person, "command-line", "an ID token")
+    session = IdentitySessions(rooms.gate.database, people).open(
+        person, "command-line", "an ID token"
+    )
     expected = statuses(client, token)
     assert statuses(client, session.secret) == expected
     if scope != "admin":  # which no file may give to jobs
@@ -73,10 +75,10 @@ def test_every_kind_of_caller_has_the_same_rights(
     assert 401 not in expected.values()
 
 
-def test_a_session_that_ended_opens_nothing(make_client: Make, gate: Gate) -> None:
+def test_a_session_that_ended_opens_nothing(make_client: Make, rooms: Rooms) -> None:
     people = PeopleSettings("http://127.0.0.1:9", "x", groups={"g": Grant(["read"])})
     client = make_client(anonymous=frozenset(), identity=IdentitySettings(people))
-    sessions = IdentitySessions(gate.database, people)
+    sessions = IdentitySessions(rooms.gate.database, people)
     person = Person(people.issuer, "u-1", "ada", "", ("g",))
     made = sessions.open(person, "command-line", "an ID token")
     sessions.end(made.session.id, by="test")

@@ -14,12 +14,13 @@ from compatgate.core.facts import Facts
 from compatgate.kit.clock import today
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 PATH = "/hooks/kubernetes/validate"
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
@@ -84,17 +85,17 @@ NODES = [
 def client(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[FlaskClient]:
     database = Database.open(str(tmp_path_factory.mktemp("bypasses") / "gate.db"))
     tables.prepare_schema(database)
-    gate = Gate(database, facts)
+    rooms = Rooms(make_gate(database, facts))
     for one in TARGETS:
-        gate.matrix.create("Target", one, Authorship("tester", "for the table"))
-    gate.matrix.create("Waiver", WAIVER, Authorship("tester", "for the table"))
+        rooms.matrix.create("Target", one, Authorship("tester", "for the table"))
+    rooms.matrix.create("Waiver", WAIVER, Authorship("tester", "for the table"))
     options = AdmissionOptions(load_kinds())
     settings = Settings(anonymous=frozenset({"admin"}), overlays=(), admission=options)
-    made = create_app(gate, settings).test_client()
+    made = create_app(rooms, settings).test_client()
     reported = made.post("/api/v1/nodes", json={"cluster": "prod", "nodes": NODES})
     assert reported.status_code == 200, reported.text
     yield made
-    gate.close()
+    rooms.close()
 
 
 def pod(spec: dict[str, Any], *containers: dict[str, Any], **annotations: str) -> dict[str, Any]:
@@ -268,7 +269,7 @@ def test_what_cannot_be_placed_is_answered_as_the_operator_says(client: FlaskCli
 
 
 def test_a_report_of_this_process_counts_at_once(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
     client = make_client()
     body = review(pod({"nodeSelector": {"kubernetes.io/hostname": "n9"}}), "elsewhere")

@@ -18,12 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.review import parse_timeout
 from compatgate.service.cluster.admission.schemas import EXAMPLES, AdmissionReviewAnswer
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
 
 BY = Authorship("tester", "for the test")
 PATH = "/hooks/kubernetes/validate"
@@ -59,7 +59,7 @@ def without_gpus() -> dict[str, Any]:
 
 
 def test_a_token_is_needed_where_nobody_may_ask_and_the_uid_is_answered_all_the_same(
-    make_client: Callable[..., FlaskClient], gate: Gate
+    make_client: Callable[..., FlaskClient], rooms: Rooms
 ) -> None:
     client = make_client(anonymous=frozenset())
     refused = client.post(PATH, json=REVIEW)
@@ -67,10 +67,10 @@ def test_a_token_is_needed_where_nobody_may_ask_and_the_uid_is_answered_all_the_
     assert refused.headers["WWW-Authenticate"].startswith("Bearer")
     assert refused.get_json()["response"]["uid"] == UID
     assert refused.get_json()["response"]["status"]["reason"] == "Unauthorized"
-    secret = gate.tokens.create("cluster", ["gate"], by="tester").secret
+    secret = rooms.tokens.create("cluster", ["gate"], by="tester").secret
     bearer = {"Authorization": f"Bearer {secret}"}
     assert client.post(PATH, json=REVIEW, headers=bearer).status_code == 200
-    reader = gate.tokens.create("reader", ["read"], by="tester").secret
+    reader = rooms.tokens.create("reader", ["read"], by="tester").secret
     forbidden = client.post(PATH, json=REVIEW, headers={"Authorization": f"Bearer {reader}"})
     assert forbidden.status_code == 403
     assert forbidden.get_json()["response"]["uid"] == UID
@@ -93,14 +93,14 @@ def test_a_uid_that_is_longer_than_the_schema_says_is_refused(
 
 
 def test_a_review_with_a_key_twice_is_refused_and_its_uid_answered(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     text = json.dumps(REVIEW).replace('"containers":', '"containers": [], "containers":')
     body = client.post(PATH, data=text, content_type="application/json").get_json()
     assert (body["response"]["uid"], body["response"]["allowed"]) == (UID, False)
     assert body["response"]["status"]["code"] == 400
     assert "the key 'containers' appears twice" in body["response"]["status"]["message"]
-    assert gate.history.list_decisions().items == ()
+    assert rooms.decisions.list_decisions().items == ()
 
 
 def test_the_decision_is_in_the_log_with_its_source(client: FlaskClient) -> None:
@@ -129,7 +129,7 @@ def test_the_link_leads_to_the_verdict(client: FlaskClient) -> None:
 def test_without_a_database_the_operators_choice_counts_and_pods_without_gpus_go_on(
     on_failure: Any,
     make_client: Callable[..., FlaskClient],
-    gate: Gate,
+    rooms: Rooms,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def away(*_: Any, **__: Any) -> Any:
@@ -137,7 +137,7 @@ def test_without_a_database_the_operators_choice_counts_and_pods_without_gpus_go
 
     client = make_client(admission=AdmissionOptions(load_kinds(), on_failure=on_failure))
     for name in ("answer", "evaluate"):
-        monkeypatch.setattr(gate, name, away)
+        monkeypatch.setattr(rooms.gate, name, away)
     response = answer(client)
     assert response["allowed"] is (on_failure == "allow")
     if on_failure == "deny":
@@ -145,14 +145,14 @@ def test_without_a_database_the_operators_choice_counts_and_pods_without_gpus_go
         assert "the database does not answer" in response["status"]["message"]
     else:
         assert "nothing was checked" in response["warnings"][0]
-    monkeypatch.setattr(gate.snapshots, "current", away)
+    monkeypatch.setattr(rooms.snapshots, "current", away)
     assert answer(client, without_gpus()) == {"uid": UID, "allowed": True}
 
 
 def test_a_defect_is_a_failure_and_no_500(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "evaluate", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(rooms.gate, "evaluate", lambda *_, **__: 1 / 0)
     sent = client.post(PATH, json=REVIEW)
     assert sent.status_code == 200
     assert sent.get_json()["response"]["status"]["code"] == 503
@@ -160,15 +160,15 @@ def test_a_defect_is_a_failure_and_no_500(
 
 
 def test_an_answer_comes_within_the_time_that_the_api_server_waits(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     def slow(*_: Any, **__: Any) -> Any:
         time.sleep(1.0)
         raise Unavailable("too late anyway")
 
-    monkeypatch.setattr(gate, "reads_image", lambda _: True)
-    monkeypatch.setattr(gate, "answer", slow)
+    monkeypatch.setattr(rooms.gate, "reads_image", lambda _: True)
+    monkeypatch.setattr(rooms.gate, "answer", slow)
     began = time.monotonic()
     sent = client.post(f"{PATH}?timeout=200ms", json=REVIEW)
     assert time.monotonic() - began < 0.9
@@ -305,14 +305,14 @@ RESULTS: list[tuple[str, str, dict[str, Any], str | None]] = [
 @pytest.mark.parametrize(("result", "namespace", "own", "said"), RESULTS)
 def test_a_review_is_counted_once_by_its_result_and_says_why_in_one_line(
     client: FlaskClient,
-    gate: Gate,
+    rooms: Rooms,
     result: str,
     namespace: str,
     own: dict[str, str],
     said: str,
 ) -> None:
-    gate.matrix.create("Target", copy.deepcopy(LENIENT), BY)
-    gate.matrix.create("Waiver", copy.deepcopy(EXEMPT), BY)
+    rooms.matrix.create("Target", copy.deepcopy(LENIENT), BY)
+    rooms.matrix.create("Waiver", copy.deepcopy(EXEMPT), BY)
     review = copy.deepcopy(REVIEW)
     annotations = {f"compatgate.dev/{key}": value for key, value in own.items()}
     review["request"]["namespace"] = namespace

@@ -16,13 +16,13 @@ from compatgate.errors import Unavailable
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.service.audit.events.service import History
 from compatgate.service.gate.decisions import decision_log
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import DecisionBatch
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.recovery.chain.service import AuditChain
 
 
 def _decision(who: str, verdict: str = "vd_1") -> NewDecision:
@@ -384,7 +384,7 @@ def test_a_thread_whose_batch_was_taken_adds_nothing_to_the_chain(
         assert time.monotonic() < deadline, "what is in the spool is not delivered"
         time.sleep(0.05)
     log.close()
-    report = History(database).verify()
+    report = AuditChain(database).verify()
     assert (report.ok, report.decisions) == (True, 2), report.problems
     database.close()
 
@@ -403,7 +403,7 @@ def test_a_silent_database_is_not_tried_before_the_spool(tmp_path: Path) -> None
         assert time.monotonic() < deadline, "what is in the spool is not delivered"
         time.sleep(0.02)
     assert tried.batches == []
-    report = History(database).verify()
+    report = AuditChain(database).verify()
     assert (report.ok, report.decisions) == (True, 1), report.problems
     log.record(_decision("second"), "{}")
     assert tried.batches == [["second"]]

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from werkzeug.datastructures import Headers
 from werkzeug.test import TestResponse
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.web.app import EXTENSION
 from compatgate.web.asgi import Front
 
@@ -87,23 +87,23 @@ def test_both_ways_answer_alike(client: FlaskClient, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("way", [short, framed])
-def test_both_ways_look_at_the_token(make_client: Any, gate: Gate, way: Any) -> None:
+def test_both_ways_look_at_the_token(make_client: Any, rooms: Rooms, way: Any) -> None:
     client = make_client(anonymous=frozenset())
     body = json.dumps(QUESTION).encode()
     assert way(client, body).status_code == 401
-    secrets = {s: gate.tokens.create(s, [s], by="t").secret for s in ("read", "gate")}
+    secrets = {s: rooms.tokens.create(s, [s], by="t").secret for s in ("read", "gate")}
     assert way(client, body, Authorization=f"Bearer {secrets['read']}").status_code == 403
     assert way(client, body, Authorization=f"Bearer {secrets['gate']}").status_code == 200
-    assert gate.history.list_decisions().items[0].asked_by == "gate"
+    assert rooms.decisions.list_decisions().items[0].asked_by == "gate"
 
 
 def test_the_same_question_has_the_same_id_and_two_decisions(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     body = json.dumps(QUESTION).encode()
     one, two = short(client, body).get_json(), framed(client, body).get_json()
     assert one["id"] == two["id"]
-    assert [d.verdict_id for d in gate.history.list_decisions().items] == [one["id"]] * 2
+    assert [d.verdict_id for d in rooms.decisions.list_decisions().items] == [one["id"]] * 2
     assert client.get(f"/api/v1/verdicts/{one['id']}").get_json()["id"] == one["id"]
 
 
@@ -122,7 +122,7 @@ def test_a_denial_is_an_answer_not_an_error(client: FlaskClient) -> None:
     ],
 )
 def test_a_key_twice_is_refused_and_named_however_the_question_comes(
-    client: FlaskClient, gate: Gate, body: str, key: str
+    client: FlaskClient, rooms: Rooms, body: str, key: str
 ) -> None:
     raw = body.encode()
     answers = [way(client._client, raw) for way in (short, framed)]  # type: ignore[attr-defined]
@@ -131,7 +131,7 @@ def test_a_key_twice_is_refused_and_named_however_the_question_comes(
         problem = answer.get_json(force=True)
         assert (problem["status"], problem["field"]) == (400, key)
         assert f"the key '{key}' appears twice in one object" in problem["detail"]
-    assert gate.history.list_decisions().items == ()
+    assert rooms.decisions.list_decisions().items == ()
 
 
 def test_a_body_in_chunks_is_read_as_well(client: FlaskClient) -> None:
@@ -157,9 +157,9 @@ def test_a_body_that_ends_early_is_bad_input(client: FlaskClient) -> None:
         assert "not complete" in answer.get_json(force=True)["detail"]
 
 
-def test_a_preview_is_the_same_answer_and_is_not_logged(client: FlaskClient, gate: Gate) -> None:
+def test_a_preview_is_the_same_answer_and_is_not_logged(client: FlaskClient, rooms: Rooms) -> None:
     preview = client.post(PREVIEW, json=QUESTION).get_json()
-    assert gate.history.list_decisions().items == ()
+    assert rooms.decisions.list_decisions().items == ()
     assert preview["id"] == client.post(GATE, json=QUESTION).get_json()["id"]
 
 
@@ -178,12 +178,12 @@ def test_a_preview_asks_the_matrix_of_a_day(client: FlaskClient) -> None:
 
 
 def test_a_defect_is_a_500_that_tells_only_its_id(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise KeyError("internal detail")
 
-    monkeypatch.setattr(gate, "evaluate", broken)
+    monkeypatch.setattr(rooms.gate, "evaluate", broken)
     for way in (short, framed):
         caplog.clear()
         answer = way(client._client, json.dumps(QUESTION).encode())  # type: ignore[attr-defined]

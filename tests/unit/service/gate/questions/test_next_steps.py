@@ -10,9 +10,9 @@ from flask.testing import FlaskClient
 
 from compatgate.cli.main import parser_of
 from compatgate.documents.sources import Source
-from compatgate.service.gate.questions.next_steps import Step, StepPlace, list_steps
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
+from compatgate.web.pages.next_steps import Step, StepPlace, list_steps
 
 BY = Authorship("tester", "for the test")
 PLACE = StepPlace("https://gate.example", "2026-12-01", "ml-platform")
@@ -21,8 +21,8 @@ NO_CODE = {"target": "prod-a100", "stack": {"cuda": "12.4", "arch": ["sm_70"]}}
 OLD_DRIVER = {"pool": {"driver": "450.80.02", "gpu": "A100-SXM4-80GB"}, "stack": {"cuda": "12.4"}}
 
 
-def steps(gate: Gate, question: dict[str, Any]) -> list[Step]:
-    return list_steps(gate.preview(question).to_json(), PLACE)
+def steps(rooms: Rooms, question: dict[str, Any]) -> list[Step]:
+    return list_steps(rooms.gate.preview(question).to_json(), PLACE)
 
 
 def finding(rule: str, **more: Any) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def verdict(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("question", [OTHER_CUDA, NO_CODE, OLD_DRIVER])
-def test_every_command_is_one_that_the_program_takes(gate, question):
-    found = steps(gate, question)
+def test_every_command_is_one_that_the_program_takes(rooms, question):
+    found = steps(rooms, question)
     commands = [command for step in found for command in step.commands]
     assert commands
     for command in commands:
@@ -55,20 +55,20 @@ def test_every_command_is_one_that_the_program_takes(gate, question):
         parser_of(name).parse_args(arguments)
 
 
-def test_a_missing_entry_is_proposed_with_the_versions_that_were_denied(gate):
-    step = next(step for step in steps(gate, OTHER_CUDA) if step.title.startswith("Propose"))
+def test_a_missing_entry_is_proposed_with_the_versions_that_were_denied(rooms):
+    step = next(step for step in steps(rooms, OTHER_CUDA) if step.title.startswith("Propose"))
     assert step.owner == "the owner of prod-a100, ml-platform"
     name, text = step.file or ("", "")
     assert f"compatgate matrix propose {name}" in step.commands[0]
-    planned = gate.matrix.import_documents([Source(name, text)], BY, dry_run=True)
+    planned = rooms.matrix.import_documents([Source(name, text)], BY, dry_run=True)
     assert [change.action for change in planned.changes] == ["create"]
-    assert gate.preview(OTHER_CUDA).verdict == "fail"
-    gate.matrix.import_documents([Source(name, text)], BY)
-    after = gate.preview(OTHER_CUDA)
+    assert rooms.gate.preview(OTHER_CUDA).verdict == "fail"
+    rooms.matrix.import_documents([Source(name, text)], BY)
+    after = rooms.gate.preview(OTHER_CUDA)
     assert "CG801" not in [one.rule for one in after.failing]
 
 
-def test_where_evidence_is_missing_the_entry_is_a_candidate_until_the_canary_has_passed(gate):
+def test_where_evidence_is_missing_the_entry_is_a_candidate_until_the_canary_has_passed(rooms):
     missing = finding("CG811", need="a passed run of suite dl-core on staging")
     found = list_steps(verdict(finding("CG801"), missing), PLACE)
     titles = [step.title for step in found]
@@ -79,21 +79,21 @@ def test_where_evidence_is_missing_the_entry_is_a_candidate_until_the_canary_has
     ]
     name, text = found[0].file or ("", "")
     assert "status: candidate" in text
-    gate.matrix.import_documents([Source(name, text)], BY)
+    rooms.matrix.import_documents([Source(name, text)], BY)
     assert "--bless torch-2-4-1-cu124" in found[2].commands[0]
 
 
-def test_the_draft_of_a_waiver_is_valid_and_narrow(gate):
-    step = next(step for step in steps(gate, OTHER_CUDA) if "waiver" in step.title)
+def test_the_draft_of_a_waiver_is_valid_and_narrow(rooms):
+    step = next(step for step in steps(rooms, OTHER_CUDA) if "waiver" in step.title)
     name, text = step.file or ("", "")
-    gate.matrix.import_documents([Source(name, text)], BY, dry_run=True)
+    rooms.matrix.import_documents([Source(name, text)], BY, dry_run=True)
     assert "everything" not in text
     assert "torch: ==2.4.1+cu121" in text
     assert step.form is not None
     assert step.form.scope == "bless"
 
 
-def test_fixes_of_the_stack_are_yours_and_fixes_of_the_pools_are_the_owners(gate):
+def test_fixes_of_the_stack_are_yours_and_fixes_of_the_pools_are_the_owners(rooms):
     pools = finding("CG101", fixes=[{"set": {"driver": ">=580.95.05"}, "message": "raise it"}])
     stack = finding("CG201", fixes=[{"set": {"cuda": "12.1"}, "message": "use CUDA 12.1"}])
     found = list_steps(verdict(pools, stack), PLACE)
@@ -156,10 +156,10 @@ def test_a_rule_of_another_version_is_explained_all_the_same():
     assert found[0].commands[0] == "compatgate explain CG999"
 
 
-def test_the_page_of_a_denial_names_the_owner_of_the_target(client: FlaskClient, gate: Gate):
-    row = gate.matrix.get("Target", "prod-a100")
+def test_the_page_of_a_denial_names_the_owner_of_the_target(client: FlaskClient, rooms: Rooms):
+    row = rooms.matrix.get("Target", "prod-a100")
     named = {**row.document["metadata"], "owner": "ml-platform"}
-    gate.matrix.change("Target", "prod-a100", {**row.document, "metadata": named}, BY)
+    rooms.matrix.change("Target", "prod-a100", {**row.document, "metadata": named}, BY)
     verdict_id = client.post("/api/v1/gate", json=OTHER_CUDA).get_json()["id"]
     page = client.get(f"/ui/verdicts/{verdict_id}").text
     assert "How do I get this allowed?" in page

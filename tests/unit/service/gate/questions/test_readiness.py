@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from compatgate.errors import Unavailable
-from compatgate.service.gate.questions import service as readiness
-from compatgate.service.gate.questions.service import Readiness
+from compatgate.service.gate.questions import readiness
+from compatgate.service.gate.questions.readiness import Readiness
 
 
 class _Database:

@@ -10,8 +10,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.errors import Unavailable
-from compatgate.service.gate.questions import service as readiness
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
+from compatgate.service.gate.questions import readiness
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
 
@@ -29,26 +29,26 @@ def test_health_needs_no_token(make_client: Callable[..., FlaskClient]) -> None:
     assert client.get("/").status_code == 200
 
 
-def test_readers_are_told_what_the_gate_rests_on(client: FlaskClient, gate: Gate) -> None:
+def test_readers_are_told_what_the_gate_rests_on(client: FlaskClient, rooms: Rooms) -> None:
     ready = client.get("/readyz").get_json()
     assert ready["revision"] == 3
-    assert ready["facts"] == gate.facts.digest
+    assert ready["facts"] == rooms.gate.facts.digest
 
 
 def test_a_gate_without_its_database_is_not_ready_and_says_so(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def down() -> None:
         raise Unavailable("the database does not answer")
 
-    monkeypatch.setattr(gate, "check_ready", down)
+    monkeypatch.setattr(rooms.gate, "check_ready", down)
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert answer.mimetype == "application/problem+json"
     assert client.get("/healthz").status_code == 200
 
 
-def test_figures_count_decisions_and_requests(client: FlaskClient, gate: Gate) -> None:
+def test_figures_count_decisions_and_requests(client: FlaskClient, rooms: Rooms) -> None:
     for kind in ("application/json", "application/json; charset=utf-8"):
         client.post("/api/v1/gate", json=QUESTION, content_type=kind)
     client.get("/api/v1/targets/none")
@@ -60,7 +60,7 @@ def test_figures_count_decisions_and_requests(client: FlaskClient, gate: Gate) -
     assert ask in text
     assert 'route="show_target",status="404"} 1.0' in text
     assert "compatgate_matrix_revision 3.0" in text
-    assert f'compatgate_facts_info{{digest="{gate.facts.digest}"}} 1.0' in text
+    assert f'compatgate_facts_info{{digest="{rooms.gate.facts.digest}"}} 1.0' in text
 
 
 def test_figures_are_for_readers(make_client: Callable[..., FlaskClient]) -> None:
@@ -109,7 +109,7 @@ def test_a_head_is_a_get_without_a_body(client: FlaskClient) -> None:
 
 
 def test_a_figure_that_cannot_be_counted_withholds_no_answer(
-    client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError("no room")
@@ -117,4 +117,4 @@ def test_a_figure_that_cannot_be_counted_withholds_no_answer(
     monkeypatch.setattr("prometheus_client.Histogram.observe", full)
     monkeypatch.setattr("prometheus_client.Counter.inc", full)
     assert client.post("/api/v1/gate", json=QUESTION).status_code == 200
-    assert len(gate.history.list_decisions().items) == 1
+    assert len(rooms.decisions.list_decisions().items) == 1

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from compatgate.errors import RequestTooLarge
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.questions.decider import MAX_STORED_BYTES
-from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.questions.verdict_bodies import pack_body
 
 POOL = {"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}
@@ -37,28 +37,28 @@ WIDE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def gate(tmp_path_factory: pytest.TempPathFactory) -> Gate:
-    return Gate.open(str(tmp_path_factory.mktemp("gate") / "gate.db"))
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Rooms:
+    return open_rooms(str(tmp_path_factory.mktemp("gate") / "gate.db"))
 
 
-def evaluate(gate: Gate, question: dict[str, Any]) -> int:
+def evaluate(rooms: Rooms, question: dict[str, Any]) -> int:
     """Return the bytes that the verdict takes."""
     asked = json.dumps({"pool": POOL, **question}).encode()
-    answer = gate.evaluate(asked, asked_by="t", source="rest").answer
+    answer = rooms.gate.evaluate(asked, asked_by="t", source="rest").answer
     return len(pack_body(answer.body.decode()))
 
 
 @pytest.mark.parametrize("name", WIDE)
-def test_a_question_that_would_fill_the_database_is_refused(gate: Gate, name: str) -> None:
+def test_a_question_that_would_fill_the_database_is_refused(rooms: Rooms, name: str) -> None:
     with pytest.raises(RequestTooLarge) as caught:
-        evaluate(gate, {"stack": {"cuda": "12.4", **WIDE[name]}})
+        evaluate(rooms, {"stack": {"cuda": "12.4", **WIDE[name]}})
     assert caught.value.field == "stack"
     assert f"at most {MAX_STORED_BYTES}" in caught.value.problem
 
 
-def test_the_largest_field_is_named(gate: Gate) -> None:
+def test_the_largest_field_is_named(rooms: Rooms) -> None:
     with pytest.raises(RequestTooLarge) as caught:
-        evaluate(gate, {"stack": {"cuda": "12.4"}, "set": WIDE["packages"]})
+        evaluate(rooms, {"stack": {"cuda": "12.4"}, "set": WIDE["packages"]})
     assert caught.value.field == "set"
 
 
@@ -75,18 +75,18 @@ def test_the_largest_field_is_named(gate: Gate) -> None:
     ids=range(6),
 )
 def test_the_sentences_about_an_accepted_question_take_less_than_it(
-    gate: Gate, stack: dict[str, Any]
+    rooms: Rooms, stack: dict[str, Any]
 ) -> None:
     stack = {key: f"1.{ord(value)}" if isinstance(value, str) and len(value) == 1 else value
              for key, value in stack.items()}  # fmt: skip
-    assert evaluate(gate, {"stack": {"cuda": "12.4", **stack}}) <= 1.5 * MAX_STORED_BYTES
+    assert evaluate(rooms, {"stack": {"cuda": "12.4", **stack}}) <= 1.5 * MAX_STORED_BYTES
 
 
-def test_the_records_of_a_large_image_are_accepted(gate: Gate) -> None:
+def test_the_records_of_a_large_image_are_accepted(rooms: Rooms) -> None:
     libraries = [
         {"path": f"torch/lib/module_{n}.so", "sass": {"sm_80": n, "sm_90": 2 * n}}
         for n in range(900)
     ]
     stack = {"cuda": "12.4", "measured": {"torch": {"libraries": libraries}}}
     assert len(json.dumps(stack)) > 3 * MAX_STORED_BYTES
-    assert evaluate(gate, {"stack": stack}) < MAX_STORED_BYTES
+    assert evaluate(rooms, {"stack": stack}) < MAX_STORED_BYTES

@@ -24,11 +24,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from compatgate.core.facts import Facts
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.database.database import Database
-from compatgate.kit.principal import Principal
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.principal import Authorship, Principal
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.matrix.proposals.schemas import ProposalRequest
+from compatgate.service.one_gate import make_gate
 
 CHANGES = int(os.environ.get("COMPATGATE_RANDOM_CHANGES", "30"))
 TARGETS, ENTRIES, WAIVERS = ("open", "pair"), ("e1", "e2", "e3"), ("w1", "w2")
@@ -62,8 +62,8 @@ class Walk:
         pick: chooses one of a sequence.
     """
 
-    def __init__(self, gate: Gate, pick: Callable[[Any], Any]) -> None:
-        self.gate = gate
+    def __init__(self, rooms: Rooms, pick: Callable[[Any], Any]) -> None:
+        self.rooms = rooms
         self.pick = pick
         self.answers: dict[int, list[Any]] = {}
         self.exports: dict[int, Any] = {0: []}
@@ -71,7 +71,7 @@ class Walk:
         by = self.by("ann")
         for name in TARGETS:
             policy = {"requireEntry": True, "approvals": 2 if name == "pair" else 1}
-            self.gate.matrix.create("Target", document("Target", TARGET, name, policy=policy), by)
+            self.rooms.matrix.create("Target", document("Target", TARGET, name, policy=policy), by)
             self.record()
 
     def by(self, name: str | None = None) -> Authorship:
@@ -80,29 +80,29 @@ class Walk:
 
     def record(self) -> None:
         """Keep what the gate answers at a new revision; nothing else may have changed it."""
-        revision = self.gate.snapshot().revision
+        revision = self.rooms.gate.snapshot().revision
         if revision not in self.answers:
-            self.answers[revision] = [plain(self.gate.preview, one) for one in QUESTIONS]
-            self.exports[revision] = self.gate.matrix.export()
+            self.answers[revision] = [plain(self.rooms.gate.preview, one) for one in QUESTIONS]
+            self.exports[revision] = self.rooms.matrix.export()
 
     def step(self) -> None:
         """Try one change; the gate may refuse it."""
         self.tries += 1
-        before = self.gate.snapshot().revision
+        before = self.rooms.gate.snapshot().revision
         often = (self.change, self.propose, self.review, self.merge)
         act = self.pick((*often, *often, self.delete, self.revert))
         try:
             act()
         except (Conflict, NotFound, BadInput):
-            assert self.gate.matrix.list_revisions(limit=1).items[0].number == before
-        assert self.gate.snapshot().revision - before in (0, 1)
+            assert self.rooms.matrix.list_revisions(limit=1).items[0].number == before
+        assert self.rooms.gate.snapshot().revision - before in (0, 1)
         self.record()
 
     def edited(self) -> dict[str, Any]:
         kind = self.pick(("Target", "Entry", "Entry", "Waiver"))
         if kind == "Target":
             name = self.pick(TARGETS)
-            body: dict[str, Any] = self.gate.matrix.get("Target", name).document
+            body: dict[str, Any] = self.rooms.matrix.get("Target", name).document
             body["spec"]["pools"][0]["driver"] = self.pick(DRIVERS)
             return body
         targets = self.pick((["open"], ["pair"], ["open", "pair"], ["*"]))
@@ -119,21 +119,21 @@ class Walk:
         body = self.edited()
         kind, name = body["kind"], body["metadata"]["name"]
         try:
-            self.gate.matrix.change(kind, name, body, self.by())
+            self.rooms.matrix.change(kind, name, body, self.by())
         except NotFound:
-            self.gate.matrix.create(kind, body, self.by())
+            self.rooms.matrix.create(kind, body, self.by())
 
     def delete(self) -> None:
         kind, names = self.pick((("Entry", ENTRIES), ("Waiver", WAIVERS)))
-        self.gate.matrix.delete(kind, self.pick(names), self.by())
+        self.rooms.matrix.delete(kind, self.pick(names), self.by())
 
     def propose(self) -> None:
         merge = self.pick(("manual", "approved"))
         request = ProposalRequest(documents=[self.edited()], merge=merge)
-        self.gate.proposals.propose(request, self.by())
+        self.rooms.proposals.propose(request, self.by())
 
     def some_proposal(self) -> str:
-        found = self.gate.proposals.list(is_open=True, limit=5).items
+        found = self.rooms.proposals.list(is_open=True, limit=5).items
         if not found:
             raise NotFound("there is no open proposal")
         number: str = self.pick(found).row.id
@@ -146,27 +146,27 @@ class Walk:
             with suppress(PermissionError):
                 self.try_to_approve(number, by)
         else:
-            self.gate.proposals.close(number, by)
+            self.rooms.proposals.close(number, by)
 
     def try_to_approve(self, number: str, by: Principal) -> None:
-        row = self.gate.proposals.show(number).row
+        row = self.rooms.proposals.show(number).row
         if row.identity != by.identity:
-            self.gate.proposals.approve(number, by, row.digest)
+            self.rooms.proposals.approve(number, by, row.digest)
 
     def merge(self) -> None:
         number, by = self.some_proposal(), self.by().principal
         assert by
-        view = self.gate.proposals.show(number)
-        merged = self.gate.proposals.merge(number, by, view.row.digest)
+        view = self.rooms.proposals.show(number)
+        merged = self.rooms.proposals.merge(number, by, view.row.digest)
         assert not view.readiness.list_lacks(view.row), "merged without the people it needs"
-        assert merged.row.revision == self.gate.snapshot().revision
+        assert merged.row.revision == self.rooms.gate.snapshot().revision
 
     def revert(self) -> None:
         number = self.pick(sorted(self.answers))
-        made, proposal, edits = self.gate.proposals.revert(number, self.by())
+        made, proposal, edits = self.rooms.proposals.revert(number, self.by())
         assert made
         assert not proposal
-        now = {one["metadata"]["name"]: one for one in self.gate.matrix.export()}
+        now = {one["metadata"]["name"]: one for one in self.rooms.matrix.export()}
         then = {one["metadata"]["name"]: one for one in self.exports[number - 1]}
         for edit in edits:
             name = edit.document.metadata.name
@@ -175,10 +175,10 @@ class Walk:
     def check(self) -> None:
         """Ask every question again at every revision, and verify the audit log."""
         for revision, known in self.answers.items():
-            again = [plain(self.gate.what_would, one, at=revision) for one in QUESTIONS]
+            again = [plain(self.rooms.gate.what_would, one, at=revision) for one in QUESTIONS]
             assert again == known, f"revision {revision} answers otherwise now"
-            assert self.gate.matrix.export(revision=revision) == self.exports[revision]
-        report = self.gate.history.verify()
+            assert self.rooms.matrix.export(revision=revision) == self.exports[revision]
+        report = self.rooms.chain.verify()
         assert report.ok, report.problems
 
 
@@ -195,16 +195,16 @@ def plain(ask: Callable[..., Any], question: dict[str, Any], **at: int) -> tuple
 def make_walk(facts: Facts) -> Iterator[Callable[[Any], Walk]]:
     """Makes walks, each on a database of its own."""
     folder = Path(tempfile.mkdtemp())
-    gates: list[Gate] = []
+    gates: list[Rooms] = []
 
     def make(pick: Any) -> Walk:
         url = new_database(folder / f"{len(gates)}.db")
-        gates.append(Gate(Database.open(url), facts))
+        gates.append(Rooms(make_gate(Database.open(url), facts)))
         return Walk(gates[-1], pick)
 
     yield make
-    for gate in gates:
-        gate.close()
+    for rooms in gates:
+        rooms.close()
     shutil.rmtree(folder)
 
 
@@ -215,21 +215,21 @@ def test_what_was_decided_at_a_revision_is_decided_there_again(
     while len(walk.answers) < CHANGES:
         walk.step()
     walk.check()
-    kinds = {row.action for row in walk.gate.matrix.list_revisions(limit=1000).items}
+    kinds = {row.action for row in walk.rooms.matrix.list_revisions(limit=1000).items}
     assert kinds >= {"create", "change", "delete", "merge", "revert"}
 
 
 def test_replicas_with_another_past_name_the_same_entry_among_equals(
     make_walk: Callable[[Any], Walk], facts: Facts
 ) -> None:
-    gate = make_walk(random.Random(1).choice).gate
+    rooms = make_walk(random.Random(1).choice).rooms
     for name in ("e3", "e1", "e2"):
         spec = {"targets": ["open"], "components": {"cuda": "12.8.*"}}
-        gate.matrix.create("Entry", document("Entry", ENTRY, name, **spec), BY)
-        gate.snapshot()
-    fresh = Gate(Database.open(gate.url), facts)
+        rooms.matrix.create("Entry", document("Entry", ENTRY, name, **spec), BY)
+        rooms.gate.snapshot()
+    fresh = Rooms(make_gate(Database.open(rooms.gate.url), facts))
     question = {"target": "open", "stack": {"cuda": "12.4", "arch": ["sm_80"]}}
-    answers = [one.preview(question) for one in (gate, fresh)]
+    answers = [one.preview(question) for one in (rooms.gate, fresh.gate)]
     fresh.close()
     assert answers[0].id == answers[1].id
     assert "the nearest is e1" in answers[0].findings[0].message
@@ -251,7 +251,7 @@ def test_no_order_of_changes_proposals_and_reverts_rewrites_the_past(
         @invariant()
         def the_latest_answers_are_kept(self) -> None:
             if hasattr(self, "walk"):
-                assert self.walk.gate.snapshot().revision in self.walk.answers
+                assert self.walk.rooms.gate.snapshot().revision in self.walk.answers
 
         def teardown(self) -> None:
             if hasattr(self, "walk"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from flask.testing import FlaskClient
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.gate.triage.schemas import MAX_PASTE
 
 TRIAGE = "/api/v1/triage"
@@ -20,13 +20,13 @@ def test_a_text_alone_gets_its_causes(client: FlaskClient) -> None:
     assert "here" not in cause
 
 
-def test_a_question_beside_it_is_answered_and_not_logged(client: FlaskClient, gate: Gate) -> None:
-    before = gate.history.list_decisions(limit=1).items
+def test_a_question_beside_it_is_answered_and_not_logged(client: FlaskClient, rooms: Rooms) -> None:
+    before = rooms.decisions.list_decisions(limit=1).items
     body = {"text": ERROR, "pool": POOL, "stack": {"cuda": "12.4"}}
     (cause,) = client.post(TRIAGE, json=body).get_json()["causes"]
     assert cause["here"]["outcome"] == "fails"
     assert cause["fixes"][0]["set"]
-    assert gate.history.list_decisions(limit=1).items == before
+    assert rooms.decisions.list_decisions(limit=1).items == before
 
 
 def test_a_text_that_is_not_recognised_is_an_answer(client: FlaskClient) -> None:

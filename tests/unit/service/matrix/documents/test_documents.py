@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 API = "/api/v1"
 SMALL = {
@@ -54,13 +54,13 @@ def test_each_kind_is_listed_shown_and_deleted(client: FlaskClient, path: str) -
 
 
 def test_the_reason_may_be_in_the_body_the_header_or_the_query(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     client.post(f"{API}/targets", json={**SMALL, "reason": "größer"})
     utf8 = {"X-Compatgate-Reason": "schöner".encode().decode("latin-1")}
     client.put(f"{API}/targets/small", json=small(2), headers=utf8)
     client.delete(f"{API}/targets/small?reason=weg%20damit")
-    reasons = [r.reason for r in gate.matrix.list_revisions(limit=3).items]
+    reasons = [r.reason for r in rooms.matrix.list_revisions(limit=3).items]
     assert reasons == ["weg damit", "schöner", "größer"]
 
 
@@ -112,13 +112,13 @@ def test_what_is_in_use_is_a_conflict_even_with_the_right_etag(client: FlaskClie
     assert answer.status_code == 409
 
 
-def test_a_change_that_changes_nothing_makes_no_revision(client: FlaskClient, gate: Gate) -> None:
-    before = gate.snapshot().revision
+def test_a_change_that_changes_nothing_makes_no_revision(client: FlaskClient, rooms: Rooms) -> None:
+    before = rooms.gate.snapshot().revision
     document = client.get(f"{API}/targets/prod-a100").get_json()
     body = {key: document[key] for key in ("metadata", "spec")}
     answer = client.put(f"{API}/targets/prod-a100", json=body, headers=WHY)
     assert answer.get_json() == document
-    assert gate.snapshot().revision == before
+    assert rooms.gate.snapshot().revision == before
 
 
 def test_pools_are_listed_with_their_target(client: FlaskClient) -> None:

@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
 from compatgate.errors import ManyProblems
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.recovery.backup.doctor import Subjects, examine
 
 BY = Authorship("ann", "for the test")
@@ -35,71 +35,73 @@ def files(*bodies: Body) -> list[Source]:
     return [Source("matrix.yaml", to_yaml(bodies))]
 
 
-def test_an_import_refuses_a_misspelt_suite_with_the_nearest_name(gate: Gate) -> None:
-    before = gate.matrix.list_revisions().items[0].number
+def test_an_import_refuses_a_misspelt_suite_with_the_nearest_name(rooms: Rooms) -> None:
+    before = rooms.matrix.list_revisions().items[0].number
     with pytest.raises(ManyProblems) as error:
-        gate.matrix.import_documents(files(target("lab", "smoke", "dl-cor")), BY)
+        rooms.matrix.import_documents(files(target("lab", "smoke", "dl-cor")), BY)
     (problem,) = error.value.problems
     assert problem.field == "spec.policy.canary.suites[1]"
     assert problem.value == "dl-cor"
     assert problem.hint.startswith("did you mean dl-core?")
     assert problem.where.startswith("matrix.yaml:")
-    assert gate.matrix.list_revisions().items[0].number == before
+    assert rooms.matrix.list_revisions().items[0].number == before
 
 
-def test_a_suite_of_the_soak_is_checked_as_well(gate: Gate) -> None:
+def test_a_suite_of_the_soak_is_checked_as_well(rooms: Rooms) -> None:
     with pytest.raises(ManyProblems, match=r"canary\.soak\[0\].*'soka'.*did you mean soak"):
-        gate.matrix.import_documents(files(target("lab", "smoke", soak=("soka",))), BY)
+        rooms.matrix.import_documents(files(target("lab", "smoke", soak=("soka",))), BY)
 
 
-def test_a_workload_is_no_suite_and_the_hint_names_the_suites_with_it(gate: Gate) -> None:
+def test_a_workload_is_no_suite_and_the_hint_names_the_suites_with_it(rooms: Rooms) -> None:
     with pytest.raises(ManyProblems, match=r"that is a workload; suites with it: smoke, dl-core"):
-        gate.matrix.import_documents(files(target("lab", "gemm")), BY)
+        rooms.matrix.import_documents(files(target("lab", "gemm")), BY)
 
 
-def test_a_suite_that_a_worker_has_registered_is_known(gate: Gate) -> None:
-    queue = gate.runs.open_queue(suites=["site-acceptance"])
+def test_a_suite_that_a_worker_has_registered_is_known(rooms: Rooms) -> None:
+    queue = rooms.runs.open_queue(suites=["site-acceptance"])
     queue.register("w2", [host("b1")])
-    gate.matrix.import_documents(files(target("lab", "site-acceptance")), BY)
+    rooms.matrix.import_documents(files(target("lab", "site-acceptance")), BY)
     with pytest.raises(ManyProblems, match="did you mean site-acceptance"):
-        gate.matrix.import_documents(files(target("other", "site-aceptance")), BY)
+        rooms.matrix.import_documents(files(target("other", "site-aceptance")), BY)
 
 
-def test_force_takes_a_suite_that_a_worker_will_bring_and_warns(gate: Gate) -> None:
-    result = gate.matrix.import_documents(files(target("lab", "later")), FORCED)
+def test_force_takes_a_suite_that_a_worker_will_bring_and_warns(rooms: Rooms) -> None:
+    result = rooms.matrix.import_documents(files(target("lab", "later")), FORCED)
     assert result.revision is not None
     (warning,) = result.warnings
     assert "nothing can run the suite 'later'" in warning
     assert result.to_json()["warnings"] == [warning]
 
 
-def test_a_suite_with_imported_results_needs_nothing_that_runs_it(gate: Gate) -> None:
+def test_a_suite_with_imported_results_needs_nothing_that_runs_it(rooms: Rooms) -> None:
     fabric = target("lab", "smoke", "fabric")
     fabric["spec"]["policy"]["canary"]["imported"] = {"fabric": ["nccl-tests@acceptance"]}
-    assert gate.matrix.import_documents(files(fabric), BY).warnings == ()
+    assert rooms.matrix.import_documents(files(fabric), BY).warnings == ()
 
 
-def test_a_target_with_an_unknown_suite_is_loaded_and_decides_as_before(gate: Gate) -> None:
-    gate.matrix.import_documents(files(target("lab", "later")), FORCED)
-    verdict = gate.decide({"target": "lab", "stack": {"cuda": "12.4"}}, asked_by="t", source="t")
+def test_a_target_with_an_unknown_suite_is_loaded_and_decides_as_before(rooms: Rooms) -> None:
+    rooms.matrix.import_documents(files(target("lab", "later")), FORCED)
+    verdict = rooms.gate.decide(
+        {"target": "lab", "stack": {"cuda": "12.4"}}, asked_by="t", source="t"
+    )
     assert "CG811" in [finding.rule for finding in verdict.findings]
 
 
-def test_force_takes_no_other_mistake(gate: Gate) -> None:
+def test_force_takes_no_other_mistake(rooms: Rooms) -> None:
     entry = {**target(), "kind": "Entry"}
     entry["spec"] = {"targets": ["prod-a10"], "components": {"cuda": "12.*"}, "status": "blessed"}
     with pytest.raises(ManyProblems, match="did you mean prod-a100"):
-        gate.matrix.import_documents(files(entry), FORCED)
+        rooms.matrix.import_documents(files(entry), FORCED)
 
 
-def test_what_is_stored_already_can_still_be_changed_elsewhere(gate: Gate) -> None:
-    gate.matrix.create("Target", target("lab", "later"), FORCED)
+def test_what_is_stored_already_can_still_be_changed_elsewhere(rooms: Rooms) -> None:
+    rooms.matrix.create("Target", target("lab", "later"), FORCED)
     newer = target("lab", "later")
     newer["spec"]["pools"][0]["driver"] = "580.95.05"
-    gate.matrix.change("Target", "lab", newer, BY)
-    assert gate.matrix.import_documents(files(newer), BY).unchanged == 1
+    rooms.matrix.change("Target", "lab", newer, BY)
+    assert rooms.matrix.import_documents(files(newer), BY).unchanged == 1
     with pytest.raises(ManyProblems, match="'latter'"):
-        gate.matrix.change("Target", "lab", target("lab", "later", "latter"), BY)
+        rooms.matrix.change("Target", "lab", target("lab", "later", "latter"), BY)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,9 @@ def test_each_form_refuses_a_misspelt_suite_and_takes_it_by_force(
     assert answer.status_code == 303, answer.text
 
 
-def test_doctor_names_stored_suites_that_nothing_can_run(gate: Gate) -> None:
-    gate.matrix.create("Target", target("lab", "dl-cor"), FORCED)
-    subjects = Subjects(database=gate.database.url.render_as_string(hide_password=False))
+def test_doctor_names_stored_suites_that_nothing_can_run(rooms: Rooms) -> None:
+    rooms.matrix.create("Target", target("lab", "dl-cor"), FORCED)
+    subjects = Subjects(database=rooms.gate.database.url.render_as_string(hide_password=False))
     (check,) = [one for one in examine(subjects) if one.name == "suites"]
     assert check.state == "warn"
     assert "target lab names the suite 'dl-cor', which nothing can run" in check.message

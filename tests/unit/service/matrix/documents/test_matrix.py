@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 from flask.testing import FlaskClient
 
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 
 API = "/api/v1"
 TARGET = """\
@@ -24,13 +24,13 @@ def load(client: FlaskClient, text: str, query: str) -> dict[str, object]:
 
 
 def test_a_dry_run_says_what_would_change_and_changes_nothing(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     report = load(client, TARGET, "dry_run=true&reason=look")
     assert report["revision"] is None
     assert [c["name"] for c in report["changes"]] == ["new"]  # type: ignore[attr-defined]
     assert report["preview"] == {"runs": [], "needs": [], "waivers": [], "remarks": []}
-    assert gate.snapshot().revision == 3
+    assert rooms.gate.snapshot().revision == 3
 
 
 def test_an_import_is_one_revision(client: FlaskClient) -> None:
@@ -42,7 +42,7 @@ def test_an_import_is_one_revision(client: FlaskClient) -> None:
 
 
 def test_an_import_with_mistakes_reports_all_and_changes_nothing(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     text = f"{TARGET}---\n{TARGET.replace('L4', 'L9')}---\nkind: What\n"
     answer = client.post(
@@ -52,7 +52,7 @@ def test_an_import_with_mistakes_reports_all_and_changes_nothing(
     problems = answer.get_json(force=True)["problems"]
     assert len(problems) > 1
     assert all(p["file"] == "a.yaml" and p["line"] for p in problems)
-    assert gate.snapshot().revision == 3
+    assert rooms.gate.snapshot().revision == 3
 
 
 def test_an_export_imports_again_without_a_change(client: FlaskClient) -> None:

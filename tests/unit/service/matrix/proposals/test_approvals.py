@@ -11,9 +11,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
-from compatgate.service.matrix.documents.service import Authorship
 
 API = "/api/v1"
 NAME = "two-people"
@@ -21,16 +21,16 @@ Headers = dict[str, str]
 
 
 class World(NamedTuple):
-    gate: Gate
+    rooms: Rooms
     client: FlaskClient
     ann: Headers
     bob: Headers
 
     def revision(self) -> int:
-        return self.gate.matrix.list_revisions(limit=1).items[0].number
+        return self.rooms.matrix.list_revisions(limit=1).items[0].number
 
     def mode(self) -> str:
-        spec = self.gate.matrix.get("Target", NAME).document["spec"]
+        spec = self.rooms.matrix.get("Target", NAME).document["spec"]
         return str(spec["policy"]["mode"])
 
     def put(self, document: dict[str, Any], who: Headers, kind: str = "targets") -> Any:
@@ -39,19 +39,19 @@ class World(NamedTuple):
         return self.client.put(f"{API}/{kind}/{name}", json=body, headers=who)
 
     def decide(self, number: str, what: str, who: Headers) -> Any:
-        read = {"digest": self.gate.proposals.show(number).row.digest}
+        read = {"digest": self.rooms.proposals.show(number).row.digest}
         body = read if what == "approve" else None
         return self.client.post(f"{API}/approvals/{number}/{what}", json=body, headers=who)
 
 
 @pytest.fixture
-def world(gate: Gate, make_client: Callable[..., FlaskClient]) -> World:
-    gate.matrix.create("Target", target(), Authorship("tester", "for the test"))
+def world(rooms: Rooms, make_client: Callable[..., FlaskClient]) -> World:
+    rooms.matrix.create("Target", target(), Authorship("tester", "for the test"))
     ann, bob = (
-        {"Authorization": f"Bearer {gate.tokens.create(name, ['read', 'bless'], by='t').secret}"}
+        {"Authorization": f"Bearer {rooms.tokens.create(name, ['read', 'bless'], by='t').secret}"}
         for name in ("ann", "bob")
     )
-    return World(gate, make_client(anonymous=frozenset()), ann, bob)
+    return World(rooms, make_client(anonymous=frozenset()), ann, bob)
 
 
 def plain(document: dict[str, Any], name: str, **spec: Any) -> dict[str, Any]:
@@ -89,18 +89,18 @@ def test_another_person_approves_and_the_change_is_made(world: World) -> None:
     approved = world.decide(number, "approve", world.bob).get_json()
     assert (approved["state"], approved["decided_by"]) == ("approved", "bob")
     assert (approved["revision"], world.mode()) == (before + 1, "audit")
-    made = world.gate.matrix.show_revision(before + 1)
+    made = world.rooms.matrix.show_revision(before + 1)
     assert (made.author, made.reason) == ("ann", "as planned")
-    (link,) = world.gate.history.list_audit(action="matrix.change", limit=1).items
+    (link,) = world.rooms.audit.list_audit(action="matrix.change", limit=1).items
     assert link.detail["proposal"] == number
     assert link.detail["people"] == ["ann", "bob"]
-    (asked,) = world.gate.history.list_audit(action="proposal.open").items
+    (asked,) = world.rooms.audit.list_audit(action="proposal.open").items
     assert (asked.actor, asked.subject, asked.detail["digest"]) == (
         "ann",
         number,
         approved["digest"],
     )
-    assert world.gate.history.verify().ok
+    assert world.rooms.chain.verify().ok
     assert world.decide(number, "approve", world.bob).status_code == 409, "once"
 
 
@@ -110,8 +110,8 @@ def test_another_person_sends_the_same_change(world: World) -> None:
     assert world.mode() == "enforce", "another change is another question"
     assert world.put(target(mode="warn"), world.bob).status_code == 200
     assert world.mode() == "warn"
-    assert world.gate.proposals.show(number).state == "merged"
-    assert world.gate.proposals.show(number).row.revision == world.revision()
+    assert world.rooms.proposals.show(number).state == "merged"
+    assert world.rooms.proposals.show(number).row.revision == world.revision()
 
 
 def test_an_import_waits_as_a_whole(world: World) -> None:
@@ -214,7 +214,7 @@ def test_an_approval_is_refused_or_withdrawn(world: World) -> None:
         number = needed(world.put(target(mode="audit"), world.ann))
         assert world.decide(number, "refuse", who).get_json()["state"] == "refused"
         assert world.decide(number, "approve", world.bob).status_code == 409
-    assert len(world.gate.history.list_audit(action="proposal.close").items) == 2
+    assert len(world.rooms.audit.list_audit(action="proposal.close").items) == 2
     assert world.mode() == "enforce"
     listed = world.client.get(f"{API}/approvals?waiting=true", headers=world.bob).get_json()
     assert listed["items"] == []
@@ -222,10 +222,10 @@ def test_an_approval_is_refused_or_withdrawn(world: World) -> None:
 
 def test_who_may_not_make_a_change_does_not_approve_it(world: World) -> None:
     number = needed(world.put(target(mode="audit"), world.ann))
-    made = world.gate.tokens.create("lab", ["bless"], by="t", targets=["lab-*"])
+    made = world.rooms.tokens.create("lab", ["bless"], by="t", targets=["lab-*"])
     answer = world.decide(number, "approve", {"Authorization": f"Bearer {made.secret}"})
     assert answer.status_code == 403
-    other = world.gate.tokens.create("op", ["operate"], by="t")
+    other = world.rooms.tokens.create("op", ["operate"], by="t")
     answer = world.decide(number, "approve", {"Authorization": f"Bearer {other.secret}"})
     assert answer.status_code == 403
     assert world.mode() == "enforce"

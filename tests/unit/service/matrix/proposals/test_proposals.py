@@ -12,9 +12,9 @@ from canary_runs import STACK, evidence, host
 from flask.testing import FlaskClient
 
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
-from compatgate.service.matrix.documents.service import Authorship
 from compatgate.service.runs.queue.schemas import RunRequest
 
 API = "/api/v1"
@@ -24,11 +24,11 @@ Headers = dict[str, str]
 
 
 class World(NamedTuple):
-    gate: Gate
+    rooms: Rooms
     client: FlaskClient
 
     def who(self, name: str, *scopes: str, **options: Any) -> Headers:
-        made = self.gate.tokens.create(name, scopes or ("read", "bless"), by="t", **options)
+        made = self.rooms.tokens.create(name, scopes or ("read", "bless"), by="t", **options)
         return {"Authorization": f"Bearer {made.secret}"}
 
     def propose(self, who: Headers, **edits: Any) -> Any:
@@ -42,7 +42,7 @@ class World(NamedTuple):
 
     def act(self, number: str, what: str, who: Headers, **body: Any) -> Any:
         if what in ("approve", "merge"):
-            body.setdefault("digest", self.gate.proposals.show(number).row.digest)
+            body.setdefault("digest", self.rooms.proposals.show(number).row.digest)
         return self.client.post(f"{API}/proposals/{number}/{what}", json=body, headers=who)
 
     def done(self, number: str, what: str, who: Headers, **body: Any) -> Any:
@@ -51,11 +51,11 @@ class World(NamedTuple):
         return answer.get_json()
 
     def driver(self, target: str = PROD) -> str:
-        pools = self.gate.matrix.get("Target", target).document["spec"]["pools"]
+        pools = self.rooms.matrix.get("Target", target).document["spec"]["pools"]
         return str(pools[0]["driver"])
 
     def links(self, action: str) -> list[Any]:
-        return list(self.gate.history.list_audit(action=action).items)
+        return list(self.rooms.audit.list_audit(action=action).items)
 
 
 def document(kind: str, example: dict[str, Any], name: str, **spec: Any) -> dict[str, Any]:
@@ -76,10 +76,10 @@ def newer(name: str, driver: str = "580.95.05") -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def world(gate: Gate, make_client: Callable[..., FlaskClient]) -> World:
-    gate.matrix.create("Target", target(PAIR, approvals=2), BY)
-    gate.matrix.create("Target", target(STRICT, changes="proposals"), BY)
-    return World(gate, make_client(anonymous=frozenset()))
+def world(rooms: Rooms, make_client: Callable[..., FlaskClient]) -> World:
+    rooms.matrix.create("Target", target(PAIR, approvals=2), BY)
+    rooms.matrix.create("Target", target(STRICT, changes="proposals"), BY)
+    return World(rooms, make_client(anonymous=frozenset()))
 
 
 def problem(answer: Any) -> tuple[int, str, str]:
@@ -104,7 +104,7 @@ def test_who_approves_or_merges_names_the_edits_that_he_read(
         number = refused.get_json()["value"]
     else:
         number = world.open(ann, pools=newer(PAIR))["id"]
-    made = world.gate.proposals.show(number)
+    made = world.rooms.proposals.show(number)
     if what == "merge":
         world.done(number, "approve", bob)
     path = f"{API}/{form}/{number}/{what}"
@@ -124,12 +124,12 @@ def test_who_approves_or_merges_names_the_edits_that_he_read(
         stale = world.client.post(path, json={"digest": made.row.digest}, headers=bob)
         assert problem(stale)[:2] == (409, "digest-needed")
         assert "590.1" in stale.get_json()["detail"]
-    assert world.gate.proposals.show(number).state == "open"
+    assert world.rooms.proposals.show(number).state == "open"
 
 
 def test_a_proposal_changes_nothing_until_it_is_merged_as_one_revision(world: World) -> None:
     ann, bob = world.who("ann", "read", "propose"), world.who("bob")
-    last = world.gate.snapshot().revision
+    last = world.rooms.gate.snapshot().revision
     entry = document("Entry", ENTRY, "torch26")
     made = world.open(ann, documents=[entry], pools=newer(PROD))
     assert (made["state"], made["base"], made["blockers"]) == ("open", last, [])
@@ -140,7 +140,7 @@ def test_a_proposal_changes_nothing_until_it_is_merged_as_one_revision(world: Wo
     ]
     assert "-    driver: 535.183.01\n+    driver: 580.95.05" in made["diff"]
     assert "+++ Entry/torch26" in made["diff"]
-    assert (world.gate.snapshot().revision, world.driver()) == (last, "535.183.01")
+    assert (world.rooms.gate.snapshot().revision, world.driver()) == (last, "535.183.01")
     refused = world.act(made["id"], "merge", ann)
     assert refused.status_code == 403, "who may not make the change does not merge it"
     merged = world.done(made["id"], "merge", bob)
@@ -167,7 +167,7 @@ def test_a_proposal_changes_nothing_until_it_is_merged_as_one_revision(world: Wo
         "reason": "as planned",
         "sha256": "",
     }
-    assert world.gate.history.verify().ok
+    assert world.rooms.chain.verify().ok
     assert problem(world.act(made["id"], "merge", bob))[0] == 409
 
 
@@ -176,7 +176,7 @@ def test_a_direct_change_records_that_it_went_without_a_proposal(world: World) -
     world.client.delete(f"{API}/waivers/legacy-ocr?reason=x", headers=bob)
     (link,) = world.links("matrix.delete")
     assert link.detail["proposal"] is None
-    last = world.gate.snapshot().revision
+    last = world.rooms.gate.snapshot().revision
     shown = world.client.get(f"{API}/revisions/{last}", headers=bob).get_json()
     assert shown["proposal"] is None
 
@@ -226,7 +226,7 @@ def test_a_proposal_conflicts_once_its_document_changes(world: World) -> None:
     body = {**stricter, "reason": "x"}
     assert world.client.put(f"{API}/targets/{PAIR}", json=body, headers=bob).status_code == 200
     shown = world.client.get(f"{API}/proposals/{number}", headers=ann).get_json()
-    last = world.gate.snapshot().revision
+    last = world.rooms.gate.snapshot().revision
     assert shown["state"] == "conflicted"
     assert shown["conflicts"] == [{"kind": "Target", "name": PAIR, "revision": last}]
     for what in ("merge", "approve"):
@@ -239,7 +239,7 @@ def test_a_proposal_conflicts_once_its_document_changes(world: World) -> None:
 
 def test_a_base_protects_what_somebody_else_changed_meanwhile(world: World) -> None:
     bob = world.who("bob")
-    base = world.gate.snapshot().revision
+    base = world.rooms.gate.snapshot().revision
     number = world.open(bob, pools=newer(PROD))["id"]
     world.done(number, "merge", bob)
     late = world.propose(bob, pools=newer(PROD, "575.57.08"), base=base)
@@ -260,7 +260,7 @@ def test_an_approval_is_taken_back(world: World) -> None:
 
 def test_policies_say_whose_approvals_count_and_how_many(world: World) -> None:
     three = target("three", approvals=3, approvers=["sre-*"])
-    world.gate.matrix.create("Target", three, BY)
+    world.rooms.matrix.create("Target", three, BY)
     ann = world.who("ann")
     number = world.open(ann, pools=newer("three"))["id"]
     for name in ("bob", "sre-kim"):
@@ -318,9 +318,9 @@ def test_permissions_are_withdrawn_at_once_where_the_policy_asks_for_proposals(
 def test_a_blessing_waits_for_the_evidence_that_the_policy_asks_for(world: World) -> None:
     ann, bob = world.who("ann"), world.who("bob")
     careful = target("careful", canary={"require": True, "suites": ["smoke"]})
-    world.gate.matrix.create("Target", careful, BY)
+    world.rooms.matrix.create("Target", careful, BY)
     draft = document("Entry", ENTRY, "draft", targets=["careful"], status="candidate")
-    world.gate.matrix.create("Entry", draft, BY)
+    world.rooms.matrix.create("Entry", draft, BY)
     bless = [{"entry": "draft", "status": "blessed"}]
     made = world.open(ann, entries=bless)
     (need,) = made["evidence"]["needs"]
@@ -330,17 +330,17 @@ def test_a_blessing_waits_for_the_evidence_that_the_policy_asks_for(world: World
     assert merged["override"] == "the canary host is away"
     assert merged["events"][-1]["text"] == "the canary host is away"
     assert world.links("matrix.merge")[0].detail["override"] == "the canary host is away"
-    assert world.gate.matrix.get("Entry", "draft").document["spec"]["status"] == "blessed"
+    assert world.rooms.matrix.get("Entry", "draft").document["spec"]["status"] == "blessed"
 
 
 def test_evidence_that_is_there_lets_a_blessing_pass(world: World) -> None:
     bob = world.who("bob")
     careful = target("careful", canary={"require": True, "suites": ["smoke"]})
-    world.gate.matrix.create("Target", careful, BY)
-    world.gate.runs.submit(RunRequest("smoke", target="careful", stack=STACK), by="t")
-    lease = world.gate.runs.queue.lease("w1", [host()])
+    world.rooms.matrix.create("Target", careful, BY)
+    world.rooms.runs.submit(RunRequest("smoke", target="careful", stack=STACK), by="t")
+    lease = world.rooms.runs.queue.lease("w1", [host()])
     assert lease
-    world.gate.runs.queue.finish(lease, "passed", "", evidence(lease))
+    world.rooms.runs.queue.finish(lease, "passed", "", evidence(lease))
     entry = document("Entry", ENTRY, "new", targets=["careful"], components={"cuda": "12.4.*"})
     made = world.open(bob, documents=[entry])
     assert (made["evidence"]["runs"], made["blockers"]) == ([lease.run.id], [])
@@ -351,7 +351,7 @@ def test_evidence_that_is_there_lets_a_blessing_pass(world: World) -> None:
 def test_a_backtest_is_kept_with_the_edits_that_it_tested(world: World) -> None:
     ann = world.who("ann")
     stack = {"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80"]}
-    world.gate.decide({"target": PROD, "stack": stack}, asked_by="ci", source="rest")
+    world.rooms.gate.decide({"target": PROD, "stack": stack}, asked_by="ci", source="rest")
     number = world.open(ann, pools=newer(PROD, "470.82.01"))["id"]
     tested = world.done(number, "backtest", ann, days=7)
     assert tested["backtest"]["counts"]
@@ -412,7 +412,7 @@ def test_what_cannot_be_proposed_is_refused_with_its_field(
     told = f"{body['detail']} {body.get('problems')}"
     assert says in told
     assert field is None or body["field"] == field
-    assert world.gate.proposals.list().items == ()
+    assert world.rooms.proposals.list().items == ()
 
 
 def test_a_target_is_deleted_together_with_what_names_it(world: World) -> None:
@@ -482,7 +482,7 @@ def test_a_revision_is_reverted_unless_later_ones_changed_its_documents(world: W
     assert (done["revision"], world.driver()) == (made["revision"] + 1, "580.95.05")
     (link,) = [one for one in world.links("matrix.revert") if "reverts" in one.detail]
     assert link.detail["reverts"] == made["revision"]
-    assert world.gate.history.verify().ok
+    assert world.rooms.chain.verify().ok
 
 
 def test_a_revert_asks_for_the_people_whom_a_change_asks_for(world: World) -> None:
@@ -502,11 +502,11 @@ def test_a_revision_that_names_another_proposal_breaks_the_chain(world: World) -
     bob = world.who("bob")
     number = world.open(bob, pools=newer(PROD))["id"]
     revision = world.done(number, "merge", bob)["revision"]
-    with world.gate.database.writing() as session:
+    with world.rooms.gate.database.writing() as session:
         session.execute(
             text("UPDATE revisions SET proposal = NULL WHERE number = :n"), {"n": revision}
         )
     (link,) = world.links("matrix.merge")
-    assert list(world.gate.history.verify().problems) == [
+    assert list(world.rooms.chain.verify().problems) == [
         f"revision {revision}: names another proposal than link {link.seq}"
     ]

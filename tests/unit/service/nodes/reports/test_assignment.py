@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from compatgate.errors import Forbidden
-from compatgate.kit.principal import Principal
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship, Principal
+from compatgate.service.app import Rooms
 from compatgate.service.nodes.reports.schemas import Report
 
 OPERATOR = Principal("job", frozenset({"operate"}))
@@ -18,13 +17,13 @@ BLESSER = Principal("mara", frozenset({"operate", "bless"}))
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 
-def report(gate: Gate, who: Principal, cluster: str = "one", **node: Any) -> None:
+def report(rooms: Rooms, who: Principal, cluster: str = "one", **node: Any) -> None:
     body = {"cluster": cluster, "nodes": [{"name": "n1", "labels": A100, **node}]}
-    gate.nodes.report(msgspec.convert(body, Report), by=who.name, principal=who)
+    rooms.nodes.report(msgspec.convert(body, Report), by=who.name, principal=who)
 
 
-def assigned(gate: Gate) -> tuple[str | None, str | None]:
-    row = gate.nodes.show("n1").row
+def assigned(rooms: Rooms) -> tuple[str | None, str | None]:
+    row = rooms.nodes.show("n1").row
     return row.target, row.assigned
 
 
@@ -44,18 +43,20 @@ def assigned(gate: Gate) -> tuple[str | None, str | None]:
          (None, "")),
     ],
 )  # fmt: skip
-def test_only_bless_assigns(gate: Gate, reports: Any, found: tuple[str | None, str | None]) -> None:
+def test_only_bless_assigns(
+    rooms: Rooms, reports: Any, found: tuple[str | None, str | None]
+) -> None:
     for who, node in reports:
-        report(gate, who, **node)
-    assert assigned(gate) == found
+        report(rooms, who, **node)
+    assert assigned(rooms) == found
 
 
-def test_an_assigned_node_and_a_second_cluster_need_bless(gate: Gate) -> None:
-    report(gate, BLESSER, target="lab")
+def test_an_assigned_node_and_a_second_cluster_need_bless(rooms: Rooms) -> None:
+    report(rooms, BLESSER, target="lab")
     with pytest.raises(Forbidden, match="is new"):
-        report(gate, OPERATOR, cluster="two")
+        report(rooms, OPERATOR, cluster="two")
     with pytest.raises(Forbidden, match="the scope bless is required"):
-        gate.nodes.remove("n1", Authorship("job", "gone", OPERATOR))
-    report(gate, BLESSER, cluster="two")
-    report(gate, OPERATOR, cluster="two")
-    gate.nodes.remove("n1", Authorship("mara", "gone", BLESSER), "one")
+        rooms.nodes.remove("n1", Authorship("job", "gone", OPERATOR))
+    report(rooms, BLESSER, cluster="two")
+    report(rooms, OPERATOR, cluster="two")
+    rooms.nodes.remove("n1", Authorship("mara", "gone", BLESSER), "one")

@@ -9,7 +9,7 @@ import pytest
 
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.service.nodes.reports.health import load_health, store_health
 from compatgate.service.nodes.reports.schemas import HealthOfNode, HealthReport, XidSeen
 
@@ -27,69 +27,69 @@ def ago(minutes: float) -> datetime:
 
 
 def send(
-    gate: Gate, since: float, until: float, *xids: tuple[int, float], driver: str | None = NEW
+    rooms: Rooms, since: float, until: float, *xids: tuple[int, float], driver: str | None = NEW
 ) -> tuple[int, int]:
     """Report a period, in minutes ago; return what was new: seconds and errors."""
     seen = tuple(XidSeen(xid, ago(at)) for xid, at in xids)
     one = HealthOfNode("n1", ago(since), ago(until), driver, seen)
-    (stored,) = store_health(gate.database, HealthReport((one,)), gate.facts).nodes
+    (stored,) = store_health(rooms.gate.database, HealthReport((one,)), rooms.gate.facts).nodes
     return stored.seconds, stored.xids
 
 
-def stored(gate: Gate) -> tuple[list[tuple[str, int]], list[tuple[int, str]]]:
-    with gate.database.reading() as session:
+def stored(rooms: Rooms) -> tuple[list[tuple[str, int]], list[tuple[int, str]]]:
+    with rooms.gate.database.reading() as session:
         periods, errors = load_health(session, [("default", "n1")], ago(9999))
     found = sorted(periods, key=lambda one: one.since)
     return [(one.driver, one.seconds) for one in found], [(e.xid, e.driver) for e in errors]
 
 
-def test_a_report_that_comes_twice_counts_once(gate: Gate) -> None:
-    assert send(gate, 20, 10, (79, 15)) == (600, 1)
-    assert send(gate, 20, 10, (79, 15)) == (0, 0)
-    assert stored(gate) == ([(NEW, 600)], [(79, NEW)])
+def test_a_report_that_comes_twice_counts_once(rooms: Rooms) -> None:
+    assert send(rooms, 20, 10, (79, 15)) == (600, 1)
+    assert send(rooms, 20, 10, (79, 15)) == (0, 0)
+    assert stored(rooms) == ([(NEW, 600)], [(79, NEW)])
 
 
-def test_overlapping_and_late_reports_add_only_what_is_new(gate: Gate) -> None:
-    send(gate, 60, 50, (79, 55))
-    send(gate, 30, 20)
-    assert send(gate, 55, 25, (79, 55), (94, 40)) == (20 * 60, 1)
-    assert send(gate, 90, 80, (31, 85)) == (600, 1), "late"
-    assert stored(gate)[0] == [(NEW, 600), (NEW, 40 * 60)]
+def test_overlapping_and_late_reports_add_only_what_is_new(rooms: Rooms) -> None:
+    send(rooms, 60, 50, (79, 55))
+    send(rooms, 30, 20)
+    assert send(rooms, 55, 25, (79, 55), (94, 40)) == (20 * 60, 1)
+    assert send(rooms, 90, 80, (31, 85)) == (600, 1), "late"
+    assert stored(rooms)[0] == [(NEW, 600), (NEW, 40 * 60)]
 
 
-def test_an_error_that_a_longer_report_of_the_same_period_adds_is_kept(gate: Gate) -> None:
-    send(gate, 20, 10)
-    assert send(gate, 20, 10, (79, 12)) == (0, 1)
+def test_an_error_that_a_longer_report_of_the_same_period_adds_is_kept(rooms: Rooms) -> None:
+    send(rooms, 20, 10)
+    assert send(rooms, 20, 10, (79, 12)) == (0, 1)
 
 
-def test_a_period_over_midnight_is_one(gate: Gate) -> None:
-    assert send(gate, 60, 0) == (3600, 0)
-    assert stored(gate)[0] == [(NEW, 3600)]
+def test_a_period_over_midnight_is_one(rooms: Rooms) -> None:
+    assert send(rooms, 60, 0) == (3600, 0)
+    assert stored(rooms)[0] == [(NEW, 3600)]
 
 
-def test_periods_of_two_drivers_stay_apart_and_may_not_overlap(gate: Gate) -> None:
-    send(gate, 60, 40, driver=OLD)
-    send(gate, 40, 20, driver=NEW)
-    assert stored(gate)[0] == [(OLD, 1200), (NEW, 1200)]
+def test_periods_of_two_drivers_stay_apart_and_may_not_overlap(rooms: Rooms) -> None:
+    send(rooms, 60, 40, driver=OLD)
+    send(rooms, 40, 20, driver=NEW)
+    assert stored(rooms)[0] == [(OLD, 1200), (NEW, 1200)]
     with pytest.raises(BadInput, match=f"overlaps a period with driver {NEW}") as refused:
-        send(gate, 30, 10, driver=OLD)
+        send(rooms, 30, 10, driver=OLD)
     assert refused.value.field == "nodes[0].since"
 
 
-def test_without_a_driver_the_period_starts_when_the_node_loaded_its_driver(gate: Gate) -> None:
+def test_without_a_driver_the_period_starts_when_the_node_loaded_its_driver(rooms: Rooms) -> None:
     from msgspec import convert
 
     from compatgate.service.nodes.reports.schemas import Report
 
     with pytest.raises(BadInput, match="is not known"):
-        send(gate, 60, 0, driver=None)
+        send(rooms, 60, 0, driver=None)
     body: Any = {
         "nodes": [{"name": "n1", "seen_at": ago(20).isoformat(), "probe": {"driver": NEW}}]
     }
-    gate.nodes.report(convert(body, Report), by="t")
-    assert send(gate, 60, 0, (79, 50), (79, 5), driver=None) == (1200, 1)
+    rooms.nodes.report(convert(body, Report), by="t")
+    assert send(rooms, 60, 0, (79, 50), (79, 5), driver=None) == (1200, 1)
     with pytest.raises(BadInput, match="is unknown for this period"):
-        send(gate, 60, 30, driver=None)
+        send(rooms, 60, 30, driver=None)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_without_a_driver_the_period_starts_when_the_node_loaded_its_driver(gate
     ],
 )
 def test_a_malformed_period_is_refused_with_its_field(
-    gate: Gate, since: float, until: float, xids: tuple[tuple[int, float], ...], field: str
+    rooms: Rooms, since: float, until: float, xids: tuple[tuple[int, float], ...], field: str
 ) -> None:
     with pytest.raises(BadInput) as refused:
-        send(gate, since, until, *xids)
+        send(rooms, since, until, *xids)
     assert refused.value.field == f"nodes[0].{field}"

@@ -13,10 +13,10 @@ import pytest
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.events.service import History
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.recovery.chain.service import AuditChain
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def log(database: Database, *moments: datetime, late: bool = False) -> None:
 
 def checked_again(database: Database) -> int:
     """Verify twice; return how many decisions the second verification reads."""
-    history = History(database)
+    history = AuditChain(database)
     assert history.verify().ok
     report = history.verify(full=False)
     assert report.ok

@@ -13,12 +13,12 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.service.runs.baselines.repository import BaselineRow
-from compatgate.service.runs.evidence.inspection import (
+from compatgate.service.runs.queue.models import PastStep
+from compatgate.web.pages.run_inspection import (
     baseline_bands,
     family_of_report,
     metric_history,
 )
-from compatgate.service.runs.queue.models import PastStep
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FAMILY = "cuda-12.4"

@@ -15,9 +15,9 @@ from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.service.runs.evidence.comparison import Comparison, compare_runs, overlay_values
 from compatgate.service.runs.queue.models import RunRow, StepRow
 from compatgate.service.runs.queue.service import RunDetail
+from compatgate.web.pages.run_comparison import Comparison, compare_runs, overlay_values
 
 SPECS = {"conv": {"step": MetricSpec("ms", "lower", 0.05)}}
 Make = Callable[..., RunDetail]

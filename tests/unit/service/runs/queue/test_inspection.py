@@ -19,9 +19,9 @@ from compatgate.canary.run import Conditions, Device, Env
 from compatgate.canary.workload import MetricSpec
 from compatgate.cli.canary import show as cli_show
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.service.runs.evidence.comparison import compare_parts
-from compatgate.service.runs.evidence.inspection import explain_judgement, format_change
 from compatgate.service.runs.queue.models import RunRow
+from compatgate.web.pages.run_comparison import compare_parts
+from compatgate.web.pages.run_inspection import explain_judgement, format_change
 
 BASE = [100 + (i % 7) * 0.2 for i in range(40)]
 

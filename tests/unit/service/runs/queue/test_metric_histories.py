@@ -17,33 +17,33 @@ from msgspec.structs import replace
 from compatgate.canary.run import Env, Metric, Origin, Report, StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.kit.clock import from_iso
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.app import Rooms
 from compatgate.web.pages.run_history import offer_zoom
 
 API = "/api/v1/metric-histories"
 
 
 @pytest.fixture
-def measured(client: FlaskClient, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def measured(client: FlaskClient, rooms: Rooms, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Twelve runs; from the seventh on, with another driver, the metric is 20 % slower."""
     library = suites()
     metrics = {"time": MetricSpec("ms", "lower", 0.05)}
     library.workloads["gemm"] = replace(library.workloads["gemm"], metrics=metrics)
-    monkeypatch.setattr(gate.runs, "catalogue", lambda: library)
+    monkeypatch.setattr(rooms.runs, "catalogue", lambda: library)
     made = []
     for number in range(12):
         body = {"suite": "dl-core", "target": "prod-a100", "stack": {"cuda": "12.4"}}
         answer = client.post("/api/v1/runs", json=body).get_json()
         made.append(answer["runs"][0]["id"])
-        lease = gate.runs.queue.lease("w1", [host()])
+        lease = rooms.runs.queue.lease("w1", [host()])
         assert lease is not None
         value = (10.0 if number < 6 else 12.0) + number % 3 / 100
         env = Env(driver="535.183.01" if number < 6 else "550.54.15", versions={"cuda": "12.4.1"})
         report = Report(env, (Metric("time", "ms", (value, value, value)),))
         origin = Origin("sha256:1", "A100-SXM4-80GB", "docker", development=False)
         result = StepResult("gemm-0", "gemm", 0, "passed", report=report, origin=origin)
-        gate.runs.queue.record(lease, result)
-        gate.runs.queue.finish(lease, "passed", "", evidence(lease))
+        rooms.runs.queue.record(lease, result)
+        rooms.runs.queue.finish(lease, "passed", "", evidence(lease))
     return made
 
 
@@ -94,9 +94,9 @@ def test_the_page_draws_the_metric_and_names_the_change(
 @pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize(("targets", "points"), [(["prod-*"], 12), (["lab-*"], 0)])
 def test_a_limited_token_sees_the_runs_of_its_targets_alone(
-    client: FlaskClient, gate: Gate, targets: list[str], points: int
+    client: FlaskClient, rooms: Rooms, targets: list[str], points: int
 ) -> None:
-    secret = gate.tokens.create("team", ["read"], by="test", targets=targets).secret
+    secret = rooms.tokens.create("team", ["read"], by="test", targets=targets).secret
     headers = {"Authorization": f"Bearer {secret}"}
     items = client.get(API, headers=headers).get_json()["items"]
     assert sum(len(item["points"]) for item in items) == points

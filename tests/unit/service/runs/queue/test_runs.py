@@ -20,8 +20,8 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import ImageSpec, MetricSpec
 from compatgate.canary.workloads import Library
-from compatgate.service.gate.questions.service import Gate
-from compatgate.service.matrix.documents.service import Authorship
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms
 from compatgate.service.runs.queue import logs
 from compatgate.service.runs.queue.pruning import PruneAges, prune_database
 
@@ -41,16 +41,16 @@ def submit(client: FlaskClient) -> Callable[..., str]:
 
 
 @pytest.fixture
-def lease(gate: Gate, submit: Callable[..., str]) -> Lease:
+def lease(rooms: Rooms, submit: Callable[..., str]) -> Lease:
     """A run that a worker has."""
     submit()
-    found = gate.runs.queue.lease("w1", [host()])
+    found = rooms.runs.queue.lease("w1", [host()])
     assert found
     return found
 
 
 def test_a_run_is_queued_for_each_sku_and_driver_of_the_target(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     pools = [
         {"name": "a", "gpu": GPU, "driver": DRIVER},
@@ -58,8 +58,8 @@ def test_a_run_is_queued_for_each_sku_and_driver_of_the_target(
         {"name": "c", "gpu": "L4", "driver": DRIVER},
     ]
     body = {"metadata": {"name": "mixed"}, "spec": {"pools": pools}}
-    gate.matrix.create("Target", body, Authorship("t", "t"))
-    gate.runs.queue.register("w2", [host("l4", gpu="L4")])
+    rooms.matrix.create("Target", body, Authorship("t", "t"))
+    rooms.runs.queue.register("w2", [host("l4", gpu="L4")])
     made = client.post(f"{API}/runs", json=ASKED | {"target": "mixed"}).get_json()["runs"]
     assert [(run["gpu"], run["pool"]) for run in made] == [(GPU, "a"), ("L4", "c")]
     only = client.post(f"{API}/runs", json=ASKED | {"target": "mixed", "pool": "c"}).get_json()
@@ -100,8 +100,8 @@ def test_what_cannot_be_run_is_refused_with_the_reason(
     assert shared_client.get(f"{API}/runs").get_json()["items"] == []
 
 
-def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, gate: Gate) -> None:
-    gate.runs.queue.register("w1", [host(gpu="L4")])
+def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, rooms: Rooms) -> None:
+    rooms.runs.queue.register("w1", [host(gpu="L4")])
     problem = client.post(f"{API}/runs", json=ASKED).get_json(force=True)
     assert problem["status"] == 400
     assert "no staging host can run it: it needs A100-SXM4-80GB" in problem["detail"]
@@ -111,12 +111,12 @@ def test_a_run_that_no_host_could_ever_take_is_refused(client: FlaskClient, gate
 @pytest.mark.parametrize("where", [{}, {"target": None, "host": "a100-1"}])
 @pytest.mark.parametrize("stack", [None, {"cuda": "12.4"}])
 def test_a_run_that_no_image_is_there_for_is_refused(
-    client: FlaskClient, gate: Gate, where: dict[str, Any], stack: Any
+    client: FlaskClient, rooms: Rooms, where: dict[str, Any], stack: Any
 ) -> None:
     inside = ImageSpec(inside=True)
     library = suites()
     library.workloads["gemm"] = structs.replace(library.workloads["gemm"], image=inside)
-    gate.runs.catalogue = lambda: library
+    rooms.runs.catalogue = lambda: library
     asked = ASKED | {"stack": stack} | where
     problem = client.post(f"{API}/runs", json=asked).get_json(force=True)
     assert (problem["status"], problem["field"]) == (400, "image")
@@ -128,13 +128,13 @@ def test_a_run_that_no_image_is_there_for_is_refused(
 
 
 def test_an_image_that_the_service_does_not_allow_is_refused(
-    client: FlaskClient, gate: Gate, submit: Callable[..., str]
+    client: FlaskClient, rooms: Rooms, submit: Callable[..., str]
 ) -> None:
     outside = {"image": "evil.example/registry.example/team/app:1"}
     before = submit(**outside)
-    gate.runs.cancel(before, by="t")
+    rooms.runs.cancel(before, by="t")
     patterns = ["registry.example/team/*"]
-    gate.runs.under_test = read_allowed_images(patterns, "serve --canary-image", otherwise=())
+    rooms.runs.under_test = read_allowed_images(patterns, "serve --canary-image", otherwise=())
     problem = client.post(f"{API}/runs", json=ASKED | outside).get_json(force=True)
     assert (problem["status"], problem["field"]) == (400, "image")
     assert "allowed: registry.example/team/*" in problem["detail"]
@@ -148,22 +148,22 @@ def test_an_image_that_the_service_does_not_allow_is_refused(
 
 @pytest.mark.parametrize("executor", ["process", "slurm", "kubernetes"])
 def test_a_host_that_needs_no_image_or_may_know_one_is_asked(
-    client: FlaskClient, gate: Gate, executor: Any
+    client: FlaskClient, rooms: Rooms, executor: Any
 ) -> None:
     library = suites()
     inside = ImageSpec(inside=True)
     library.workloads["gemm"] = structs.replace(library.workloads["gemm"], image=inside)
-    gate.runs.catalogue = lambda: library
-    gate.runs.queue.register("w2", [host("other", executor=executor)])
+    rooms.runs.catalogue = lambda: library
+    rooms.runs.queue.register("w2", [host("other", executor=executor)])
     assert client.post(f"{API}/runs", json=ASKED).status_code == 201
 
 
 @pytest.mark.parametrize("where", [{}, {"target": None, "host": "a100-1"}])
 def test_a_suite_of_several_nodes_is_refused_where_every_host_is_one_machine(
-    client: FlaskClient, gate: Gate, where: dict[str, Any]
+    client: FlaskClient, rooms: Rooms, where: dict[str, Any]
 ) -> None:
     served = [host(), host("bare", executor="process")]
-    gate.runs.queue.register("w1", served)
+    rooms.runs.queue.register("w1", served)
     asked = ASKED | {"suite": "spread"} | where
     problem = client.post(f"{API}/runs", json=asked).get_json(force=True)
     assert problem["status"] == 400
@@ -171,14 +171,14 @@ def test_a_suite_of_several_nodes_is_refused_where_every_host_is_one_machine(
     assert "4 slots, docker)" in problem["hint"]
     assert "several nodes at once take a slurm or kubernetes host" in problem["hint"]
     assert client.get(f"{API}/runs").get_json()["items"] == []
-    gate.runs.queue.register("w1", [*served, host("grid", executor="slurm")])
+    rooms.runs.queue.register("w1", [*served, host("grid", executor="slurm")])
     assert client.post(f"{API}/runs", json=ASKED | {"suite": "spread"}).status_code == 201
 
 
 def test_a_run_whose_driver_no_host_has_yet_waits_and_says_so(
-    client: FlaskClient, gate: Gate, submit: Callable[..., str]
+    client: FlaskClient, rooms: Rooms, submit: Callable[..., str]
 ) -> None:
-    gate.runs.queue.register("w1", [host(driver="550.54.15")])
+    rooms.runs.queue.register("w1", [host(driver="550.54.15")])
     run = client.get(f"{API}/runs/{submit()}").get_json()
     assert run["state"] == "queued"
     assert run["reason"] == f"waits for a host with driver {DRIVER} (a100-1 has 550.54.15)"
@@ -190,10 +190,10 @@ def test_a_suite_without_gpus_runs_once_on_any_host(client: FlaskClient) -> None
 
 
 def test_runs_are_listed_newest_first_and_by_filters(
-    client: FlaskClient, gate: Gate, submit: Callable[..., str]
+    client: FlaskClient, rooms: Rooms, submit: Callable[..., str]
 ) -> None:
     first, second = submit(), submit(suite="hello", entry="torch24-cu124")
-    gate.runs.cancel(first, by="t")
+    rooms.runs.cancel(first, by="t")
 
     def ids(query: str) -> list[str]:
         return [run["id"] for run in client.get(f"{API}/runs?{query}").get_json()["items"]]
@@ -208,8 +208,8 @@ def test_runs_are_listed_newest_first_and_by_filters(
     assert client.get(f"{API}/runs?state=lost").status_code == 400
 
 
-def test_a_run_shows_its_steps(client: FlaskClient, gate: Gate, lease: Lease) -> None:
-    gate.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "failed", "check", exit_code=1))
+def test_a_run_shows_its_steps(client: FlaskClient, rooms: Rooms, lease: Lease) -> None:
+    rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "failed", "check", exit_code=1))
     run = client.get(f"{API}/runs/{lease.run.id}").get_json()
     assert (run["state"], run["on_host"], run["worker"]) == ("leased", "a100-1", "w1")
     (step,) = run["steps"]
@@ -219,15 +219,15 @@ def test_a_run_shows_its_steps(client: FlaskClient, gate: Gate, lease: Lease) ->
 
 
 def test_a_step_stands_beside_the_published_peaks_of_its_gpu(
-    client: FlaskClient, gate: Gate, lease: Lease
+    client: FlaskClient, rooms: Rooms, lease: Lease
 ) -> None:
     shipped = Library.open([])
-    gate.runs.catalogue = lambda: shipped
+    rooms.runs.catalogue = lambda: shipped
     gpus = [{"name": GPU}]
     metric = {"name": "device-copy", "unit": "GB/s", "values": [1631.2]}
     report = {"env": {"driver": DRIVER, "gpus": gpus}, "metrics": [metric]}
     step = StepResult("memory-0", "memory-bandwidth", 0, "passed", report=report)
-    gate.runs.queue.record(lease, step)
+    rooms.runs.queue.record(lease, step)
     (shown,) = client.get(f"{API}/runs/{lease.run.id}").get_json()["steps"]
     (share,) = shown["peaks"]
     assert (share["metric"], share["kind"], share["gpu"]) == ("device-copy", "memory", GPU)
@@ -239,12 +239,12 @@ def test_a_step_stands_beside_the_published_peaks_of_its_gpu(
 
 
 def test_cancelling_and_running_again(
-    client: FlaskClient, gate: Gate, lease: Lease, submit: Callable[..., str]
+    client: FlaskClient, rooms: Rooms, lease: Lease, submit: Callable[..., str]
 ) -> None:
     url = f"{API}/runs/{lease.run.id}"
     assert client.post(f"{url}/rerun").status_code == 409
     assert client.post(f"{url}/cancel").get_json()["cancelling"] is True
-    gate.runs.queue.finish(lease, "cancelled", "cancelled", None)
+    rooms.runs.queue.finish(lease, "cancelled", "cancelled", None)
     assert client.post(f"{url}/cancel").status_code == 409
     (again,) = client.post(f"{url}/rerun").get_json()["runs"]
     assert again["state"] == "queued"
@@ -254,11 +254,11 @@ def test_cancelling_and_running_again(
 
 
 def test_a_log_is_text_with_a_line_for_each_step(
-    client: FlaskClient, gate: Gate, lease: Lease
+    client: FlaskClient, rooms: Rooms, lease: Lease
 ) -> None:
     for step, data in (("a-0", b"one\n"), ("a-0", b"\xff\n"), ("b-0", "größe".encode()[:3])):
-        gate.runs.queue.write(lease, step, data)
-    gate.runs.queue.write(lease, "b-0", "größe".encode()[3:])
+        rooms.runs.queue.write(lease, step, data)
+    rooms.runs.queue.write(lease, "b-0", "größe".encode()[3:])
     log = client.get(f"{API}/runs/{lease.run.id}/logs")
     assert log.mimetype == "text/plain"
     assert log.text == "==> a-0, attempt 1 <==\none\n\ufffd\n==> b-0, attempt 1 <==\ngröße"
@@ -267,12 +267,12 @@ def test_a_log_is_text_with_a_line_for_each_step(
 
 
 def test_a_step_that_never_was_is_not_found_once_the_run_has_ended(
-    client: FlaskClient, gate: Gate, lease: Lease
+    client: FlaskClient, rooms: Rooms, lease: Lease
 ) -> None:
     logs = f"{API}/runs/{lease.run.id}/logs"
-    gate.runs.queue.write(lease, "gemm-0", b"one")
+    rooms.runs.queue.write(lease, "gemm-0", b"one")
     assert client.get(f"{logs}?step=gemm-1").text == ""  # it may come
-    gate.runs.queue.finish(lease, "error", "", None)
+    rooms.runs.queue.finish(lease, "error", "", None)
     problem = client.get(f"{logs}?step=gemm-1").get_json(force=True)
     assert (problem["status"], problem["field"]) == (404, "step")
     assert "did you mean gemm-0" in problem["hint"]
@@ -281,11 +281,11 @@ def test_a_step_that_never_was_is_not_found_once_the_run_has_ended(
 
 @pytest.mark.parametrize("how", ["", "?follow=true", "?step=a-0&after=7"])
 def test_a_log_that_was_removed_is_gone_and_says_since_when(
-    client: FlaskClient, gate: Gate, lease: Lease, how: str
+    client: FlaskClient, rooms: Rooms, lease: Lease, how: str
 ) -> None:
-    gate.runs.queue.write(lease, "a-0", b"one")
-    gate.runs.queue.finish(lease, "error", "", None)
-    prune_database(gate.database, PruneAges(logs=timedelta(seconds=-1)), by="keeper")
+    rooms.runs.queue.write(lease, "a-0", b"one")
+    rooms.runs.queue.finish(lease, "error", "", None)
+    prune_database(rooms.gate.database, PruneAges(logs=timedelta(seconds=-1)), by="keeper")
     problem = client.get(f"{API}/runs/{lease.run.id}/logs{how}").get_json(force=True)
     assert (problem["status"], problem["value"]) == (410, lease.run.id)
     assert "by keeper (link" in problem["detail"]
@@ -301,15 +301,15 @@ def events(text: str) -> list[tuple[str, Any]]:
 
 
 def test_a_followed_log_comes_as_it_is_written_and_ends_with_the_run(
-    client: FlaskClient, gate: Gate, lease: Lease
+    client: FlaskClient, rooms: Rooms, lease: Lease
 ) -> None:
-    gate.runs.queue.write(lease, "a-0", b"one\n")
+    rooms.runs.queue.write(lease, "a-0", b"one\n")
 
     def work() -> None:
         time.sleep(0.7)
-        gate.runs.queue.enter(lease, "running")
-        gate.runs.queue.write(lease, "a-0", b"two\n")
-        gate.runs.queue.finish(lease, "failed", "check", None)
+        rooms.runs.queue.enter(lease, "running")
+        rooms.runs.queue.write(lease, "a-0", b"two\n")
+        rooms.runs.queue.finish(lease, "failed", "check", None)
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -324,15 +324,15 @@ def test_a_followed_log_comes_as_it_is_written_and_ends_with_the_run(
 
 
 def test_a_stream_is_taken_up_again_where_it_ended(
-    client: FlaskClient, gate: Gate, lease: Lease, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient, rooms: Rooms, lease: Lease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "MAX_STREAM_SECONDS", 0.1)
     url = f"{API}/runs/{lease.run.id}/logs?follow=true"
-    gate.runs.queue.write(lease, "a-0", b"one")
+    rooms.runs.queue.write(lease, "a-0", b"one")
     text = client.get(url).text
     assert events(text)[-1][0] == "output"  # no end: the run goes on
     last = text.split("id: ")[1].split("\n")[0]
-    gate.runs.queue.write(lease, "a-0", b"two")
+    rooms.runs.queue.write(lease, "a-0", b"two")
     for again in (
         client.get(f"{url}&after={last}"),
         client.get(url, headers={"Last-Event-ID": last}),
@@ -342,12 +342,12 @@ def test_a_stream_is_taken_up_again_where_it_ended(
 
 
 def test_so_many_follow_at_once_and_a_place_is_freed(
-    make_client: Callable[..., FlaskClient], gate: Gate, lease: Lease
+    make_client: Callable[..., FlaskClient], rooms: Rooms, lease: Lease
 ) -> None:
     client = make_client(max_listeners=1)
     url = f"{API}/runs/{lease.run.id}/logs?follow=true"
     assert client.head(url).status_code == 200
-    gate.runs.queue.finish(lease, "passed", "", None)
+    rooms.runs.queue.finish(lease, "passed", "", None)
     for _ in range(3):
         answer = client.get(url)
         assert answer.status_code == 200, answer.text
@@ -372,8 +372,8 @@ def test_hosts_suites_and_workloads_are_listed(client: FlaskClient, lease: Lease
     assert workloads["next"]
 
 
-def test_evidence_is_listed(client: FlaskClient, gate: Gate, lease: Lease) -> None:
-    gate.runs.queue.finish(lease, "passed", "", evidence(lease))
+def test_evidence_is_listed(client: FlaskClient, rooms: Rooms, lease: Lease) -> None:
+    rooms.runs.queue.finish(lease, "passed", "", evidence(lease))
     (found,) = client.get(f"{API}/evidence?suite=smoke&sku={GPU}").get_json()["items"]
     assert (found["run"], found["components"]) == (lease.run.id, MEASURED)
     assert client.get(f"{API}/evidence?outcome=failed").get_json()["items"] == []
@@ -381,10 +381,10 @@ def test_evidence_is_listed(client: FlaskClient, gate: Gate, lease: Lease) -> No
 
 
 def test_a_candidate_shows_what_it_lacks_and_its_entity_tag_still_guards_it(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     spec = {"targets": ["prod-a100"], "components": {"cuda": "12.4.*"}, "status": "candidate"}
-    gate.matrix.create("Entry", {"metadata": {"name": "new"}, "spec": spec}, Authorship("t", "t"))
+    rooms.matrix.create("Entry", {"metadata": {"name": "new"}, "spec": spec}, Authorship("t", "t"))
     shown = client.get(f"{API}/entries/new")
     assert [need["suite"] for need in shown.get_json()["promotion"]["needs"]] == ["smoke"]
     listed = client.get(f"{API}/entries").get_json()["items"]
@@ -400,13 +400,13 @@ def test_a_candidate_shows_what_it_lacks_and_its_entity_tag_still_guards_it(
 
 
 def test_a_baseline_of_a_new_family_names_the_nearest_one_to_compare_with(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     spec = {"latency": MetricSpec("ms", "lower", repetitions=3)}
 
     def proposed(family: str, *values: float, sku: str = GPU) -> str:
         samples = Samples("latency", "ms", (values,))
-        gate.baselines.offer(
+        rooms.baselines.offer(
             BaselineKey("gemm@0f3c", sku, family), spec, f"run-{family}", [samples]
         )
         asked = {"family": family, "sku": sku}
@@ -421,34 +421,34 @@ def test_a_baseline_of_a_new_family_names_the_nearest_one_to_compare_with(
     assert (near["family"], near["median"]) == ("cuda-12.4+torch-2.3", 2.0)
     assert near["change"] == pytest.approx(0.05)
     ground = BaselineKey("gemm@0f3c", GPU, "cuda-12.4+torch-2.4")
-    assert gate.baselines.approved(ground) == {}
+    assert rooms.baselines.approved(ground) == {}
     assert client.post(f"{new}/approve").get_json()["nearest"] is None
     assert client.get(proposed("cuda-13.0", 1.0, 1.0, 1.0)).get_json()["nearest"] is None
 
 
 def test_a_baseline_is_proposed_by_runs_and_approved_by_a_person(
-    client: FlaskClient, gate: Gate
+    client: FlaskClient, rooms: Rooms
 ) -> None:
     ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4-cu12")
     spec = {"latency": MetricSpec("ms", "lower", repetitions=3)}
     for run in ("run_1:gemm-0", "run_2:gemm-0", "run_2:gemm-0"):
         values = Samples("latency", "ms", ((1.0, 1.1, 1.2),))
         other = Samples("undeclared", "ms", ((1.0, 1.1, 1.2),))
-        gate.baselines.offer(ground, spec, run, [values, other])
-    gate.baselines.offer(ground, spec, "run_3", [Samples("latency", "ms", ((1.0,),))])
+        rooms.baselines.offer(ground, spec, run, [values, other])
+    rooms.baselines.offer(ground, spec, "run_3", [Samples("latency", "ms", ((1.0,),))])
     (listed,) = client.get(f"{API}/baselines?state=proposed").get_json()["items"]
     assert (listed["learnt_from"], listed["values"], listed["version"]) == (2, 6, 1)
-    assert gate.baselines.approved(ground) == {}
+    assert rooms.baselines.approved(ground) == {}
     url = f"{API}/baselines/{listed['id']}"
     assert client.get(url).get_json()["distribution"]["median"] == pytest.approx(1.1)
     assert client.post(f"{url}/approve").get_json()["state"] == "approved"
     assert client.post(f"{url}/approve").status_code == 409
-    assert gate.baselines.approved(ground)["latency"].values == (1.0, 1.1, 1.2) * 2
-    gate.baselines.offer(ground, spec, "run_4", [Samples("latency", "ms", ((1.0, 1.1, 1.2),))])
+    assert rooms.baselines.approved(ground)["latency"].values == (1.0, 1.1, 1.2) * 2
+    rooms.baselines.offer(ground, spec, "run_4", [Samples("latency", "ms", ((1.0, 1.1, 1.2),))])
     newer = client.get(f"{API}/baselines?metric=latency").get_json()["items"][0]
     assert (newer["version"], newer["state"], newer["learnt_from"]) == (2, "proposed", 3)
     client.post(f"{API}/baselines/{newer['id']}/approve")
     assert client.get(url).get_json()["state"] == "replaced"
-    assert len(gate.baselines.approved(ground)["latency"].runs) == 3
+    assert len(rooms.baselines.approved(ground)["latency"].runs) == 3
     assert client.get(f"{API}/baselines/999").status_code == 404
-    assert gate.history.list_audit(action="baseline.").items[0].actor == "anonymous"
+    assert rooms.audit.list_audit(action="baseline.").items[0].actor == "anonymous"

@@ -18,8 +18,8 @@ from compatgate.kit.ui.charts import (
     draw_sparkline,
     fit_scale,
 )
-from compatgate.service.runs.evidence.inspection import Band, Reference, find_reference
 from compatgate.web.app import Flask
+from compatgate.web.pages.run_inspection import Band, Reference, find_reference
 from compatgate.web.pages.trend_charts import VALUES, Trends, mark_runs
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)

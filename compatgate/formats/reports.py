@@ -1,0 +1,162 @@
+"""Render verdicts in the chosen formats, and write them to the chosen files.
+
+A format is a function of a module that is imported on demand. It takes answers (verdicts in the
+JSON form of ``POST /gate``) and a view, and returns a text without a final newline. A check of
+several lockfiles has one answer for each. Register a format in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from compatgate.errors import BadInput
+
+Json = dict[str, Any]
+FORMATS: dict[str, str] = {
+    "text": "compatgate.formats.text",
+    "json": "compatgate.formats.reports:json",
+    "sarif": "compatgate.formats.sarif",
+    "junit": "compatgate.formats.ci:junit",
+    "github": "compatgate.formats.ci:github",
+    "gitlab-codequality": "compatgate.formats.ci:gitlab",
+    "markdown": "compatgate.formats.markdown",
+    "dotenv": "compatgate.formats.ci:dotenv",
+}
+"""Format to ``module`` (its ``render``) or ``module:name`` (its ``render_name``)."""
+
+
+class Place(Struct, frozen=True):
+    """A line of a file.
+
+    Attributes:
+        line: number from 1; 1 also means the whole file.
+    """
+
+    path: str
+    line: int = 1
+
+
+class Answer(Struct, frozen=True):
+    """A verdict with details of the question.
+
+    Attributes:
+        verdict: verdict in the form of ``POST /gate``.
+        file: the file that was read, if there are several.
+        at: place of findings whose component has none; None: no place.
+        link: address of the verdict; empty if no server stores it.
+        heading: title for people; empty: the file.
+    """
+
+    verdict: Json
+    file: str = ""
+    places: Mapping[str, Place] = {}
+    at: Place | None = None
+    link: str = ""
+    heading: str = ""
+
+    def place(self, finding: Json) -> Place | None:
+        """Return the place of a finding."""
+        return self.places.get(finding["component"]) or self.at
+
+
+class View(Struct, frozen=True):
+    """Width and colour of text output.
+
+    Attributes:
+        colour: whether to use colours.
+    """
+
+    width: int = 100
+    colour: bool = False
+
+
+def render(name: str, verdict: Json, view: View | None = None) -> str:
+    """Render a verdict in a format."""
+    return render_all(name, [Answer(verdict)], view)
+
+
+def render_all(name: str, answers: Sequence[Answer], view: View | None = None) -> str:
+    """Render verdicts in a format."""
+    module, _, function = FORMATS[name].partition(":")
+    function = f"render_{function}" if function else "render"
+    text: str = getattr(import_module(module), function)(answers, view or View())
+    return text
+
+
+STDOUT = "-"
+
+
+class Report(Struct, frozen=True):
+    """A format and its file; ``-`` is standard output."""
+
+    form: str
+    path: str = STDOUT
+
+
+def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
+    """Read ``--format NAME[=FILE]`` and ``--output FILE``.
+
+    A format without a file goes to ``--output``, or else to standard output. If every format has a
+    file, standard output gets the text for people.
+    """
+    reports: list[Report] = []
+    for stated in forms:
+        form, _, path = stated.partition("=")
+        reports.append(Report(form, path or output or STDOUT))
+    if not any("=" not in stated for stated in forms):
+        reports.insert(0, Report("text", output or STDOUT))
+    paths = [report.path for report in reports]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        where = "standard output" if twice == STDOUT else twice
+        hint = "name a file for all but one: --format sarif=compatgate.sarif"
+        raise BadInput(f"several formats write to {where}", field="--format", hint=hint)
+    return reports
+
+
+def refuse_inputs(reports: Sequence[Report], inputs: Iterable[str | None]) -> None:
+    """Refuse a report that would overwrite an input file."""
+    read = {os.path.realpath(path) for path in inputs if path and path != STDOUT}
+    for report in reports:
+        if report.path != STDOUT and os.path.realpath(report.path) in read:
+            raise BadInput(f"would overwrite the input file {report.path}", field="--format")
+
+
+def remove_old(reports: Sequence[Report]) -> None:
+    """Remove the files of an earlier run, so that no old answer remains if this run fails."""
+    for report in reports:
+        with suppress(OSError):
+            if report.path != STDOUT and stat.S_ISREG(os.lstat(report.path).st_mode):
+                os.unlink(report.path)
+
+
+def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:
+    """Write every report."""
+    from compatgate.kit.cli.terminal import wants_colour, width_of
+
+    for report in reports:
+        if report.path != STDOUT:
+            from compatgate.kit.cli.output import write_output
+
+            text = render_all(report.form, answers)
+            write_output(report.path, f"{text}\n".encode("utf-8", "backslashreplace"))
+            continue
+        view = View(width=width_of(sys.stdout), colour=wants_colour(sys.stdout))
+        if text := render_all(report.form, answers, view):
+            print(text)
+
+
+def render_json(answers: Sequence[Answer], view: View) -> str:
+    """Return the JSON document."""
+    verdicts = [answer.verdict for answer in answers]
+    one = len(answers) == 1 and not answers[0].file
+    document = verdicts[0] if one else verdicts
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

@@ -1,0 +1,97 @@
+"""Make a client as commands do, and ask it: a stored sign-in counts, errors name the option."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from compatgate.errors import BadInput
+from compatgate.kit.imports import import_without
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+    from compatgate.client import Client
+    from compatgate.client.derived import Operation
+
+P = ParamSpec("P")
+Body = dict[str, Any]
+PAGE = 500
+"""Page size for commands that ask for all items."""
+PATIENCE_S = 60.0
+"""Timeout of slow answers, in seconds."""
+
+
+def make_client(
+    url: str,
+    token: str | None = None,
+    timeout_s: float = PATIENCE_S,
+    *,
+    retries: int = 3,
+    app: WSGIApplication | None = None,
+    stored: bool = True,
+) -> Client:
+    """Make a client of the gate at a URL; errors name the option.
+
+    Args:
+        token: access token; None: ``COMPATGATE_TOKEN``, else the session of ``compatgate login``.
+        timeout_s: seconds to wait for the connection, and for each part of an answer.
+        app: answers in this process, instead of the network.
+        stored: use the session of ``compatgate login``.
+    """
+    import_httpx()
+    from httpx import WSGITransport
+
+    from compatgate.client import Client
+
+    try:
+        return Client(
+            url,
+            token or (_stored_secret(url) if stored and not app else None),
+            timeout=timeout_s,
+            retries=retries,
+            user_agent="compatgate-cli",
+            transport=WSGITransport(app) if app else None,
+        )
+    except BadInput as error:
+        if error.field in ("server", "token", "timeout"):
+            error.field = f"--{error.field}"
+        raise
+
+
+def _stored_secret(url: str) -> str | None:
+    """Return the session of ``compatgate login`` at a gate; None: a token goes first."""
+    from compatgate.client.credentials import load
+    from compatgate.client.settings import TOKEN, base_of
+
+    credential = None if os.environ.get(TOKEN) else load(base_of(url))
+    return credential.secret if credential else None
+
+
+def import_httpx() -> None:
+    """Import httpx without its command line, whose libraries cost as much as everything else."""
+    import_without("httpx", "click")
+
+
+def ask(
+    gate: Client, operation: Operation[P, Any, Any, Any], /, *args: P.args, **named: P.kwargs
+) -> dict[str, Any]:
+    """Call an operation of the gate; return the JSON object of the answer."""
+    answer: Body = gate.send(operation.request(*args, **named).plain())
+    return answer
+
+
+def ask_all(
+    gate: Client,
+    limit: int | None,
+    listing: Operation[P, Any, Any, Any],
+    /,
+    *args: P.args,
+    **named: P.kwargs,
+) -> list[Body]:
+    """Return the items of a list of the gate, read page by page; ``limit`` None: all items."""
+    items = gate.items(listing.request(*args, **named).plain())
+    size = PAGE if limit is None else min(PAGE, limit)
+    pages = (page.items for page in items.pages(size=size))
+    return [*islice(chain.from_iterable(pages), limit)]

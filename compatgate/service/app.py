@@ -1,0 +1,175 @@
+"""Construct the services of every room on one database; nothing else does.
+
+Rooms know each other by what they are handed here. A command that asks one question makes a gate
+alone (`compatgate.service.one_gate`): all rooms take longer to import than its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from compatgate.catalog import load_facts
+from compatgate.kit.database.opening import open_database
+from compatgate.service.access.tokens.browser_sessions import BrowserSessions
+from compatgate.service.access.tokens.service import Tokens
+from compatgate.service.attention.notices.service import IncidentService
+from compatgate.service.attention.notices.webhook import IncidentWebhook, WebhookSender
+from compatgate.service.attention.notices.worker import IncidentWorker
+from compatgate.service.audit.events.refusals import RefusalLog
+from compatgate.service.audit.events.service import AuditLog
+from compatgate.service.changes.comparison.backtests import backtest_edits
+from compatgate.service.changes.comparison.service import plan_upgrade
+from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
+from compatgate.service.changes.upgrades.service import Upgrades
+from compatgate.service.gate.decisions.decision_counts import list_allowed_images
+from compatgate.service.gate.decisions.service import Decisions
+from compatgate.service.gate.far.bundles import BundleSource
+from compatgate.service.gate.far.gate import (
+    FarGate,
+    LoggedRefusals,
+    NoDatabase,
+    PreparedFarGate,
+    known_callers,
+)
+from compatgate.service.gate.far.keeper import BundleStore
+from compatgate.service.gate.far.receiving import DeliveryDesk
+from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.revisions import Edit
+from compatgate.service.matrix.documents.service import MatrixService
+from compatgate.service.matrix.proposals.service import ProposalService
+from compatgate.service.matrix.snapshots.reader import Snapshots
+from compatgate.service.nodes.reports.inventory import NoInventory
+from compatgate.service.nodes.reports.service import Nodes
+from compatgate.service.one_gate import make_gate
+from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.runs.baselines.service import BaselineService
+from compatgate.service.runs.evidence.stored import StoredEvidence
+from compatgate.service.runs.queue.service import Runs, load_library
+
+if TYPE_CHECKING:
+    from compatgate.kit.http.signatures import Secret
+    from compatgate.service.gate.questions.images import ImageSettings
+    from compatgate.service.gate.questions.wheels import WheelSettings
+
+
+def open_rooms(
+    database: str | None = None,
+    *,
+    make: bool = True,
+    overlays: Sequence[str] | None = None,
+    images: ImageSettings | None = None,
+    kind: type[Gate] = Gate,
+) -> Rooms:
+    """Open the rooms of a database.
+
+    Args:
+        database: URL, or path of an SQLite file; None: ``COMPATGATE_DATABASE``, else a file in
+            the user's data folder.
+        make: create an SQLite file that is missing or empty.
+        kind: class of the gate.
+    """
+    opened = open_database(database, make=make)
+    return Rooms(make_gate(opened, load_facts(overlays), kind, overlays=overlays, images=images))
+
+
+class Rooms:
+    """The services of all rooms around one gate; safe for any number of threads.
+
+    A process may make them before it forks.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        database, facts, snapshots = gate.database, gate.facts, gate.snapshots
+        self.gate = gate
+        self.snapshots = snapshots
+        self.tokens = Tokens(database)
+        self.sessions = BrowserSessions(database, self.tokens)
+        self.audit = AuditLog(database)
+        self.chain = AuditChain(database)
+        self.decisions = Decisions(database)
+        self.refusals = RefusalLog(database)
+        self.runs = Runs(database, facts, snapshots, load_library, list_allowed_images)
+        self.baselines = BaselineService(database)
+        self.matrix = MatrixService(database, facts, snapshots, self.runs.find_unknown_suites)
+        self.proposals = ProposalService(
+            database, facts, snapshots, self._backtest, self.matrix.open_reader
+        )
+        self.nodes = Nodes(database, facts, snapshots)
+        self.upgrades = Upgrades(database, snapshots, self._plan)
+        self.freezes = Freezes(database)
+        self.known_good = KnownGood(database, self.matrix)
+        self.bundles = BundleSource(database, snapshots, gate.overlays)
+        self.deliveries = DeliveryDesk(database, gate.commit)
+        self.incidents = IncidentService(
+            database, snapshots, self.runs, self.baselines, self.nodes, self.upgrades
+        )
+        self._watcher: IncidentWorker | None = None
+
+    def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
+        """Return the backtest of edits as plain data."""
+        found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self.gate, edits, days=days))
+        return found
+
+    def _plan(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the plan of an upgrade, nodes by key."""
+        return plan_upgrade(self.gate, self.matrix, self.nodes, target, body, by_key=True)
+
+    def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
+        """Survey incidents and post them in threads of this process, until it closes."""
+        sender = WebhookSender(self.gate.database, webhook) if webhook else None
+        self._watcher = IncidentWorker(self.incidents, sender)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Write what is pending, and close the database."""
+        if self._watcher is not None:
+            self._watcher.close()
+        self.nodes.inventory.close()
+        self.tokens.close()
+        self.refusals.close()
+        self.deliveries.close()
+        self.gate.close()
+
+
+def open_far_rooms(
+    prepared: PreparedFarGate,
+    callers: Sequence[Secret],
+    images: ImageSettings,
+    wheels: WheelSettings | None,
+    spool_size: int,
+) -> Rooms:
+    """Open the rooms of a far gate for one process.
+
+    Args:
+        callers: their secrets are the only tokens that this gate knows.
+        spool_size: bytes of each process's spool.
+    """
+    store = BundleStore(prepared.options)
+    snapshots = Snapshots(NoDatabase(prepared.options), prepared.facts, StoredEvidence())
+    gate = FarGate(
+        snapshots,
+        store,
+        prepared.present,
+        images=images,
+        wheels=wheels,
+        spool_size=spool_size,
+        away=prepared.away,
+    )
+    return FarRooms(gate, callers)
+
+
+class FarRooms(Rooms):
+    """The rooms of a gate without a database: its nodes are unknown, refusals lines of its log."""
+
+    def __init__(self, gate: FarGate, callers: Sequence[Secret]) -> None:
+        super().__init__(gate)
+        self.refusals = LoggedRefusals(gate.database)
+        self.nodes.inventory = NoInventory(gate.database)
+        self.tokens.keeper = gate.bundle
+        self.tokens.know(known_callers(callers))
+
+    def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
+        """Do nothing: the central gate has the incidents."""

@@ -1,0 +1,1 @@
+"""Work out what a change would do, and carry it out: comparisons, proposals, upgrades."""

@@ -1,0 +1,229 @@
+"""Arrange what-if answers and plans for people; text, Markdown and pages show the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from compatgate.formats.text import fix_option, format_stack, headline
+from compatgate.kit.sections import Item, Section, shorten
+from compatgate.service.changes.comparison.render import Body, Report
+
+_MAX_NAMES = 6
+_MAX_DOMAINS = 4
+_TITLES = {
+    "facts": "Facts: broken by vendor facts",
+    "matrix": "Matrix: excluded only by the matrix",
+    "evidence": "Evidence: missing canary runs",
+}
+
+
+_MARKS = {
+    "breaks": "BREAKS",
+    "open": "UNKNOWN",
+    "worsens": "WORSE",
+    "improves": "BETTER",
+    "same": "SAME",
+}
+
+
+def report_plan(plan: Body) -> Report:
+    """Return a `PlanBody` in JSON form as a report."""
+    sections = (
+        _host(plan),
+        *arrange_causes(plan),
+        _edits(plan),
+        _owed(plan),
+        _subjects(plan),
+        _frameworks(plan),
+        _frontier(plan),
+        _order(plan),
+    )
+    return _report(plan, sections)
+
+
+def report_what_if(answered: Body) -> Report:
+    """Return a `WhatIfBody` in JSON form as a report."""
+    return _report(answered, (_host(answered), *map(_entry, answered["entries"])))
+
+
+def _report(answered: Body, sections: Iterable[Section]) -> Report:
+    answer, hue = headline(answered)
+    facts = str(answered["facts"])[:19]
+    basis = f"matrix revision {answered['matrix_revision']}, facts {facts}; nothing was logged"
+    title = f"{answer}: {answered['summary']}"
+    return Report(title, tuple(sections), basis, hue, answered["remarks"])
+
+
+def _entry(entry: Body) -> Section:
+    mark = _MARKS["open" if entry["verdict"] == "unknown" else entry["change"]]
+    items = [Item(reason) for reason in entry["open"]]
+    for pool in entry["pools"]:
+        details = []
+        for finding in pool["lost"]:
+            details.append(f"{finding['outcome']} {_name_finding(finding)}")
+            details += [
+                f"fix: {f['message']}: {fix_option(f['set'])}" for f in finding["fixes"][:1]
+            ]
+        details += [f"resolved: {_name_finding(finding)}" for finding in pool["gained"]]
+        verdicts = f"{pool['before']} -> {pool['after']}"
+        text = f"{pool['pool']}: {verdicts}, as {format_stack(pool['stack'])}"
+        items.append(Item(text, tuple(details)))
+    return Section(f"{mark:<7} {entry['entry']} ({entry['status']})", tuple(items))
+
+
+def _name_finding(finding: Body) -> str:
+    return f"{finding['rule']} {finding['name']}: {finding['message']}"
+
+
+def arrange_causes(plan: Body) -> list[Section]:
+    """Return what breaks, by cause; ``plan`` needs its groups alone."""
+    sections = (_cause(plan, cause) for cause in _TITLES)
+    return [one for one in sections if not one.is_empty]
+
+
+def _host(plan: Body) -> Section:
+    items = [
+        Item(f"{f['outcome']} {f['rule']} {f['message']}", (f"on {', '.join(f['pools'])}",))
+        for f in plan["host"]
+    ]
+    return Section("Pools", tuple(items))
+
+
+def _cause(plan: Body, cause: str) -> Section:
+    items = []
+    for group in plan["groups"]:
+        if group["cause"] != cause:
+            continue
+        details = [f"on {', '.join(group['pools'])}: {_name_subjects(group)}"]
+        if group["fix"]:
+            details.append(f"fix: {group['fix']}")
+        text = f"{group['outcome']} {group['rule']} {group['name']}: {group['message']}"
+        items.append(Item(text, tuple(details)))
+    return Section(_TITLES[cause], tuple(items))
+
+
+def _name_subjects(group: Body) -> str:
+    parts = []
+    if group["entries"]:
+        parts.append(shorten(group["entries"], _MAX_NAMES))
+    if group["stacks"]:
+        count = len(group["stacks"])
+        parts.append(f"{count} running stack{'' if count == 1 else 's'}")
+    return "; ".join(parts)
+
+
+def _edits(plan: Body) -> Section:
+    items = []
+    for edit in plan["edits"]:
+        moves = [f"{n} {c['before']} -> {c['after']}" for n, c in edit["components"].items()]
+        details = []
+        if edit["becomes"] != edit["entry"]:
+            details.append(f"as a new candidate, {edit['becomes']}")
+        if edit["between"]:
+            details.append(f"the range also allows branches {', '.join(edit['between'])}")
+        if not edit["verified"]:
+            details.append("this edit alone does not bless the stack; see the reasons above")
+        items.append(Item(f"{edit['entry']}: {'; '.join(moves)}", tuple(details)))
+    return Section("Proposed entries", tuple(items), block=plan.get("entries_yaml", ""))
+
+
+def _owed(plan: Body) -> Section:
+    items = []
+    for run in plan["owed"]:
+        weight = "required" if run["required"] else "advised"
+        failed = (f"failed: {run['failed']}",) if run["failed"] else ()
+        text = f"suite {run['suite']} on {run['sku']} with driver {run['driver']} ({weight})"
+        items.append(Item(text, (f"for {shorten(run['entries'], _MAX_NAMES)}", *failed)))
+    return Section("Required canary runs", tuple(items))
+
+
+def _subjects(plan: Body) -> Section:
+    rows = [
+        (
+            one["name"] if one["kind"] == "entry" else one["image"] or one["name"],
+            one["status"],
+            "; ".join(one["open"]) or f"{one['before']} -> {one['after']}",
+            one["change"],
+            one["cause"] or "",
+        )
+        for one in plan["subjects"]
+    ]
+    head = ("entry or stack", "status", "verdict", "change", "cause")
+    return Section("Before and after", head=head, rows=tuple(rows))
+
+
+def _frameworks(plan: Body) -> Section:
+    items = []
+    for row in plan["frameworks"]:
+        works = f"{row['oldest']} to {row['newest']}" if row["newest"] else "none"
+        details = []
+        for word in ("lost", "gained"):
+            if row[word]:
+                details.append(f"{word}: {_span(row[word])}")
+        if row["lost"] and row["why"]:
+            details.append(f"why: {row['why']}")
+        text = (
+            f"{row['framework']} on {', '.join(row['pools'])}: {row['before']} -> {row['after']} "
+            f"releases, {works}"
+        )
+        items.append(Item(text, tuple(details)))
+    return Section("Framework releases", tuple(items))
+
+
+def _span(versions: Sequence[str]) -> str:
+    if len(versions) < 3:
+        return ", ".join(versions)
+    return f"{versions[0]} to {versions[-1]} ({len(versions)})"
+
+
+def _frontier(plan: Body) -> Section:
+    frontier = plan["frontier"]
+    lowest = min((int(p["driver"].split(".")[0]) for p in plan["before"] if p["driver"]), default=0)
+    rows = [
+        (
+            f"{row['branch']} {row['type'] or ''}".strip(),
+            row["release"],
+            "ended" if row["ended"] else row["eol"] or "",
+            f"{row['keeps']}/{frontier['subjects']}",
+            row["first"] or "",
+            shorten(row["loses"], 3),
+        )
+        for row in frontier["rows"]
+        if row["branch"] >= lowest
+    ]
+    head = ("branch", "newest", "supported to", "keeps", "keeps all from", "loses")
+    first = frontier["first"]
+    text = (
+        f"first release that breaks nothing: {first}"
+        if first
+        else ("every driver release in the facts breaks something")
+    )
+    notes = () if frontier["complete"] else ("not every stack was evaluated: too many stacks",)
+    return Section("Drivers, based only on vendor facts", (Item(text, notes),), head, tuple(rows))
+
+
+def _order(plan: Body) -> Section:
+    order = plan["order"]
+    items = []
+    for number, row in enumerate(order["pools"], 1):
+        nodes = f"{row['nodes']} reported of {row['declared']} nodes"
+        state = (f"held: {row['held']}",) if row["held"] else ()
+        needed = (f"first: {', '.join(row['needed'])}",) if row["needed"] and not state else ()
+        text = f"{number}. pool {row['pool']} ({row['gpu']}, {row['driver']}), {nodes}"
+        items.append(Item(text, (*state, *needed)))
+    for wave in order["waves"]:
+        domains = [_describe_domain(domain) for domain in wave["domains"]]
+        text = f"wave {wave['number']}: {wave['nodes']} nodes of {', '.join(wave['pools'])}"
+        items.append(Item(text, (shorten(domains, _MAX_DOMAINS),)))
+    items += [Item(f"note: {remark}") for remark in order["remarks"]]
+    if order["left"]:
+        items.append(Item(f"{order['left']} nodes are in no wave"))
+    return Section("Order of pools and waves", tuple(items))
+
+
+def _describe_domain(domain: Body) -> str:
+    if domain["kind"] == "node":
+        return str(domain["name"])
+    nodes: Iterable[str] = domain["nodes"]
+    mixed = f", now {' and '.join(domain['mixed'])}" if domain["mixed"] else ""
+    return f"{domain['kind']} {domain['name']} ({len(list(nodes))} nodes{mixed})"

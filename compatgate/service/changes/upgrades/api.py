@@ -1,0 +1,281 @@
+"""Serve upgrades and freezes: propose, start waves, stop and roll back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from flask import request
+from msgspec import Meta, Struct
+
+from compatgate.kit.http.call import Call
+from compatgate.kit.http.replies import ListQuery, Reply, page_reply, slice_page
+from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Scope, route
+from compatgate.service.changes.upgrades.filters import FreezeFilters, UpgradeFilters
+from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
+from compatgate.service.changes.upgrades.schemas import (
+    FREEZE_EXAMPLE,
+    UPGRADE_EXAMPLE,
+    FreezeBody,
+    FreezeRequest,
+    KnownGoodBody,
+    LeaveOutRequest,
+    MayStartBody,
+    UpgradeBody,
+    UpgradeRequest,
+    UpgradeSummary,
+    WaveNumber,
+)
+from compatgate.service.changes.upgrades.service import Upgrades, UpgradeView
+from compatgate.service.changes.upgrades.views import describe, describe_answer
+
+
+class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Wave to ask about, and the person or tool that would roll the wave."""
+
+    wave: Annotated[WaveNumber, Meta(description="default: the next wave")] | None = None
+    by: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=128)] | None,
+        Meta(
+            description="name of the person or tool that would roll the wave, for example a"
+            " pipeline run; it holds the wave for 15 minutes after each request; default: the"
+            " caller's name",
+        ),
+    ] = None
+    dry_run: Annotated[bool, Meta(description="report only; do not start the wave")] = False
+
+
+class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a change without a body."""
+
+    reason: (
+        Annotated[str, Meta(description="reason; or use the header X-Compatgate-Reason")] | None
+    ) = None
+
+
+@route(
+    "GET",
+    "/upgrades",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    query=UpgradeFilters,
+    returns=Returns(UpgradeSummary, "A page of upgrades", paged=True, etag=True),
+)
+def list_upgrades(call: Call[UpgradeFilters]) -> Reply:
+    """List upgrades, newest first."""
+    found = call.use(Upgrades).list(**call.query.filters(), within=call.principal)
+    return page_reply(found)
+
+
+@route(
+    "POST",
+    "/upgrades",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    body=Body(UpgradeRequest, examples={"upgrade": UPGRADE_EXAMPLE}, argument="upgrade"),
+    reason="body",
+    returns=Returns(UpgradeBody, "The new upgrade", status=201),
+    errors=(404, 409),
+)
+def create_upgrade(call: Call[NoQuery]) -> Reply:
+    """Propose a driver upgrade of a target, with waves from its plan.
+
+    No wave starts. Nodes that are reported later are in no wave. The request is refused (409) if no
+    node would take the driver, or if a node is in another open upgrade.
+    """
+    asked = to_struct(call.document(), UpgradeRequest)
+    return _reply(call.use(Upgrades).propose(asked, call.by()), status=201)
+
+
+def _reply(view: UpgradeView, *, status: int = 200) -> Reply:
+    return Reply(describe(view), status=status)
+
+
+@route(
+    "GET",
+    "/upgrades/{name}",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    returns=Returns(UpgradeBody, "The upgrade", etag=True),
+    errors=(404,),
+)
+def show_upgrade(call: Call[NoQuery]) -> Reply:
+    """Show an upgrade: waves with their answers, requirements and their state."""
+    return _reply(call.use(Upgrades).show(call.args["name"], call.principal))
+
+
+@route(
+    "GET",
+    "/upgrades/{name}/may-start",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    query=MayStartQuery,
+    returns=Returns(MayStartBody, "The answer; wait and roll back also return 200"),
+    errors=(404,),
+)
+def may_start(call: Call[MayStartQuery]) -> Reply:
+    """Start a wave if allowed, and hold it for the caller.
+
+    `start`: roll the wave, and ask again before the hold ends, to keep the wave and to see a
+    trigger. `wait`: ask again later; `reasons` says why. `roll back`: stop, and reinstall the
+    former driver. `done`: the wave is complete. The first `start` starts the wave; only the caller
+    may roll it during the hold. Each request also makes the gate check for triggers. With
+    `dry_run` the gate starts and records nothing.
+    """
+    query = call.query
+    view = call.use(Upgrades).ask(
+        call.args["name"],
+        call.principal,
+        wave=query.wave,
+        holder=query.by,
+        dry_run=query.dry_run or request.method == "HEAD",
+    )
+    after = view.decision.retry_after
+    headers = {"Retry-After": str(after)} if after is not None else {}
+    return Reply(describe_answer(view), headers=headers, secret=True)
+
+
+def _change(
+    action: str, returns: str, *, scope: Scope = "upgrade", **others: Any
+) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
+    """Declare the route of a change of an upgrade, which returns the upgrade."""
+    return route(
+        "POST",
+        f"/upgrades/{{name}}/{action}",
+        scope=scope,
+        tag="upgrades",
+        targets="checked",
+        returns=Returns(UpgradeBody, returns),
+        errors=(404, 409),
+        **others,
+    )
+
+
+@_change("approve", "The upgrade", scope="approve")
+def approve_upgrade(call: Call[NoQuery]) -> Reply:
+    """Approve another person's upgrade. The target's policy says how many people must agree."""
+    return _reply(call.use(Upgrades).approve(call.args["name"], call.principal))
+
+
+@_change("retract", "The upgrade without your approval", scope="approve")
+def retract_upgrade(call: Call[NoQuery]) -> Reply:
+    """Withdraw your approval of an upgrade. A wave that has started waits, too."""
+    return _reply(call.use(Upgrades).retract(call.args["name"], call.principal))
+
+
+@_change("stop", "The stopped upgrade", query=ReasonQuery, reason="query")
+def stop_upgrade(call: Call[ReasonQuery]) -> Reply:
+    """Stop an upgrade: every wave waits until someone resumes it."""
+    return _reply(call.use(Upgrades).stop(call.args["name"], call.by()))
+
+
+@_change("resume", "The upgrade", query=ReasonQuery, reason="query")
+def resume_upgrade(call: Call[ReasonQuery]) -> Reply:
+    """Resume a stopped upgrade. A rolled-back upgrade cannot be resumed (409)."""
+    return _reply(call.use(Upgrades).resume(call.args["name"], call.by()))
+
+
+@_change("roll-back", "The upgrade, which has ended", query=ReasonQuery, reason="query")
+def roll_back_upgrade(call: Call[ReasonQuery]) -> Reply:
+    """Roll an upgrade back: `may-start` then answers `roll back` for every wave."""
+    return _reply(call.use(Upgrades).roll_back(call.args["name"], call.by()))
+
+
+@_change(
+    "leave-out",
+    "The upgrade without these nodes",
+    body=Body(LeaveOutRequest, examples={"node": {"nodes": ["gpu-17"], "reason": "in repair"}}),
+    reason="body",
+)
+def leave_out_nodes(call: Call[NoQuery]) -> Reply:
+    """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
+    asked = to_struct(call.document(), LeaveOutRequest)
+    return _reply(call.use(Upgrades).leave_out(call.args["name"], asked.nodes, call.by()))
+
+
+@route(
+    "GET",
+    "/freezes",
+    scope="read",
+    tag="upgrades",
+    query=FreezeFilters,
+    returns=Returns(FreezeBody, "A page of freezes", paged=True, etag=True),
+)
+def list_freezes(call: Call[FreezeFilters]) -> Reply:
+    """List freezes by start time."""
+    query = call.query
+    found = call.use(Freezes).list(target=query.target, ended=query.ended)
+    return page_reply(slice_page(found, query))
+
+
+@route(
+    "PUT",
+    "/freezes/{name}",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    body=Body(FreezeRequest, examples={"year-end": FREEZE_EXAMPLE}),
+    reason="body",
+    returns=Returns(FreezeBody, "The freeze"),
+)
+def set_freeze(call: Call[NoQuery]) -> Reply:
+    """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
+    asked = to_struct(call.document(), FreezeRequest)
+    return Reply(call.use(Freezes).put(call.args["name"], asked, call.by()))
+
+
+@route(
+    "DELETE",
+    "/freezes/{name}",
+    scope="upgrade",
+    tag="upgrades",
+    targets="checked",
+    query=ReasonQuery,
+    reason="query",
+    returns=Returns(FreezeBody, "The deleted freeze"),
+    errors=(404,),
+)
+def delete_freeze(call: Call[ReasonQuery]) -> Reply:
+    """Delete a freeze."""
+    return Reply(call.use(Freezes).delete(call.args["name"], call.by()))
+
+
+@route(
+    "GET",
+    "/known-good",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    query=ListQuery,
+    returns=Returns(KnownGoodBody, "A page of known-good states", paged=True, etag=True),
+)
+def list_known_good(call: Call[ListQuery]) -> Reply:
+    """List the known-good state of each target, to which a rollback returns.
+
+    The first wave of an upgrade marks the state before it; the end of its soak marks the new one.
+    """
+    found = call.use(KnownGood).list_states(call.principal)
+    return page_reply(slice_page(found, call.query))
+
+
+@route(
+    "GET",
+    "/known-good/{target}",
+    scope="read",
+    tag="upgrades",
+    targets="checked",
+    returns=Returns(list[dict[str, Any]], "The target, its entries and waivers", etag=True),
+    errors=(404,),
+)
+def export_known_good(call: Call[NoQuery]) -> Reply:
+    """Export the known-good state of a target, as documents to import.
+
+    The target has its known-good drivers; entries and waivers are those of its revision.
+    """
+    call.principal.require_targets([call.args["target"]])
+    return Reply(call.use(KnownGood).export(call.args["target"]))

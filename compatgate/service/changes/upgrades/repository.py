@@ -1,0 +1,298 @@
+"""Store, find and list upgrades."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, exists, func, insert, not_, or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from compatgate.core.upgrade_state import State, Upgrade, Wave
+from compatgate.errors import NotFound
+from compatgate.kit import clock
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
+from compatgate.service.audit.events import repository as audit
+from compatgate.service.changes.upgrades.models import (
+    OPEN_STATES,
+    WATCH,
+    EventAction,
+    UpgradeEvent,
+    UpgradeNode,
+    UpgradeRecord,
+    UpgradeRow,
+    UpgradeWaveRecord,
+)
+from compatgate.service.changes.upgrades.schemas import UpgradeSummary
+from compatgate.service.nodes.reports import repository as nodes_table
+from compatgate.service.nodes.reports.reports import is_same_driver
+
+MAX_SOAK = timedelta(days=90)
+LATELY = timedelta(days=30)
+"""Maximum time that a rolled-back upgrade needs attention."""
+_ROWS = 500
+_SAME = [name for name in UpgradeRow.__struct_fields__ if name in UpgradeRecord.__table__.columns]
+_LISTED = [name for name in UpgradeSummary.__struct_fields__ if name in _SAME]
+
+
+def make_key(cluster: str, name: str) -> str:
+    """Return the key of a node: names of clusters have no slash."""
+    return f"{cluster}/{name}"
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Return cluster and name of a node's key."""
+    cluster, _, name = key.partition("/")
+    return cluster, name
+
+
+def group_keys(keys: Iterable[str]) -> Iterable[tuple[str, Sequence[str]]]:
+    """Yield clusters with names of their nodes, as many at once as one statement takes."""
+    return nodes_table.group_keys(map(split_key, keys))
+
+
+def store_upgrade(
+    session: Session,
+    values: Mapping[str, Any],
+    waves: Sequence[Mapping[str, Any]],
+    nodes: Sequence[Mapping[str, Any]],
+) -> None:
+    """Store a new upgrade with its waves and nodes; keys are the columns without ``upgrade``."""
+    name = values["name"]
+    last = session.execute(select(func.max(UpgradeRecord.number))).scalar() or 0
+    session.execute(insert(UpgradeRecord), [{**values, "number": last + 1}])
+    session.execute(insert(UpgradeWaveRecord), [{"upgrade": name, **wave} for wave in waves])
+    for at in range(0, len(nodes), _ROWS):
+        part = [{"upgrade": name, **node} for node in nodes[at : at + _ROWS]]
+        session.execute(insert(UpgradeNode), part)
+
+
+def find_upgrade(session: Session, name: str) -> UpgradeRow:
+    """Return an upgrade with its waves, nodes and history."""
+    found = _load(session, select(UpgradeRecord.__table__).where(UpgradeRecord.name == name))
+    if not found:
+        hint = "compatgate upgrade list names them"
+        raise NotFound(f"upgrade {name!r} does not exist", field="name", value=name, hint=hint)
+    return found[0]
+
+
+def has_upgrade(session: Session, name: str) -> bool:
+    """Return whether an upgrade has this name."""
+    query = select(UpgradeRecord.name).where(UpgradeRecord.name == name)
+    return session.execute(query).first() is not None
+
+
+def list_watched(session: Session, now: datetime, *, limit: int) -> list[UpgradeRow]:
+    """Return upgrades that may need attention, the newest first.
+
+    Open ones, those that are done and still watched, and those that were rolled back lately, unless
+    another upgrade of the target has begun since.
+    """
+    ended, soak = UpgradeRecord.ended_at, UpgradeRecord.soak_s
+    long = and_(soak > WATCH.total_seconds(), ended > now - MAX_SOAK)
+    done = and_(UpgradeRecord.state == "done", or_(ended > now - WATCH, long))
+    later = aliased(UpgradeRecord)
+    replaced = exists().where(
+        later.target == UpgradeRecord.target, later.number > UpgradeRecord.number,
+        later.started_at.is_not(None),
+    )  # fmt: skip
+    back = and_(UpgradeRecord.state == "rolled back", ended > now - LATELY, not_(replaced))
+    query = select(UpgradeRecord.__table__)
+    query = query.where(or_(UpgradeRecord.state.in_(OPEN_STATES), done, back))
+    return _load(session, query.order_by(UpgradeRecord.number.desc()).limit(limit))
+
+
+def find_open(session: Session, keys: Iterable[str]) -> dict[str, str]:
+    """Return the open upgrades of some nodes: the name by the node's key."""
+    found: dict[str, str] = {}
+    for cluster, names in group_keys(keys):
+        query = (
+            select(UpgradeNode.name, UpgradeNode.upgrade)
+            .join(UpgradeRecord, UpgradeRecord.name == UpgradeNode.upgrade)
+            .where(UpgradeRecord.state.in_(OPEN_STATES), UpgradeNode.left_out.is_(None))
+            .where(UpgradeNode.cluster == cluster, UpgradeNode.name.in_(names))
+        )
+        found |= {make_key(cluster, name): upgrade for name, upgrade in session.execute(query)}
+    return found
+
+
+def _load(session: Session, query: Any) -> list[UpgradeRow]:
+    """Return upgrades with everything that happened to them, in four more queries for all."""
+    records = session.execute(query).all()
+    names = [record.name for record in records]
+    waves: dict[str, list[Any]] = {name: [] for name in names}
+    nodes: dict[tuple[str, int], list[Any]] = {}
+    events: dict[str, list[UpgradeEvent]] = {name: [] for name in names}
+    of_wave, of_node = UpgradeWaveRecord.upgrade.in_(names), UpgradeNode.upgrade.in_(names)
+    for wave in session.execute(select(UpgradeWaveRecord.__table__).where(of_wave)):
+        waves[wave.upgrade].append(wave)
+    for node in session.execute(select(UpgradeNode.__table__).where(of_node)):
+        nodes.setdefault((node.upgrade, node.wave), []).append(node)
+    history = select(UpgradeEvent).where(UpgradeEvent.upgrade.in_(names)).order_by(UpgradeEvent.id)
+    for event in session.scalars(history):
+        events[event.upgrade].append(event)
+    newest = _find_newest(session, {record.target for record in records})
+    found = []
+    for one in records:
+        parts = [(wave, nodes.get((one.name, wave.number), [])) for wave in waves[one.name]]
+        members = {make_key(node.cluster, node.name): node for _, part in parts for node in part}
+        watched = one.state == "done" and newest[one.target] == one.name and one.ended_at
+        about: dict[str, Any] = {name: getattr(one, name) for name in _SAME}
+        about["accepts"] = tuple(one.accepts)
+        about["waves"] = tuple(
+            _make_wave(*part, one.driver) for part in sorted(parts, key=lambda p: p[0].number)
+        )
+        about["left_out"] = {k: n.left_out for k, n in members.items() if n.left_out is not None}
+        about["domain_of"] = {key: node.domain for key, node in members.items()}
+        about["events"] = tuple(events[one.name])
+        if watched:
+            about["watched_until"] = watched + max(WATCH, timedelta(seconds=one.soak_s))
+        found.append(UpgradeRow(**about))
+    return found
+
+
+def _find_newest(session: Session, targets: Collection[str]) -> dict[str, str]:
+    """Return the name of the upgrade of each target that began last: only that one is watched."""
+    query = select(UpgradeRecord.target, UpgradeRecord.name)
+    query = query.where(UpgradeRecord.target.in_(targets), UpgradeRecord.started_at.is_not(None))
+    found = dict.fromkeys(targets, "")
+    for target, name in session.execute(query.order_by(UpgradeRecord.started_at)):
+        found[target] = name
+    return found
+
+
+def _make_wave(wave: Any, nodes: list[Any], driver: str) -> Wave:
+    keys = {make_key(node.cluster, node.name): node for node in nodes}
+    return Wave(
+        wave.number,
+        tuple(wave.pools),
+        tuple(keys),
+        frozenset(k for k, n in keys.items() if n.driver and is_same_driver(n.driver, driver)),
+        frozenset(k for k, n in keys.items() if n.left_out is not None),
+        wave.started_at,
+        wave.finished_at,
+        wave.holder,
+        wave.held_until,
+    )
+
+
+def save_state(session: Session, before: Upgrade, after: Upgrade, at: datetime) -> None:
+    """Store what changed of an upgrade's state and waves."""
+    values: dict[str, Any] = {"state": after.state, "why": after.why}
+    if before.began is None and after.began is not None:
+        values["started_at"] = after.began
+    if after.state in ("done", "rolled back") and before.state != after.state:
+        values["ended_at"] = at
+    session.execute(update(UpgradeRecord).where(UpgradeRecord.name == after.name).values(**values))
+    record = UpgradeWaveRecord
+    for old, new in zip(before.waves, after.waves, strict=True):
+        if old != new:
+            query = update(record).where(record.upgrade == after.name, record.number == new.number)
+            times = {"started_at": new.started, "finished_at": new.finished}
+            holder = {"holder": new.holder, "held_until": new.held_until}
+            session.execute(query.values(**times, **holder))
+
+
+def note_before(session: Session, name: str, counts: Mapping[str, int]) -> None:
+    """Store how many stacks were asked about, and denied, before an upgrade began."""
+    session.execute(update(UpgradeRecord).where(UpgradeRecord.name == name).values(before=counts))
+
+
+def leave_out(session: Session, name: str, keys: Iterable[str], reason: str) -> None:
+    """Store that nodes take no part any longer, and why."""
+    for key in keys:
+        cluster, node = split_key(key)
+        where = (
+            UpgradeNode.upgrade == name, UpgradeNode.cluster == cluster, UpgradeNode.name == node,
+        )  # fmt: skip
+        session.execute(update(UpgradeNode).where(*where).values(left_out=reason))
+
+
+def add_event(
+    session: Session,
+    upgrade: Upgrade,
+    action: EventAction,
+    *,
+    at: datetime,
+    actor: str = "",
+    identity: str = "",
+    wave: int | None = None,
+    text: str = "",
+) -> None:
+    """Store what happened to an upgrade, and audit it; without an actor the gate noticed it."""
+    values = {"upgrade": upgrade.name, "at": at, "actor": actor, "identity": identity}
+    session.execute(
+        insert(UpgradeEvent), [{**values, "action": action, "wave": wave, "text": text}]
+    )
+    audit.append(
+        session,
+        at=clock.now(),
+        actor=actor or "compatgate",
+        action=f"upgrade.{action.replace(' ', '-')}",
+        subject=upgrade.name,
+        detail={"target": upgrade.target, "driver": upgrade.driver, "wave": wave, "text": text},
+    )
+
+
+def list_upgrades(
+    session: Session,
+    *,
+    state: State | None = None,
+    target: str | None = None,
+    targets: Collection[str] | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[UpgradeSummary]:
+    """Return upgrades, the newest first; ``targets``: only of these."""
+    wanted: list[ColumnElement[bool]] = []
+    if state is not None:
+        wanted.append(UpgradeRecord.state == state)
+    if target is not None:
+        wanted.append(UpgradeRecord.target == target)
+    if targets is not None:
+        wanted.append(UpgradeRecord.target.in_(targets))
+    query = select(UpgradeRecord.__table__).where(*wanted)
+    found = page(
+        session, query, UpgradeRecord.number, lambda row: row,
+        cursor=cursor, limit=limit, descending=True,
+    )  # fmt: skip
+    return Page(tuple(_summarize(session, found.items)), found.next)
+
+
+def list_open(session: Session, *, limit: int) -> list[UpgradeSummary]:
+    """Return upgrades of which a wave may still start, the newest first."""
+    query = select(UpgradeRecord.__table__).where(UpgradeRecord.state.in_(OPEN_STATES))
+    query = query.order_by(UpgradeRecord.number.desc()).limit(limit)
+    return _summarize(session, session.execute(query).all())
+
+
+def _summarize(session: Session, records: Sequence[Any]) -> list[UpgradeSummary]:
+    """Return upgrades without their nodes, which are only counted."""
+    names = [record.name for record in records]
+    of, number = UpgradeNode.upgrade, UpgradeNode.wave
+    excluded = func.count(UpgradeNode.left_out)
+    query = select(of, number, func.count(), excluded).where(of.in_(names)).group_by(of, number)
+    counts = {(name, wave): (all_, out) for name, wave, all_, out in session.execute(query)}
+    waves: dict[str, list[tuple[bool, int]]] = {name: [] for name in names}
+    table = UpgradeWaveRecord
+    ends = select(table.upgrade, table.number, table.finished_at).where(table.upgrade.in_(names))
+    for row in session.execute(ends):
+        nodes, out = counts.get((row.upgrade, row.number), (0, 0))
+        waves[row.upgrade].append((row.finished_at is not None or nodes == out, nodes))
+    return [
+        UpgradeSummary(
+            waves=len(waves[one.name]),
+            finished=sum(over for over, _ in waves[one.name]),
+            nodes=sum(nodes for _, nodes in waves[one.name]),
+            **{name: getattr(one, name) for name in _LISTED},
+        )
+        for one in records
+    ]
+
+
+def find_names(session: Session, text: str, *, limit: int) -> list[str]:
+    """Return names of upgrades that contain a text, whatever its case; the newest first."""
+    query = select(UpgradeRecord.name).order_by(UpgradeRecord.number.desc()).limit(limit)
+    query = query.where(UpgradeRecord.name.icontains(text, autoescape=True))
+    return list(session.execute(query).scalars())

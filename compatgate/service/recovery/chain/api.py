@@ -1,0 +1,46 @@
+"""Serve the verification of the audit chain."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from compatgate.kit.http.call import Call
+from compatgate.kit.http.replies import Filter, Reply
+from compatgate.kit.http.route import Returns, route
+from compatgate.service.audit.events.schemas import ChainBody
+from compatgate.service.recovery.chain.service import AuditChain
+
+
+class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a verification."""
+
+    head: (
+        Annotated[
+            Filter, Meta(description="a hash stored earlier; it reveals truncation of the chain")
+        ]
+        | None
+    ) = None
+    full: Annotated[
+        bool, Meta(description="verify everything, not only records since the last seal")
+    ] = False
+
+
+@route(
+    "GET",
+    "/audit/verify",
+    scope="admin",
+    tag="audit",
+    query=ChainQuery,
+    slow=True,
+    returns=Returns(ChainBody, "The result of the verification", etag=True),
+)
+def verify_audit(call: Call[ChainQuery]) -> Reply:
+    """Recompute the hash chain, and compare the logs, tokens and the matrix with it.
+
+    The verification reads only records since the last seal. If they are intact, the audit log gets
+    a new seal. `full` reads everything, which takes minutes for millions of decisions.
+    """
+    query = call.query
+    return Reply(call.use(AuditChain).verify(expected_head=query.head, full=query.full))

@@ -1,0 +1,289 @@
+"""Compute expensive answers in a process of their own, within a budget.
+
+What-if questions, plans, searches for stacks and backtests evaluate thousands of stacks. In the
+process that serves the gate, they would hold its interpreter lock while pipelines and API servers
+wait. Each is computed by a child of a fork server that has read the facts already. The kernel
+limits its processor time and memory, and it is killed as soon as its client has left.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import os
+import pickle
+import resource
+import threading
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from multiprocessing.connection import Connection
+from time import monotonic
+from typing import Any, ParamSpec, TypeVar
+
+from msgspec import Struct
+
+from compatgate.core.facts import Facts
+from compatgate.core.matrix import Matrix
+from compatgate.errors import CompatgateError, Unavailable, quote_error
+from compatgate.kit.http.replies import TooBusy
+from compatgate.kit.http.wsgi import CLIENT_GONE
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_OVERLAYS = "COMPATGATE_COMPUTING_OVERLAYS"
+"""Environment variable of the fork server: the operator's fact files, as JSON."""
+_NICE = 3
+_LOOK_SECONDS = 0.1
+_MAX_WAITING = 8
+_MAX_SHARED = 4
+"""Snapshots and matrices that stay in their pickled form."""
+_TABLES = (
+    "cuda_driver",
+    "driver_branches",
+    "forward_compat",
+    "gpus",
+    "arch",
+    "cudnn",
+    "nccl",
+    "known_issues",
+)
+_MODULES = (
+    "compatgate.cli.main",
+    "compatgate.core.compare.backtest",
+    "compatgate.core.compare.plan",
+    "compatgate.core.solve_question",
+    "compatgate.service.changes.comparison.service",
+)
+"""Modules that a child would import at each call."""
+_log = logging.getLogger("compatgate.computing")
+
+
+class OverBudget(CompatgateError):
+    """A question needs more processor time or memory than one may use."""
+
+    status = 422
+    exit_code = 3
+    slug = "over-budget"
+
+
+class Budget(Struct, frozen=True):
+    """The most that one question may use.
+
+    Attributes:
+        seconds: of processor time.
+        patience: seconds until the answer, waiting for other questions included.
+        memory: bytes of address space.
+        answer: bytes of the answer.
+    """
+
+    seconds: int = 20
+    patience: float = 60.0
+    memory: int = 2 * 1024**3
+    answer: int = 32 * 1024**2
+
+
+class ComputingProcess:
+    """Computes one answer at a time, each in a new process."""
+
+    def __init__(self, overlays: Sequence[str] | None, budget: Budget = Budget()) -> None:  # noqa: B008
+        self._overlays = overlays
+        self._budget = budget
+        self._turn = threading.Lock()
+        self._waiting = 0
+        self._context: Any = None
+        self._shared = _SharedValues()
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of a function."""
+        if self._waiting >= _MAX_WAITING:
+            what = f"{self._waiting} expensive questions wait already"
+            raise TooBusy(what, hint="retry in a moment")
+        until = monotonic() + self._budget.patience
+        self._waiting += 1
+        try:
+            while not self._turn.acquire(timeout=_LOOK_SECONDS):
+                self._require_client(until)
+        finally:
+            self._waiting -= 1
+        try:
+            answer: T = self._run((function, args, kwargs), until)
+            return answer
+        finally:
+            self._turn.release()
+
+    def _run(self, call: Any, until: float) -> Any:
+        ours, theirs = multiprocessing.Pipe()
+        process = self._open().Process(
+            target=_compute, args=(theirs, self._budget, self._overlays), daemon=True
+        )
+        try:
+            process.start()
+        except (OSError, EOFError) as error:
+            what = f"no process can be started for the question: {quote_error(error)}"
+            raise Unavailable(what, hint="try again; look for memory and processes") from None
+        theirs.close()
+        try:
+            with ours:
+                ours.send_bytes(self._shared.dump(call))
+                while not ours.poll(_LOOK_SECONDS):
+                    self._require_client(until)
+                kind, value = pickle.loads(ours.recv_bytes())  # noqa: S301 - of our own process
+        except (EOFError, ConnectionError):
+            raise self._over_budget("processor time or memory") from None
+        finally:
+            process.kill()
+            process.join()
+        if kind == "result":
+            return value
+        if kind == "problem":
+            raise _restore(*value)
+        if kind == "budget":
+            raise self._over_budget(value)
+        _log.error("an expensive question failed:\n%s", value)
+        raise Unavailable("the question could not be computed", hint="the log of the gate says why")
+
+    def _over_budget(self, what: str) -> OverBudget:
+        seconds, memory = self._budget.seconds, self._budget.memory // 1024**2
+        return OverBudget(
+            f"the question needs more {what} than one may use ({seconds} s, {memory} MiB)",
+            hint="ask about one pool, fewer entries or a shorter period",
+        )
+
+    def _require_client(self, until: float) -> None:
+        gone = CLIENT_GONE.get()
+        if gone is not None and gone.is_set():
+            raise Unavailable("the client has left")
+        if monotonic() > until:
+            raise TooBusy("the answer takes too long", hint="retry later, or ask for less")
+
+    def _open(self) -> Any:
+        """Return the context of the fork server, which reads the facts at its start."""
+        if self._context is None:
+            overlays = None if self._overlays is None else [*self._overlays]
+            os.environ[_OVERLAYS] = json.dumps(overlays)
+            self._context = multiprocessing.get_context("forkserver")
+            self._context.set_forkserver_preload([__name__, *_MODULES])
+        return self._context
+
+
+# --- values on their way ---------------------------------------------------------------------
+
+
+class _SharedValues:
+    """Pickles calls; what many of them share is pickled once."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, tuple[object, bytes]] = OrderedDict()
+
+    def dump(self, value: object) -> bytes:
+        """Return a value in a form for `_Unpickler`."""
+        file = BytesIO()
+        _Pickler(file, self._pickle).dump(value)
+        return file.getvalue()
+
+    def _pickle(self, shared: object) -> bytes:
+        known = self._known.get(id(shared))
+        if known is None:
+            file = BytesIO()
+            _Pickler(file, None).dump(shared)
+            known = self._known[id(shared)] = (shared, file.getvalue())
+            while len(self._known) > _MAX_SHARED:
+                self._known.popitem(last=False)
+        return known[1]
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out the facts, which the other process has, and takes shared values as they are."""
+
+    def __init__(self, file: BytesIO, pickled: Callable[[object], bytes] | None) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._pickled = pickled
+
+    def persistent_id(self, value: Any) -> Any:
+        """Return how to find a value that is not pickled here; None: it is."""
+        if isinstance(value, Facts):
+            return "facts", value.digest, value.measured_records
+        if self._pickled is not None and isinstance(value, Snapshot | Matrix):
+            return "shared", self._pickled(value)
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds the facts of a call: those of the fork server, or read for this call alone."""
+
+    def __init__(self, data: bytes, overlays: Sequence[str] | None) -> None:
+        super().__init__(BytesIO(data))
+        self._overlays = overlays
+
+    def persistent_load(self, place: Any) -> Any:
+        kind, value, *rest = place
+        if kind == "shared":
+            return _Unpickler(value, self._overlays).load()
+        facts = _FACTS
+        if facts is None or facts.digest != value:  # the server was started for other facts
+            from compatgate.catalog import load_facts
+
+            facts = load_facts(self._overlays)
+        if facts.digest != value:
+            hint = "restart the gate"
+            raise Unavailable("the fact files have changed since the gate started", hint=hint)
+        return facts.with_measured(rest[0]) if rest[0] else facts
+
+
+def _restore(kind: type[CompatgateError], args: tuple[Any, ...], members: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(members)
+    return error
+
+
+# --- the child -------------------------------------------------------------------------------
+
+
+def _compute(connection: Connection, budget: Budget, overlays: Sequence[str] | None) -> None:
+    """Answer one call, within the budget."""
+    os.nice(_NICE)
+    resource.setrlimit(resource.RLIMIT_CPU, (budget.seconds, budget.seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (budget.memory, budget.memory))
+    try:
+        function, args, kwargs = _Unpickler(connection.recv_bytes(), overlays).load()
+        answer = ("result", function(*args, **kwargs))
+    except CompatgateError as error:
+        answer = ("problem", (type(error), error.args, error.__dict__))
+    except MemoryError:
+        answer = ("budget", "memory")
+    except Exception:
+        answer = ("failure", traceback.format_exc())
+    data = pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
+    if len(data) > budget.answer:
+        data = pickle.dumps(("budget", f"room ({len(data) // 1024**2} MiB)"))
+    connection.send_bytes(data)
+
+
+def preload(facts: Facts) -> None:
+    """Read every table now, so that processes forked from here on share them."""
+    for name in _TABLES:
+        getattr(facts, name)
+    for name in facts.framework_names:
+        facts.framework(name)
+
+
+def _read_facts() -> Facts | None:
+    """Read the facts where this module is imported by the fork server."""
+    stated = os.environ.get(_OVERLAYS)
+    if stated is None:
+        return None
+    from compatgate.catalog import load_facts
+
+    try:
+        facts = load_facts(json.loads(stated))
+        preload(facts)
+    except CompatgateError:  # each call reads the facts for itself, and says why it cannot
+        return None
+    return facts
+
+
+_FACTS = _read_facts()

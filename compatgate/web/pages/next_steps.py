@@ -1,0 +1,320 @@
+"""List the steps from a denial to an allowed stack: who does what, with which command.
+
+Everything comes from the verdict's findings and their evaluated fixes, and from the owner that the
+target states. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compatgate.core.request import POOL_CHANGES
+from compatgate.core.rule import fix_value
+from compatgate.core.rules import BY_ID
+from compatgate.core.stack import format_stack
+from compatgate.documents.text import to_yaml
+from compatgate.service.matrix.waivers.service import draft_waiver_form, match_versions
+
+Json = dict[str, Any]
+_YOU = "you"
+_OPEN = ("fail", "unknown")
+_MAX_FINDINGS = 5
+_SUITE = re.compile(r"suite (\S+)")
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 50
+_ENTRY_FILE, _WAIVER_FILE = "entry.yaml", "waiver.yaml"
+_OF_POOLS = frozenset(POOL_CHANGES)
+_LIBRARIES = ("cuda", "cudnn", "nccl", "cublas", "python")
+
+
+class FormLink(Struct, frozen=True):
+    """A page of this gate that does a step.
+
+    Attributes:
+        path: parts of its address below ``/ui``.
+        fields: values that it begins with.
+        scope: that it needs.
+    """
+
+    label: str
+    path: tuple[str, ...]
+    fields: dict[str, str]
+    scope: str
+
+
+class Step(Struct, frozen=True):
+    """A step towards an allowed stack.
+
+    Attributes:
+        title: what to do.
+        why: the finding, or a reason, in a sentence.
+        owner: who can do it.
+        commands: as typed in a shell; where there are several, ``several`` says how they relate.
+        file: name and content of a file that a command reads.
+        form: the page that does the same.
+    """
+
+    title: str
+    why: str
+    owner: str
+    commands: tuple[str, ...] = ()
+    several: str = ""
+    file: tuple[str, str] | None = None
+    form: FormLink | None = None
+
+
+class StepPlace(Struct, frozen=True):
+    """Names for steps, in addition to the verdict.
+
+    Attributes:
+        base: URL of the gate, for commands.
+        expires: last day that a drafted waiver states.
+        owner: owner of the target; empty: it states none.
+    """
+
+    base: str
+    expires: str
+    owner: str = ""
+
+
+def list_steps(verdict: Mapping[str, Any], place: StepPlace) -> list[Step]:
+    """Return the steps, nearest first; none for a verdict that passes."""
+    found = [f for f in verdict["findings"] if f["outcome"] in _OPEN]
+    if verdict["verdict"] not in _OPEN or not found:
+        return []
+    guide = _Guide(verdict, place)
+    steps = [step for f in found[:_MAX_FINDINGS] for step in guide.resolve(f)]
+    if guide.drafted:
+        steps.append(guide.bless(guide.drafted))
+    if waiver := guide.waive():
+        steps.append(waiver)
+    if question := guide.question():
+        steps.append(Step("Check again", "The answer should be different now.", _YOU, (question,)))
+    return [step for at, step in enumerate(steps) if step not in steps[:at]]
+
+
+class _Guide:
+    """Makes the steps of one verdict."""
+
+    def __init__(self, verdict: Mapping[str, Any], place: StepPlace) -> None:
+        self._verdict = verdict
+        self._place = place
+        self.drafted = ""
+        """Name of a drafted entry that is blessed only once a canary has passed."""
+        self._target: str = verdict["target"] or ""
+        self._image: str = verdict["image"] or ""
+        stack = {key: value for key, value in verdict["stack"].items() if key != "measured"}
+        text = format_stack(stack)
+        self._stack = "" if text.startswith("{") else text
+
+    def resolve(self, finding: Json) -> Iterator[Step]:
+        """Yield the steps that resolve a finding."""
+        rule = BY_ID.get(finding["rule"])
+        cause = rule.cause if rule else "facts"
+        if cause == "evidence" and self._target:
+            yield self._run_canary(finding)
+        elif finding["rule"] == "CG801" and self._target:
+            yield from self._change(finding)
+            yield self._propose_entry(finding)
+        else:
+            yield from self._change(finding) if finding["fixes"] else [self._explain(finding)]
+
+    def waive(self) -> Step | None:
+        """Return the step for a waiver of the deciding findings; None: no waiver covers them."""
+        begun = draft_waiver_form(self._verdict)
+        rules = [rule for rule in begun["rules"].split(", ") if rule]
+        known = all(rule in BY_ID and not BY_ID[rule].not_waivable for rule in rules)
+        matched = begun.get("image") or begun.get("components")
+        if not (self._target and rules and known and matched):
+            return None
+        why = (
+            f"A waiver accepts {', '.join(rules)} for this image or these versions on"
+            f" {self._target} until a date."
+        )
+        if physical := [rule for rule in rules if BY_ID[rule].about_facts]:
+            why += f" It changes no fact: the workload meets what {', '.join(physical)} reports."
+        form = FormLink("Draft the waiver", ("new-waiver",), begun, "bless")
+        command = self._with_gate("matrix", "propose", _WAIVER_FILE, "--reason", "why it must run")
+        document = _waiver_document(begun, rules, self._place.expires)
+        file = (_WAIVER_FILE, to_yaml([document]))
+        title = "If it must run before that: a narrow waiver"
+        return Step(title, why, self._owner(), (command,), file=file, form=form)
+
+    def question(self, changes: Mapping[str, Any] | None = None) -> str:
+        """Return the question as a command, with changes; empty: options cannot state it."""
+        if not (self._stack or self._image):
+            return ""
+        words = [*self._where()]
+        words += ["--stack", self._stack] if self._stack else []
+        words += ["--image", self._image] if self._image else []
+        if changes:
+            words += ["--set", format_stack(dict(changes))]
+        return self._with_gate("check", *words)
+
+    def _change(self, finding: Json) -> Iterator[Step]:
+        """Yield a step for the fixes of the stack, and one for those of the pools."""
+        fixes = [{k: fix_value(v) for k, v in fix["set"].items()} for fix in finding["fixes"]]
+        messages = [fix["message"] for fix in finding["fixes"]]
+        of_pools = [not _OF_POOLS.isdisjoint(changes) for changes in fixes]
+        why = _resolves(finding)
+        one_of = "Any of these is enough; each was evaluated."
+        stack = [one for one, pools in enumerate(of_pools) if not pools]
+        pools = [one for one, pools in enumerate(of_pools) if pools]
+        if stack:
+            commands = tuple(filter(None, (self.question(fixes[one]) for one in stack)))
+            title = _join_alternatives(messages[one] for one in stack)
+            yield Step(title, why, _YOU, commands, one_of if commands[1:] else "")
+        if pools:
+            planned = (
+                self._with_gate("plan", "--target", self._target, "--set", format_stack(fixes[one]))
+                for one in pools
+            )
+            commands = tuple(planned) if self._target else ()
+            title = _join_alternatives(messages[one] for one in pools)
+            yield Step(title, why, self._owner(), commands, one_of if commands[1:] else "")
+
+    def _explain(self, finding: Json) -> Step:
+        """Return the step for a finding without a known small change."""
+        commands = [shlex.join(["compatgate", "explain", finding["rule"]])]
+        if self._stack and finding["outcome"] == "fail":
+            commands.append(self._with_gate("solve", *self._where(), "--from", self._stack))
+        if finding["outcome"] == "unknown":
+            title = f"State what is missing: {finding['need'] or finding['component']}"
+        else:
+            title = "Read the rule, and look for the nearest stack that passes"
+        several = "The reason of the rule, then the search." if commands[1:] else ""
+        why = _resolves(finding)
+        return Step(title, why, _YOU, tuple(commands), several)
+
+    def _propose_entry(self, finding: Json) -> Step:
+        """Return the step that has the stack blessed: an entry exists as a candidate, or none."""
+        why = _resolves(finding)
+        if finding["have"]:
+            entry = finding["have"]
+            form = FormLink(f"Open {entry}", ("entries", entry), {}, "bless")
+            return replace(self.bless(entry), why=why, form=form)
+        components = match_versions(self._verdict["stack"])
+        if not components:
+            return Step("Have an entry blessed for it", why, self._owner())
+        document: Json = {
+            "apiVersion": "compatgate.dev/v1",
+            "kind": "Entry",
+            "metadata": {"name": _entry_name(components)},
+            "spec": {"status": "blessed", "targets": [self._target], "components": components},
+        }
+        if any(_is_about_evidence(one) for one in self._verdict["findings"]):
+            document["spec"]["status"] = "candidate"
+            self.drafted = document["metadata"]["name"]
+        command = self._with_gate(
+            "matrix", "propose", _ENTRY_FILE, "--reason", "what passed, and where"
+        )
+        lines = "\n".join(f"{name} {value}" for name, value in components.items())
+        fields = {"targets": self._target, "components": lines}
+        form = FormLink("Draft the entry", ("new-entry",), fields, "bless")
+        title = "Propose an entry for the stack as it is"
+        file = (_ENTRY_FILE, to_yaml([document]))
+        return Step(title, why, self._owner(), (command,), file=file, form=form)
+
+    def bless(self, entry: str) -> Step:
+        """Return the step that has an entry blessed."""
+        command = self._with_gate(
+            "matrix", "propose", "--bless", entry, "--reason", "what passed, and where"
+        )
+        title, why = f"Have the entry {entry} blessed", "The canaries have passed by then."
+        return Step(title, why, self._owner(), (command,))
+
+    def _run_canary(self, finding: Json) -> Step:
+        """Return the step that gives evidence: run a suite, or look at the run that failed."""
+        why = _resolves(finding)
+        owner = "a person who runs canaries (scope operate)"
+        if finding["rule"] == "CG813" and finding["have"]:
+            run = finding["have"]
+            commands = (
+                self._with_gate("canary", "show", run),
+                self._with_gate("canary", "discard", run, "--reason", "why it does not count"),
+            )
+            several = (
+                "Correct the image and run again. Discard a run only if the image is not at fault."
+            )
+            form = FormLink(f"Open {run}", ("runs", run), {}, "read")
+            return Step(f"See why {run} failed", why, owner, commands, several, form=form)
+        suite = _suite_of(finding)
+        what = {"image": self._image} if self._image else {"stack": self._stack}
+        words = [word for name, value in what.items() if value for word in (f"--{name}", value)]
+        command = self._with_gate(
+            "canary", "run", "--suite", suite, "--target", self._target, *words
+        )
+        fields = {"suite": suite, "target": self._target, **what}
+        form = FormLink("Run the canary", ("runs", "new"), fields, "operate")
+        return Step(f"Run suite {suite} on staging", why, owner, (command,), form=form)
+
+    def _owner(self) -> str:
+        if not self._target:
+            return "the owner of the machines"
+        named = f", {self._place.owner}" if self._place.owner else ""
+        return f"the owner of {self._target}{named}"
+
+    def _where(self) -> Sequence[str]:
+        if self._target:
+            return "--target", self._target
+        pool = self._verdict["pools"][0] if self._verdict["pools"] else {}
+        stated = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
+        return "--pool", format_stack(stated)
+
+    def _with_gate(self, *words: str) -> str:
+        return shlex.join(["compatgate", *words, "--server", self._place.base])
+
+
+def _is_about_evidence(finding: Json) -> bool:
+    rule = BY_ID.get(finding["rule"])
+    return finding["outcome"] in _OPEN and rule is not None and rule.cause == "evidence"
+
+
+def _resolves(finding: Json) -> str:
+    return f"Resolves {finding['rule']} {finding['name']}."
+
+
+def _join_alternatives(messages: Iterable[str]) -> str:
+    found = list(dict.fromkeys(messages))
+    more = {0: "", 1: ", or one other fix"}.get(
+        len(found) - 1, f", or one of {len(found) - 1} other fixes"
+    )
+    return f"{found[0][:1].upper()}{found[0][1:]}{more}"
+
+
+def _suite_of(finding: Json) -> str:
+    named = _SUITE.search(finding["need"] or "") or _SUITE.search(finding["message"])
+    return named[1] if named else "SUITE"
+
+
+def _entry_name(components: Mapping[str, str]) -> str:
+    """Return a name for an entry: its framework with the version, or else its first component."""
+    name = next((one for one in components if one not in _LIBRARIES), next(iter(components)))
+    text = f"{name}-{components[name]}".lower()
+    return _UNSAFE.sub("-", text)[:_LONGEST_NAME].strip("-")
+
+
+def _waiver_document(begun: Mapping[str, str], rules: list[str], expires: str) -> Json:
+    matched: Json = {"image": begun["image"]} if begun.get("image") else {}
+    if not matched:
+        lines = (line.partition(" ") for line in begun["components"].splitlines())
+        matched = {"components": {name: constraint for name, _, constraint in lines}}
+    return {
+        "apiVersion": "compatgate.dev/v1",
+        "kind": "Waiver",
+        "metadata": {"name": f"{begun['targets']}-{rules[0].lower()}"},
+        "spec": {
+            "rules": rules,
+            "targets": [begun["targets"]],
+            "match": matched,
+            "owner": "your team",
+            "reason": "why it must run",
+            "expires": expires,
+        },
+    }

@@ -1,0 +1,78 @@
+"""Hold what all requests of an application share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flask import request
+
+from compatgate.errors import CompatgateError
+from compatgate.kit.http.replies import unexpected_error
+from compatgate.kit.principal import anonymous_principal
+
+if TYPE_CHECKING:
+    from compatgate.kit.http.limits import RequestLimits
+    from compatgate.service.access.identity.service import Identity
+    from compatgate.service.app import Rooms
+    from compatgate.service.audit.attestations.service import Attestations
+    from compatgate.web.metrics import Metrics
+    from compatgate.web.settings import Settings
+
+T = TypeVar("T")
+_HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
+
+
+class Service:
+    """The objects that all requests of an application share.
+
+    Attributes:
+        nobody: the principal of callers without a token.
+        attestations: signs verdicts.
+        identity: knows people and jobs that an issuer vouches for.
+    """
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        settings: Settings,
+        metrics: Metrics,
+        limits: RequestLimits,
+        attestations: Attestations,
+        identity: Identity,
+        others: Iterable[object],
+    ) -> None:
+        self.rooms = rooms
+        self.gate = rooms.gate
+        self.settings = settings
+        self.metrics = metrics
+        self.nobody = anonymous_principal(settings.anonymous)
+        self.limits = limits
+        self.attestations = attestations
+        self.identity = identity
+        every = (self, *vars(rooms).values(), metrics, limits, attestations, identity, *others)
+        self._by_class = {kind: one for one in every for kind in type(one).__mro__}
+
+    def find(self, kind: type[T]) -> T:
+        """Return the one service of a class."""
+        found: T = self._by_class[kind]
+        return found
+
+    def explain(self, error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
+        """Return the error for an unexpected exception: of a newer schema, else of a defect."""
+        return self.gate.find_newer_schema() or unexpected_error(error, environ)
+
+
+def base_url(service: Service, environ: Mapping[str, Any] | None = None) -> str:
+    """Return the public URL: the operator's setting, else the address of the request."""
+    if service.settings.public_url:
+        return service.settings.public_url.rstrip("/")
+    environ = request.environ if environ is None else environ
+    host = environ.get("HTTP_HOST", "")
+    return f"{environ['wsgi.url_scheme']}://{host}" if _HOST.fullmatch(host) else ""
+
+
+def answer_link(service: Service, verdict_id: str, environ: Mapping[str, Any] | None = None) -> str:
+    """Return the permanent link to a verdict (`compatgate.web.app`)."""
+    return f"{base_url(service, environ)}/v/{verdict_id}"
