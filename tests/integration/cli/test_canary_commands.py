@@ -220,7 +220,7 @@ def test_hosts_show_their_slots_and_quiet_hours(run: Run, rooms: Rooms) -> None:
     queued(run)
     rooms.runs.queue.lease("w1", [host()])
     out = run("canary", "hosts")[1]
-    assert f"a100-1  docker    {GPU}  {DRIVER}  1 of 4  w1" in out
+    assert f"a100-1  docker    {GPU}  {DRIVER}  4 of 4  w1" in out
     assert json.loads(run("canary", "hosts", "--gpu", "L4", "--format", "json")[1]) == []
 
 
