@@ -153,7 +153,7 @@ def _give_up(lease: Lease, context: HostContext) -> None:
     run = lease.run
     reason = (
         f"gave up after {run.max_attempts} attempts: {run.reason or 'workers stopped responding'};"
-        f" once that is mended: compatgate canary rerun {run.id}"
+        f" once that is fixed: compatgate canary rerun {run.id}"
     )
     try:
         context.executor.clean(run.id)

@@ -358,7 +358,7 @@ class DatabaseQueue:
                 leases.end_run(session, run.id, state, f"cancelled by {run.cancel_by}", now)
             elif lease.attempt >= run.max_attempts:
                 state = "inconclusive"
-                again = f"once that is mended: compatgate canary rerun {run.id}"
+                again = f"once that is fixed: compatgate canary rerun {run.id}"
                 ended = f"{why} (attempt {lease.attempt}, the last); {again}"
                 leases.end_run(session, run.id, state, ended, now)
             else:

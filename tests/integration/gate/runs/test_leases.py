@@ -136,7 +136,7 @@ def test_a_retry_waits_longer_each_time_and_the_last_is_inconclusive(
     queue.retry(take(queue), "the engine is away")
     row = rooms.runs.get(run_id)
     assert row.state == "inconclusive"
-    assert row.reason.startswith("the engine is away (attempt 3, the last); once that is mended: ")
+    assert row.reason.startswith("the engine is away (attempt 3, the last); once that is fixed: ")
     assert rooms.runs.hosts().items[0].busy == 0
 
 
