@@ -19,7 +19,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from compatgate.canary.judge.paired.history import find_t_quantile
+from compatgate.canary.judge.noise import find_t_quantile
 from compatgate.canary.workload import Better
 
 FALSE_ALARMS = 0.01

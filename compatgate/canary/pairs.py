@@ -25,7 +25,6 @@ class MetricPairs(Struct, frozen=True):
         workload: name and digest of its content, ``gemm@0f3c...``, as in baselines.
         medians: of each pair, in order.
         ratios: natural logarithms of candidate over reference, one per pair; () for rare events.
-        share: variance of a log-ratio over that of a block.
         step: variance that rounded samples hide.
     """
 
@@ -33,7 +32,6 @@ class MetricPairs(Struct, frozen=True):
     unit: str
     medians: tuple[PairMedians, ...]
     ratios: tuple[float, ...] = ()
-    share: float = 2.0
     step: float = 0.0
 
 

@@ -25,10 +25,16 @@ ImportTrust = Literal["reported", "stated"]
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 
 
+BY_HISTORY = "history"
+"""Requested reference of a run that is judged by its baselines, and in pairs where these fail."""
+
+
 class Against(Struct, frozen=True):
     """The reference of a run's candidate, in pairs."""
 
-    asked: Annotated[str, Meta(description="requested reference: auto, an entry or an image")]
+    asked: Annotated[
+        str, Meta(description="requested reference: auto, history, an entry or an image")
+    ]
     image: Annotated[
         str | None,
         Meta(description="reference image; null: none found, and the candidate is judged alone"),

@@ -62,7 +62,7 @@ class Says:
         self._judged = judged or (StepJudgement("passed", ""),)
         self.offered = []
 
-    def judge(self, workload, reports, *, explained=""):
+    def judge(self, workload, reports, suite=0, *, explained=""):
         return self._judged[min(len(reports), len(self._judged)) - 1]
 
     def offer(self, run, workload, step):

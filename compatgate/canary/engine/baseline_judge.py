@@ -33,16 +33,35 @@ def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str])
 
 
 def find_learning_obstacle(step: StepResult) -> str:
-    """Return why nothing of a step may be learned; "" if metrics may.
+    """Return why none of a step's values may be learned from; "" if some may.
 
     Pairs that did not pass forbid it, whatever the stored baselines say.
     """
     if step.judgement is None:
         return step.reason or f"it ended {step.outcome}"
     judged = msgspec.convert(step.judgement, WorkloadJudgement)
-    if judged.outcome == "failed" or step.outcome not in ("passed", judged.outcome):
-        return step.reason or judged.reason
-    return ""
+    sound = step.outcome == "passed" or step.outcome == judged.outcome == "inconclusive"
+    return "" if sound else step.reason or f"it ended {step.outcome}"
+
+
+def list_learnable(step: StepResult) -> dict[str, str]:
+    """Return the metrics whose values may be learned from, with a person's reason for them, or "".
+
+    A metric is learned by itself, and one that is open only if pairs passed. Improbably good values
+    need a reason. A metric without a baseline may be learned: the first runs make one.
+    """
+    if find_learning_obstacle(step):
+        return {}
+    judged = msgspec.convert(step.judgement, WorkloadJudgement)
+    return {
+        metric.name: metric.explained
+        for metric in judged.metrics
+        if not metric.doubt
+        and (
+            metric.outcome in _LEARNABLE_OUTCOMES
+            or (step.outcome == "passed" and metric.outcome != "regression")
+        )
+    }
 
 
 class BaselineJudge:
@@ -59,7 +78,12 @@ class BaselineJudge:
         self._facts = facts
 
     def judge(
-        self, workload: Workload, reports: Sequence[Report], *, explained: str = ""
+        self,
+        workload: Workload,
+        reports: Sequence[Report],
+        suite: int = 0,
+        *,
+        explained: str = "",
     ) -> StepJudgement:
         """Judge all executions of a step together."""
         ground = self._ground(workload, reports[-1])
@@ -73,30 +97,36 @@ class BaselineJudge:
             baselines,
             self._doubts(workload, reports),
             dict.fromkeys(workload.metrics, explained),
+            suite=suite,
         )
         reason = judged.reason
         if judged.outcome == "inconclusive" and judged.missing:
             more = len(judged.missing) - 1
             reason += f"; needs {judged.missing[0]}" + (f" (and {more} more)" if more else "")
-        return StepJudgement(judged.outcome, reason, judged.more, judged.to_json())
+        body = judged.to_json()
+        return StepJudgement(judged.outcome, reason, judged.more, body, judged.pairs)
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
         """Offer the values of each metric that is neither worse, nor open, nor doubtful.
 
         A metric without a baseline is offered: the first runs make one.
         """
-        if not (workload.metrics and step.report) or find_learning_obstacle(step):
-            return
-        report = msgspec.convert(step.report, Report)
-        ground = self._ground(workload, report)
+        learnable = list_learnable(step) if workload.metrics and step.report else {}
+        report = msgspec.convert(step.report, Report) if learnable else Report()
+        ground = self._ground(workload, report) if learnable else None
         if ground is None:
             return
-        judged = msgspec.convert(step.judgement, WorkloadJudgement)
-        sound = {m.name: m for m in judged.metrics if m.outcome in _LEARNABLE_OUTCOMES}
+        # Repeats lie in one session, so that they differ less than runs do: the first one counts.
+        runs = msgspec.convert(step.judgement, WorkloadJudgement).runs
         known = [
-            Samples(m.name, m.unit, (m.values,), explained=sound[m.name].explained)
-            for m in report.metrics
-            if m.name in workload.metrics and m.name in sound and not sound[m.name].doubt
+            Samples(
+                metric.name,
+                metric.unit,
+                (metric.values[: max(len(metric.values) // runs, 1)],),
+                explained=learnable[metric.name],
+            )
+            for metric in report.metrics
+            if metric.name in learnable
         ]
         if known:
             self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, cast
@@ -44,7 +44,8 @@ from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.forecast import Forecast
 from compatgate.canary.judge.paired.design import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
-from compatgate.canary.run import Report, StepResult
+from compatgate.canary.judge.workload import WorkloadJudgement
+from compatgate.canary.run import BY_HISTORY, Report, StepResult
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, define_suite
 from compatgate.core.gpus import resolve_gpu
@@ -169,20 +170,34 @@ def _run_steps(
     stored = context.queue.results(lease)
     done = {result.name: result for result in stored}
     todo = [step for step in planned if step.name not in done]
-    if not todo:
+    by_history = lease.run.against is not None and lease.run.against.asked == BY_HISTORY
+    if not todo and not (by_history and _needs_pairs(done.values())):
         return [done[step.name] for step in planned]
     known = context.queue.lengths(lease, [step.name for step in planned])
     forecast = Forecast({step.name: 1 for step in todo}, known)
     steps = StepRunner(lease, context, must_stop, forecast)
     context.queue.enter(lease, "preparing")
-    if check_pairs(lease, context):
+    if not by_history and check_pairs(lease, context):
         with suppress(ReferenceUnusable):
             return _run_pairs(lease, context, steps, planned, stored)
     prepared = {step.name: _prepare(steps, step) for step in todo}
     context.queue.enter(lease, "running")
     for step in todo:
         done[step.name] = _run_step(steps, planned, step, prepared[step.name])
-    return [done[step.name] for step in planned]
+    results = [done[step.name] for step in planned]
+    if by_history and _needs_pairs(results) and check_pairs(lease, context):
+        with suppress(ReferenceUnusable):
+            return _run_pairs(lease, context, steps, planned, [*stored, *results])
+    return results
+
+
+def _needs_pairs(results: Iterable[StepResult]) -> bool:
+    """Return whether only pairs can answer: history shows too much noise, and nothing failed."""
+    results = list(results)
+    judged = [one.judgement for one in results if one.judgement]
+    return all(one.outcome in ("passed", "inconclusive") for one in results) and any(
+        msgspec.convert(judgement, WorkloadJudgement).pairs for judgement in judged
+    )
 
 
 def _run_pairs(

@@ -235,6 +235,7 @@ class StepJudgement(Struct, frozen=True):
     Attributes:
         outcome: ``passed``, ``failed`` or ``inconclusive``.
         more: number of values missing for a judgement; 0 if more would not help.
+        pairs: only pairs with a reference can answer.
         body: the whole judgement as plain data, stored with the step.
     """
 
@@ -242,17 +243,24 @@ class StepJudgement(Struct, frozen=True):
     reason: str
     more: int = 0
     body: dict[str, Any] = {}
+    pairs: bool = False
 
 
 class Judge(Protocol):
     """Judge of a step's metrics by the baselines of its workload, SKU and stack family."""
 
     def judge(
-        self, workload: Workload, reports: Sequence[Report], *, explained: str = ""
+        self,
+        workload: Workload,
+        reports: Sequence[Report],
+        suite: int = 0,
+        *,
+        explained: str = "",
     ) -> StepJudgement:
         """Judge all executions of a step together.
 
         Args:
+            suite: number of metrics of the whole suite; each may raise a false alarm.
             explained: why a person accepts improbably good values; "" if nobody does.
         """
         ...

@@ -23,9 +23,9 @@ from compatgate.canary.judge.paired.blocks import (
     compute_log_ratios,
     counts_events,
     find_refusal,
+    learn_noise,
 )
 from compatgate.canary.judge.paired.design import FIRST_LOOK, PairedJudgement, PairedMetric
-from compatgate.canary.judge.paired.history import learn_noise
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
@@ -149,7 +149,7 @@ def learn_knowledge(
     for name, (workload, _) in list_metrics(steps).items():
         past = [state.metrics[name] for state in earlier if name in state.metrics]
         sessions = [
-            LogRatios(one.ratios, one.share, one.step)
+            LogRatios(one.ratios, one.step)
             for one in past
             if one.workload == workload.content and one.ratios
         ]
@@ -203,7 +203,7 @@ def _describe_metric(content: str, samples: PairedSamples, spec: MetricSpec) -> 
     if counts_events(samples) or find_refusal(samples, spec.tolerance):
         return MetricPairs(content, samples.unit, medians)
     ratios = compute_log_ratios(samples)
-    return MetricPairs(content, samples.unit, medians, ratios.values, ratios.share, ratios.step)
+    return MetricPairs(content, samples.unit, medians, ratios.values, ratios.step)
 
 
 JudgeAlone = Callable[[Workload, Sequence[Report]], StepJudgement]

@@ -32,7 +32,7 @@ from compatgate.canary.executors.jobs import Executor, PreparedJob
 from compatgate.canary.judge.paired.blocks import Arm
 from compatgate.canary.judge.paired.design import FIRST_LOOK, USUAL_PAIRS, PairedJudgement
 from compatgate.canary.pairs import PairsState
-from compatgate.canary.run import BlockPosition, StepResult
+from compatgate.canary.run import BY_HISTORY, BlockPosition, StepResult
 from compatgate.errors import CompatgateError, Unavailable
 
 Jobs = Mapping[Arm, PreparedJob]
@@ -43,6 +43,10 @@ _HINTS = {
     "process": f"a process host runs no images, so the arms would be the same: {_ELSEWHERE}",
     "slurm": "set allocation = 'run', so that both images run on one node",
 }
+
+
+_LOOKED_FOR = ("auto", BY_HISTORY)
+"""Requests whose reference was only looked for, so that a run goes on without it."""
 
 
 class ReferenceUnusable(Exception):
@@ -61,7 +65,7 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
     if isinstance(context.executor, PairExecutor) and context.executor.runs_pairs:
         return True
     problem = f"the {context.executor.kind} host {lease.host} runs no pairs"
-    if against.asked != "auto":
+    if against.asked not in _LOOKED_FOR:
         hint = _HINTS.get(context.executor.kind, _ELSEWHERE)
         raise CompatgateError(problem, field="against", value=against.asked, hint=hint)
     reason = f"{problem}: the candidate is judged alone"
@@ -123,7 +127,7 @@ class PairSession:
         except Unavailable:
             raise
         except CompatgateError as error:
-            if against.asked != "auto":
+            if against.asked not in _LOOKED_FOR:
                 raise
             reason = f"the reference cannot be run ({error.detail}): the candidate is judged alone"
             self._queue.compare(self._lease, PairsState("inconclusive", reason))

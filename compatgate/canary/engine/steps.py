@@ -74,6 +74,8 @@ class StepRunner:
         self._executor = context.executor
         self._context = context
         self._must_stop = must_stop
+        workloads = context.workloads(lease.run.suite)
+        self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
 
     def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
         """Prepare the step's image on the host.
@@ -143,7 +145,9 @@ class StepRunner:
             if result.outcome != "passed":
                 break
             explained = self._lease.run.explained
-            judged = self._context.judge.judge(step.workload, reports, explained=explained)
+            judged = self._context.judge.judge(
+                step.workload, reports, self._suite, explained=explained
+            )
             result = msgspec.structs.replace(
                 result,
                 outcome=judged.outcome,

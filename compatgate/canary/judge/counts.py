@@ -16,6 +16,8 @@ from compatgate.canary.judge.result import Aspect, Samples
 from compatgate.canary.judge.statistics import TAIL_ALARM, TAIL_SUSPICION, compute_tail_chance
 from compatgate.canary.workload import MetricSpec
 
+_RUNS = 3
+_UNSUSPICIOUS = 0.05
 _BURSTS = 2.0
 """Variance over mean, pooled over both sides, above which events come in bursts; Poisson has 1."""
 
@@ -23,8 +25,8 @@ _BURSTS = 2.0
 def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect:
     """Judge counts of which some are zero.
 
-    A baseline that is zero in less than half of its values can be used by nobody: its zeros have no
-    ratio, and a tolerance does not apply to counts.
+    A tolerance does not apply to counts. Where the baseline is seldom zero, rates of events are
+    compared, and a small difference passes only if several runs show how they scatter.
     """
     before, after = baseline.values, candidate.values
     n, m = len(before), len(after)
@@ -33,12 +35,7 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
         if isinstance(result, Aspect):
             return result
     if 2 * before.count(0) < n:
-        return Aspect(
-            "data",
-            "inconclusive",
-            "some counts are 0 and others are not, so no ratio exists",
-            missing="a check in the workload that states the limit",
-        )
+        return _judge_frequent(spec, baseline, candidate)
     if not any(after) and not any(before):
         return Aspect("centre", "ok", "always 0, as in the baseline")
     a, b = n - before.count(0), m - after.count(0)
@@ -60,6 +57,32 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
             repetitions=2 * m,
         )  # fmt: skip
     return Aspect("centre", "improvement" if better <= TAIL_ALARM else "ok", words)
+
+
+def _judge_frequent(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect:
+    before, after = baseline.values, candidate.values
+    scatter = _measure_scatter([before, after])
+    runs = [[fsum(run) for run in side.runs] for side in (baseline, candidate)]
+    if len(baseline.runs) >= _RUNS:
+        scatter = max(scatter, _measure_scatter(runs))
+    a, b = fsum(before) / scatter, fsum(after) / scatter
+    share = len(after) / (len(before) + len(after))
+    more = compute_binomial_tail(round(b), round(a + b), share)
+    fewer = compute_binomial_tail(round(a), round(a + b), 1 - share)
+    worse = {"lower": more, "higher": fewer, "either": min(1.0, 2 * min(more, fewer))}[spec.better]
+    words = (
+        f"{fsum(after):g} events in {len(after)} values, before {fsum(before):g} in {len(before)}"
+    )
+    if worse <= TAIL_ALARM:
+        return Aspect("centre", "regression", words)
+    if worse > _UNSUSPICIOUS and len(baseline.runs) >= _RUNS:
+        return Aspect("centre", "ok", words)
+    return Aspect(
+        "data",
+        "inconclusive",
+        f"some counts are 0 and others are not, so no ratio exists; {words}",
+        missing="a check in the workload that states the limit",
+    )
 
 
 def _compute_chances(before: Sequence[float], after: Sequence[float]) -> float:
@@ -100,12 +123,17 @@ def compute_binomial_tail(successes: int, trials: int, share: float) -> float:
 
 def _come_in_bursts(*sides: Sequence[float]) -> bool:
     """Return whether values vary more than Poisson events of one rate a side do."""
+    return _measure_scatter(sides) > _BURSTS
+
+
+def _measure_scatter(sides: Sequence[Sequence[float]]) -> float:
+    """Return the variance over the mean within sides, at least that of Poisson events, 1."""
     squares = expected = 0.0
     for side in sides:
         mean = fsum(side) / len(side)
         squares += fsum((value - mean) ** 2 for value in side)
         expected += mean * (len(side) - 1)
-    return squares > _BURSTS * expected
+    return max(squares / expected, 1.0) if expected else 1.0
 
 
 def _log_choose(n: int, k: int) -> float:

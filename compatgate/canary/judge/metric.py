@@ -69,11 +69,15 @@ def judge_metric(
         candidate: values to judge; None if the candidate did not report the metric.
     """
     judged = _judge_values(name, spec, baseline, candidate)
-    if baseline is not None and baseline.explained:
-        doubt = ""  # a person has accepted such values as the baseline
-    if judged.numbers and is_too_good(spec.better, judged.numbers.ratio):
+    known = baseline is not None and baseline.explained
+    return doubt_improvement(judged, "" if known else doubt, explained) if candidate else judged
+
+
+def doubt_improvement(judged: MetricJudgement, doubt: str, explained: str) -> MetricJudgement:
+    """Return an improbable improvement as inconclusive until a person explains it."""
+    if judged.numbers and is_too_good(judged.better, judged.numbers.ratio):
         doubt = doubt or TOO_GOOD
-    if judged.outcome == "regression" or candidate is None or not doubt:
+    if judged.outcome == "regression" or not doubt:
         return judged
     if explained:
         return replace(judged, explained=explained)
@@ -97,28 +101,32 @@ def _judge_values(
 ) -> MetricJudgement:
     if candidate is None:
         reason, missing = "the candidate did not report it", f"{spec.repetitions} repetitions"
-        return _final_reason(name, spec, [Aspect("data", "inconclusive", reason, missing=missing)])
+        return conclude_metric(
+            name, spec, [Aspect("data", "inconclusive", reason, missing=missing)]
+        )
     if baseline is None:
         reason, missing = "no baseline yet", "a baseline, learned from accepted runs"
-        return _final_reason(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
+        return conclude_metric(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
     if is_count(baseline) and is_count(candidate) and 0 in (*baseline.values, *candidate.values):
-        return _final_reason(name, spec, [judge_counts(spec, baseline, candidate)])
+        return conclude_metric(name, spec, [judge_counts(spec, baseline, candidate)])
     prepared = prepare_samples(spec, baseline, candidate)
     if isinstance(prepared, Aspect):
-        return _final_reason(name, spec, [prepared])
+        return conclude_metric(name, spec, [prepared])
     aspects: list[Aspect] = []
     numbers = None
     for sign in {"lower": (1,), "higher": (-1,), "either": (1, -1)}[spec.better]:
-        side = _make_direction(prepared, sign, spec.tolerance)
+        side = make_direction(prepared, sign, spec.tolerance)
         shift, tail, spread = compute_statistics(side)
         aspects += [judge_centre(side, shift), judge_tail(side, tail), judge_spread(side, spread)]
-        numbers = numbers or _numbers(side, shift, tail, spread, prepared.dropped)
+        numbers = numbers or make_numbers(side, shift, tail, spread, prepared.dropped)
     if spec.better == "either":
-        aspects = _worse_aspects(aspects)
-    return _final_reason(name, spec, aspects, numbers)
+        aspects = choose_worse(aspects)
+    judged = conclude_metric(name, spec, aspects, numbers)
+    return replace(judged, reason=f"{judged.reason}; how far runs differ is not known")
 
 
-def _make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> Direction:
+def make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> Direction:
+    """Return samples with the sign set so that higher is worse."""
     return Direction(
         tuple(sign * value for value in prepared.baseline),
         tuple(sign * value for value in prepared.candidate),
@@ -126,11 +134,10 @@ def _make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> D
         tolerance,
         prepared.widen,
         prepared.widen_spread,
-        prepared.wander,
     )
 
 
-def _worse_aspects(aspects: Sequence[Aspect]) -> list[Aspect]:
+def choose_worse(aspects: Sequence[Aspect]) -> list[Aspect]:
     """Return the worse aspect of the two directions; if either is worse, none is better."""
     half = len(aspects) // 2
     results = []
@@ -140,9 +147,10 @@ def _worse_aspects(aspects: Sequence[Aspect]) -> list[Aspect]:
     return results
 
 
-def _final_reason(
+def conclude_metric(
     name: str, spec: MetricSpec, aspects: Sequence[Aspect], numbers: Numbers | None = None
 ) -> MetricJudgement:
+    """Return the judgement that the worst aspects make."""
     outcome: MetricOutcome = find_worst_outcome([aspect.outcome for aspect in aspects])
     deciding = [aspect for aspect in aspects if aspect.outcome == outcome]
     if outcome == "ok" or deciding[0].name == "centre":
@@ -162,28 +170,31 @@ def _final_reason(
     )
 
 
-def _numbers(side: Direction, shift: Shift, tail: Tail, spread: Spread, dropped: int) -> Numbers:
+def make_numbers(
+    side: Direction, shift: Shift, tail: Tail, spread: Spread, dropped: int
+) -> Numbers:
+    """Return the figures behind a judgement."""
     bounds = (shift.low, shift.high) if side.sign > 0 else (shift.high, shift.low)
     bad_ends = [quantile(sorted(v), 0.95) for v in (side.baseline, side.candidate)]
-    low, high = (None if isinf(b) else _round(exp(side.sign * b)) for b in bounds)
+    low, high = (None if isinf(b) else round_figure(exp(side.sign * b)) for b in bounds)
     return Numbers(
         n=(len(side.baseline), len(side.candidate)),
         medians=(
-            _round(exp(side.sign * median(side.baseline))),
-            _round(exp(side.sign * median(side.candidate))),
+            round_figure(exp(side.sign * median(side.baseline))),
+            round_figure(exp(side.sign * median(side.candidate))),
         ),
-        ratio=_round(exp(side.sign * shift.estimate)),
+        ratio=round_figure(exp(side.sign * shift.estimate)),
         interval=(low, high),
-        effect=_round(side.sign * shift.effect),
-        noise=(_round(spread.baseline), _round(spread.candidate)),
-        spread_ratio=None if isinf(spread.ratio) else _round(spread.ratio),
-        tail_ratio=_round(exp(side.sign * (bad_ends[1] - bad_ends[0]))),
+        effect=round_figure(side.sign * shift.effect),
+        noise=(round_figure(spread.baseline), round_figure(spread.candidate)),
+        spread_ratio=None if isinf(spread.ratio) else round_figure(spread.ratio),
+        tail_ratio=round_figure(exp(side.sign * (bad_ends[1] - bad_ends[0]))),
         far=(tail.baseline, tail.candidate),
         dropped=dropped,
     )
 
 
-def _round(value: float) -> float:
+def round_figure(value: float) -> float:
     """Round to the digits that every platform's logarithm agrees on, without a minus zero."""
     return float(f"{value:.{_DIGITS}g}") + 0.0
 
@@ -209,7 +220,6 @@ class Direction(Struct, frozen=True):
     tolerance: float
     widen: float
     widen_spread: float
-    wander: float
 
     @property
     def limit(self) -> float:
@@ -218,8 +228,7 @@ class Direction(Struct, frozen=True):
 
     def percent(self, shift: float) -> str:
         """Format a shift, such as ``12.1 % higher``."""
-        change = expm1(self.sign * shift)
-        return f"{percent(abs(change))} {'higher' if change > 0 else 'lower'}"
+        return describe_movement(self.sign * shift)
 
 
 def percent(share: float) -> str:
@@ -227,6 +236,22 @@ def percent(share: float) -> str:
     if share >= 10:
         return f"{share:.3g} x"
     return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.1f} %"
+
+
+def describe_movement(shift: float) -> str:
+    """Format a shift, candidate over baseline, such as ``12.1 % higher``."""
+    change = expm1(shift)
+    return f"{percent(abs(change))} {'lower' if change < 0 else 'higher'}"
+
+
+def describe_interval(low: float, high: float) -> str:
+    """Format the ends of an interval of shifts, such as ``-1.2 % to +3.4 %``."""
+    ends = (
+        "open" if isinf(end) else f"{'-' if end < 0 and text != '0.0 %' else '+'}{text}"
+        for end in (low, high)
+        for text in [percent(abs(expm1(end)))]
+    )
+    return " to ".join(ends)
 
 
 def judge_centre(side: Direction, shift: Shift) -> Aspect:
@@ -299,7 +324,7 @@ def judge_spread(side: Direction, spread: Spread) -> Aspect:
 
 def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
     """Return the statistics of one direction."""
-    shift = estimate_shift(side.baseline, side.candidate, side.widen, side.wander)
+    shift = estimate_shift(side.baseline, side.candidate, side.widen)
     apart = max(_FAR_TOLERANCES * side.limit, _FAR_SCALES * scale(side.baseline))
     tail = compare_tail(side.baseline, side.candidate, median(side.baseline) + apart)
     return shift, tail, compare_spread(side.baseline, side.candidate, side.widen_spread)
@@ -315,11 +340,7 @@ def describe_missing_repetitions(wanted: int, have: int) -> str:
 def _undecided_centre(side: Direction, words: str) -> Aspect:
     reason = f"{words}: a change of {_format_tolerance(side)} can be neither shown nor excluded"
     n, m = len(side.baseline), len(side.candidate)
-    error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2 - side.wander**2
-    if error <= 0:
-        runs = percent(expm1(side.wander))
-        missing = f"a more stable baseline: its runs differ by about {runs}"
-        return Aspect("centre", "inconclusive", reason, missing=missing)
+    error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2
     noise = max(scale(side.baseline), scale(side.candidate))
     variance = EFFICIENCY * (noise * side.widen) ** 2 or 1.0  # without the factor 1/n + 1/m
     wanted, both = _repetitions_for_centre(error / variance, n, m)
@@ -346,13 +367,8 @@ def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
 def _format_interval(side: Direction, shift: Shift) -> str:
     if isinf(shift.low) or isinf(shift.high):
         return ""
-    low, high = sorted(expm1(side.sign * s) for s in (shift.low, shift.high))
-    return f" (98 % interval {_format_signed(low)} to {_format_signed(high)})"
-
-
-def _format_signed(share: float) -> str:
-    rounded = percent(abs(share))
-    return f"{'-' if share < 0 and rounded != '0.0 %' else '+'}{rounded}"
+    low, high = sorted((side.sign * shift.low, side.sign * shift.high))
+    return f" (98 % interval {describe_interval(low, high)})"
 
 
 def _format_tolerance(side: Direction) -> str:

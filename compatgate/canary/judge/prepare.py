@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil, isfinite, log, sqrt
+from math import ceil, isfinite, log
 
 from msgspec import Struct
 
@@ -17,8 +17,6 @@ from compatgate.canary.judge.statistics import (
     count_warmup,
     estimate_dependence,
     median,
-    scale,
-    trimmed_mean,
 )
 from compatgate.canary.workload import Better, MetricSpec
 
@@ -132,8 +130,6 @@ def find_conversion(source: str, target: str) -> float | None:
     return 1.0 if one.factor == other.factor else one.factor / other.factor
 
 
-_BEYOND_CHANCE = 3.0
-"""Ratio of the variance between runs to that expected from noise; below it, it may be chance."""
 _CLEARLY_ALIKE = 1.4
 """Ratio above which lasting states also cast doubt on a change of the spread."""
 
@@ -145,7 +141,6 @@ class PreparedSamples(Struct, frozen=True):
         baseline, candidate: natural logarithms in the baseline's unit, without warm-up.
         widen: factor for dependence between neighbouring values, at least 1.
         widen_spread: the same factor for the spread, from distances to the run's median.
-        wander: standard error of a run's centre because of differences between runs.
         dropped: number of leading values removed from each run.
     """
 
@@ -153,7 +148,6 @@ class PreparedSamples(Struct, frozen=True):
     candidate: tuple[float, ...]
     widen: float
     widen_spread: float
-    wander: float
     dropped: int
 
 
@@ -161,7 +155,7 @@ def prepare_samples(
     spec: MetricSpec, baseline: Samples, candidate: Samples
 ) -> PreparedSamples | Aspect:
     """Convert, check and trim; return an aspect if there is nothing to compare."""
-    refused = _find_refusal(spec, baseline, candidate)
+    refused = find_refusal(spec, baseline, candidate)
     if refused:
         return refused
     factor = find_conversion(candidate.unit, baseline.unit) or 1.0
@@ -178,10 +172,11 @@ def prepare_samples(
     apart = [[abs(value - median(run)) for value in run] for run in runs]
     widen, spread = estimate_dependence(runs), estimate_dependence(apart)
     spread = max(spread, widen) if widen > _CLEARLY_ALIKE else spread
-    return PreparedSamples(kept_base, kept_cand, widen, spread, _estimate_wander(base), dropped)
+    return PreparedSamples(kept_base, kept_cand, widen, spread, dropped)
 
 
-def _find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect | None:
+def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect | None:
+    """Return why samples cannot be compared; None if they can."""
     if find_conversion(candidate.unit, baseline.unit) is None:
         return _check_units(baseline.unit, candidate.unit)
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
@@ -246,20 +241,3 @@ def _drop_leading(
     runs: Sequence[tuple[float, ...]], dropped: int, keep: int
 ) -> list[tuple[float, ...]]:
     return [run[min(dropped, max(len(run) - keep, 0)) :] for run in runs]
-
-
-def _estimate_wander(runs: Sequence[Sequence[float]]) -> float:
-    """Return the standard error of a run's centre for differences beyond noise within runs.
-
-    The estimate from few runs is imprecise; the factor is about Student's t over the normal's 1.96.
-    """
-    if len(runs) < 2:
-        return 0.0
-    centres = [trimmed_mean(run) for run in runs]
-    mean = sum(centres) / len(centres)
-    between = sum((c - mean) ** 2 for c in centres) / (len(centres) - 1)
-    within = sum(scale(run) ** 2 / len(run) for run in runs) / len(runs)
-    if between <= _BEYOND_CHANCE * within:
-        return 0.0
-    known_badly = 1 + 1.7 / (len(runs) - 1)
-    return known_badly * sqrt((between - within) * (1 + 1 / len(runs)))

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compatgate.canary.workload import Better
 
-JUDGE = "3"
+JUDGE = "4"
 """Version of the statistics, stored with every judgement: another version may judge otherwise."""
 MetricOutcome = Literal["regression", "inconclusive", "no-baseline", "improvement", "ok"]
 """Outcomes, worst first."""
@@ -21,12 +21,14 @@ class Samples(Struct, frozen=True):
     Attributes:
         runs: one tuple of values per run, in the order measured, without warm-up.
         explained: why a person accepts improbably good values.
+        oldest: runs of the oldest baseline that a person accepted; () if it is this one.
     """
 
     name: str
     unit: str
     runs: tuple[tuple[float, ...], ...]
     explained: str = ""
+    oldest: tuple[tuple[float, ...], ...] = ()
 
     @property
     def values(self) -> tuple[float, ...]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import hypot, inf, sqrt
+from math import inf, sqrt
 
 from msgspec import Struct
 
@@ -64,13 +64,6 @@ def scale(values: Sequence[float]) -> float:
     """
     ordered = sorted(values)
     return (quantile(ordered, _ONE_SIGMA[1]) - quantile(ordered, _ONE_SIGMA[0])) / 2
-
-
-def trimmed_mean(values: Sequence[float]) -> float:
-    """Return the mean without the lowest and the highest fifth."""
-    cut = len(values) // 5
-    kept = sorted(values)[cut : len(values) - cut]
-    return sum(kept) / len(kept)
 
 
 def rank_values(values: Sequence[float]) -> list[float]:
@@ -164,7 +157,7 @@ class Shift(Struct, frozen=True):
 
 
 def estimate_shift(
-    baseline: Sequence[float], candidate: Sequence[float], widen: float = 1.0, wander: float = 0.0
+    baseline: Sequence[float], candidate: Sequence[float], widen: float = 1.0
 ) -> Shift:
     """Return the shift from one sample to another.
 
@@ -179,8 +172,7 @@ def estimate_shift(
     error = sqrt((n + m + 1) / (12 * n * m)) * widen
 
     def reach(differences: Sequence[float], z: float) -> float:
-        centre = quantile(differences, 0.5)
-        return centre - hypot(centre - _order_statistic(differences, 0.5 - z * error), z * wander)
+        return _order_statistic(differences, 0.5 - z * error)
 
     return Shift(
         estimate=middle,

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
+from compatgate.canary.judge.history import (
+    PAIRS_NEEDED,
+    has_history,
+    judge_drift,
+    judge_history,
+)
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import JUDGE, MetricJudgement, Samples
@@ -22,6 +29,8 @@ class WorkloadJudgement(Struct, frozen=True):
     Attributes:
         missing: data that would make it conclusive, a line each.
         more: additional repetitions that the candidate should give; 0 if they would not help.
+        pairs: only pairs with a reference can answer: the baseline's runs differ too much.
+        runs: executions that were judged together.
     """
 
     outcome: Outcome
@@ -30,6 +39,8 @@ class WorkloadJudgement(Struct, frozen=True):
     metrics: tuple[MetricJudgement, ...] = ()
     missing: tuple[str, ...] = ()
     more: int = 0
+    pairs: bool = False
+    runs: int = 1
     judge: str = JUDGE
 
     def to_json(self) -> dict[str, Any]:
@@ -45,12 +56,14 @@ def judge_reports(
     baselines: Mapping[str, Samples],
     doubts: Mapping[str, str] | None = None,
     explained: Mapping[str, str] | None = None,
+    suite: int = 0,
 ) -> WorkloadJudgement:
     """Judge the reports of one or several executions of a workload.
 
     Args:
         checks: declared names; every execution must have reported each.
         reports: reports of the executions, in order; their values are judged together.
+        suite: number of metrics of the suite that the workload belongs to.
     """
     candidate = {
         name: samples for name in metrics if (samples := _merge_samples(name, reports)) is not None
@@ -61,9 +74,11 @@ def judge_reports(
         for name in checks
         if not reports or not all(any(c.name == name for c in r.checks) for r in reports)
     ]
-    return judge_samples(
-        metrics, baselines, candidate, reported, unreported, doubts=doubts, explained=explained
-    )
+    judged = judge_samples(
+        metrics, baselines, candidate, reported, unreported, doubts=doubts, explained=explained,
+        suite=suite,
+    )  # fmt: skip
+    return replace(judged, runs=len(reports))
 
 
 def judge_samples(
@@ -75,6 +90,7 @@ def judge_samples(
     *,
     doubts: Mapping[str, str] | None = None,
     explained: Mapping[str, str] | None = None,
+    suite: int = 0,
 ) -> WorkloadJudgement:
     """Judge checks and samples; without either, the result is inconclusive.
 
@@ -83,8 +99,20 @@ def judge_samples(
     """
     doubts, explained = doubts or {}, explained or {}
     failed = list(dict.fromkeys(check for check in checks if not check.ok))
+    learned = {
+        name: spec
+        for name, spec in metrics.items()
+        if has_history(baselines.get(name), candidate.get(name))
+    }
+    known = judge_history(
+        learned, baselines, candidate, suite=max(suite, len(metrics)), doubts=doubts,
+        explained=explained,
+    )  # fmt: skip
+    sound = {n: learned[n] for n, one in known.items() if one.outcome in ("ok", "improvement")}
+    known |= judge_drift(sound, baselines, candidate, max(suite, len(metrics)))
     judged = tuple(
-        judge_metric(
+        known.get(name)
+        or judge_metric(
             name,
             spec,
             baselines.get(name),
@@ -117,7 +145,10 @@ def judge_samples(
     else:
         reasons = [_passed_text(checks, judged)]
     reason = "; ".join(reasons)
-    return WorkloadJudgement(outcome, reason, tuple(checks), judged, tuple(missing), more)
+    pairs = outcome == "inconclusive" and any(m.missing == PAIRS_NEEDED for m in unsure)
+    return WorkloadJudgement(
+        outcome, reason, tuple(checks), judged, tuple(missing), 0 if pairs else more, pairs
+    )
 
 
 def _merge_samples(name: str, reports: Sequence[Report]) -> Samples | None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import argparse
     from typing import TextIO
 
+    from compatgate.canary.judge.noise import Noise
     from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
-    from compatgate.canary.judge.paired.history import NoisePrior
     from compatgate.canary.judge.paired.lines import PairedFile
     from compatgate.canary.judge.paired.suite import Knowledge
     from compatgate.canary.workload import MetricSpec
@@ -72,7 +72,6 @@ def check_options(args: argparse.Namespace) -> None:
 
 def judge(args: argparse.Namespace) -> PairedJudgement:
     """Judge a file of pairs."""
-    from compatgate.canary.judge.paired.design import Design
     from compatgate.canary.judge.paired.suite import judge_pairs
 
     if [args.baseline, *(args.history or [])].count("-") > 1:
@@ -87,7 +86,7 @@ def judge(args: argparse.Namespace) -> PairedJudgement:
         known=_gather(args, specs, history),
         checks=found.checks,
         reference_checks=found.reference_checks,
-        design=Design(correction=args.correction or "holm"),
+        correction=args.correction or "holm",
     )
 
 
@@ -123,14 +122,14 @@ def _gather(
     }
 
 
-def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> NoisePrior | None:
+def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> Noise | None:
     """Learn the noise of a metric from the sessions in which it can be compared."""
     from compatgate.canary.judge.paired.blocks import (
         compute_log_ratios,
         counts_events,
         find_refusal,
+        learn_noise,
     )
-    from compatgate.canary.judge.paired.history import learn_noise
 
     sessions = [file.metrics[name] for file in history if name in file.metrics]
     return learn_noise(
@@ -197,7 +196,7 @@ def _render_metric(metric: PairedMetric, colour: bool, width: int) -> list[str]:
     if metric.noise is not None:
         figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
     if metric.history:
-        figures.append(f"history adds {metric.history:.3g} degrees of freedom")
+        figures.append(f"other metrics and sessions add {metric.history:.3g} degrees of freedom")
     lines += label_lines("missing", metric.missing or "", width)
     lines += label_lines("figures", ", ".join(figures), width)
     return lines + label_lines("accepted", metric.explained, width)

@@ -45,7 +45,8 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         metavar="REFERENCE",
         help="compare the image in pairs with an entry or an image; auto: with the blessed entry "
-        "that it would replace (default for an image on a target); none: judge it alone",
+        "that it would replace (default for an image on a target); history: by baselines, in pairs "
+        "only where they cannot tell; none: judge it alone",
     )
     add(
         "--explained",

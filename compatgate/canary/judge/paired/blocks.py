@@ -7,13 +7,14 @@ over its candidate blocks minus that over its reference blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import fsum, isfinite, log
 from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.canary.judge.noise import Noise, fit_noise
 from compatgate.canary.judge.prepare import parse_unit
 from compatgate.canary.judge.statistics import ROUNDING_SLACK
 
@@ -71,13 +72,21 @@ class LogRatios(Struct, frozen=True):
 
     Attributes:
         values: natural logarithms, one per complete pair, in order.
-        share: variance of a log-ratio over that of a block: 2 for one block an arm, 1 for two.
-        step: variance that rounded samples hide, see `_measure_steps`.
+        step: variance that rounded samples hide, that of rounding, once an arm.
     """
 
     values: tuple[float, ...]
-    share: float
     step: float = 0.0
+
+    @property
+    def noise(self) -> Noise:
+        """Return the variance of a log-ratio."""
+        if len(self.values) < 2:
+            return Noise(0.0, 0.0)
+        df = len(self.values) - 1
+        mean = fsum(self.values) / len(self.values)
+        squares = fsum((v - mean) ** 2 for v in self.values)
+        return Noise(max(squares / df, self.step, ROUNDING_SLACK**2), df)
 
 
 class Refusal(Struct, frozen=True):
@@ -108,8 +117,7 @@ def compute_log_ratios(
     values = tuple(
         _average(summarize, p.candidate) - _average(summarize, p.reference) for p in pairs
     )
-    shares = [1 / len(p.reference) + 1 / len(p.candidate) for p in pairs]
-    return LogRatios(values, fsum(shares) / len(shares) if shares else 2.0, _measure_steps(pairs))
+    return LogRatios(values, 2 * _find_step(pairs) ** 2 / 12)
 
 
 def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
@@ -162,11 +170,6 @@ def _average(summarize: Callable[[Block], float], blocks: Sequence[Block]) -> fl
     return fsum(map(summarize, blocks)) / len(blocks)
 
 
-def _measure_steps(pairs: Sequence[Pair]) -> float:
-    """Return the variance of a log-ratio that equal samples hide: that of rounding, once an arm."""
-    return 2 * _find_step(pairs) ** 2 / 12
-
-
 def _find_step(pairs: Sequence[Pair]) -> float:
     """Return the least relative step between samples of an arm if they repeat; else 0.
 
@@ -182,3 +185,8 @@ def _find_step(pairs: Sequence[Pair]) -> float:
                 b / a - 1 for a, b in pairwise(distinct) if a > 0 and b / a - 1 > ROUNDING_SLACK
             ]
     return min(steps, default=0.0)
+
+
+def learn_noise(sessions: Iterable[LogRatios]) -> Noise | None:
+    """Return the noise of a log-ratio from earlier sessions of a metric; None without any."""
+    return fit_noise(session.noise for session in sessions)

@@ -1,9 +1,6 @@
-"""Judge a suite whose candidate and reference ran in pairs, and describe what was found.
+"""Judge a suite whose candidate and reference ran in pairs, and describe the result.
 
-Call `judge_pairs` after every pair: `PairedJudgement.more` says how many pairs to run next. A
-metric is ok when a change by the tolerance is excluded. It regresses when its pairs reject "nothing
-changed" at a look, corrected for the number of metrics and of looks, when pairs after the first
-suspicion repeat it, and when a change by the tolerance is not excluded.
+Call `judge_pairs` after every pair: `PairedJudgement.more` says how many pairs to run next.
 """
 
 from __future__ import annotations
@@ -14,8 +11,18 @@ from math import expm1, isinf
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.judge.metric import TOO_GOOD, is_too_good, percent
+from compatgate.canary.judge.changes import Contrast
+from compatgate.canary.judge.metric import (
+    TOO_GOOD,
+    describe_interval,
+    describe_movement,
+    is_too_good,
+    percent,
+    round_figure,
+)
+from compatgate.canary.judge.noise import Noise
 from compatgate.canary.judge.paired.blocks import (
+    Pair,
     PairedSamples,
     Refusal,
     compute_log_ratios,
@@ -24,30 +31,17 @@ from compatgate.canary.judge.paired.blocks import (
     summarize_block,
     summarize_events,
 )
-from compatgate.canary.judge.paired.courses import (
+from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric, PairedOutcome
+from compatgate.canary.judge.rule import (
     MAX_NEEDED,
-    SIGNS,
+    PAIRS,
+    Correction,
     CountCourse,
     Course,
-    Look,
+    Decision,
     RatioCourse,
-    is_rare,
-    measure_limit,
+    Rule,
 )
-from compatgate.canary.judge.paired.design import (
-    FIRST_LOOK,
-    STANDARD,
-    USUAL_PAIRS,
-    Design,
-    PairedJudgement,
-    PairedMetric,
-    PairedOutcome,
-    find_next_look,
-    list_looks,
-    passing_level,
-)
-from compatgate.canary.judge.paired.history import NoisePrior
-from compatgate.canary.judge.paired.rule import Decision, Rule
 from compatgate.canary.judge.statistics import median
 from compatgate.canary.run import Check
 from compatgate.canary.workload import MetricSpec
@@ -57,12 +51,12 @@ class Knowledge(Struct, frozen=True):
     """Knowledge about a metric that its samples do not have.
 
     Attributes:
-        prior: expected noise on this SKU; None without history.
+        prior: noise of a log-ratio in earlier sessions on this SKU; None without history.
         peak: published peak in the metric's unit; None if there is none.
         explained: why a person accepts an improvement by more than 2 x, or a value beyond the peak.
     """
 
-    prior: NoisePrior | None = None
+    prior: Noise | None = None
     peak: float | None = None
     explained: str = ""
 
@@ -77,7 +71,7 @@ def judge_pairs(
     known: Mapping[str, Knowledge] | None = None,
     checks: Sequence[Check] = (),
     reference_checks: Sequence[Check] = (),
-    design: Design = STANDARD,
+    correction: Correction = "holm",
 ) -> PairedJudgement:
     """Judge all metrics as one suite.
 
@@ -99,8 +93,7 @@ def judge_pairs(
         for name, spec in metrics.items()
         if name not in refusals
     }
-    reliable = [n for n, k in known.items() if k.prior and k.prior.df >= design.reliable]
-    rule = Rule(len(metrics), courses, reliable, design)
+    rule = Rule(len(metrics), courses, PAIRS, correction)
     judged = tuple(
         describe_refusal(name, spec, refusals[name], omitted=name in omitted)
         if name in refusals
@@ -120,14 +113,31 @@ def judge_pairs(
 
 
 def follow(
-    spec: MetricSpec, samples: PairedSamples, prior: NoisePrior | None
+    spec: MetricSpec, samples: PairedSamples, prior: Noise | None
 ) -> RatioCourse | CountCourse:
     """Return the course of a metric whose samples can be compared."""
-    if not counts_events(samples):
-        return RatioCourse(spec, compute_log_ratios(samples, summarize_block), prior)
-    if is_rare(samples.complete):
-        return CountCourse(spec.better, samples.complete)
-    return RatioCourse(spec, compute_log_ratios(samples, summarize_events), prior)
+    events = counts_events(samples)
+    if events and _is_rare(samples.complete):
+        marks = [
+            (_count_marked(pair.reference), len(pair.reference),
+             _count_marked(pair.candidate), len(pair.candidate))
+            for pair in samples.complete
+        ]  # fmt: skip
+        return CountCourse(spec.better, marks)
+    ratios = compute_log_ratios(samples, summarize_events if events else summarize_block)
+    floor = 0.0 if events else ratios.step
+    contrast = Contrast(ratios.values, floor=floor, earlier=prior, borrows=not events)
+    return RatioCourse(spec, contrast)
+
+
+def _is_rare(pairs: tuple[Pair, ...]) -> bool:
+    """Return whether at least half of the reference's blocks have no event."""
+    blocks = [block for pair in pairs for block in pair.reference]
+    return 2 * sum(not any(block) for block in blocks) >= len(blocks)
+
+
+def _count_marked(blocks: tuple[tuple[float, ...], ...]) -> int:
+    return sum(any(block) for block in blocks)
 
 
 def _find_omitted_metrics(samples: Mapping[str, PairedSamples]) -> set[str]:
@@ -139,7 +149,7 @@ def _find_omitted_metrics(samples: Mapping[str, PairedSamples]) -> set[str]:
 
 def _find_refusal(samples: PairedSamples | None, spec: MetricSpec) -> Refusal | None:
     if samples is None or not samples.pairs:
-        return Refusal("it was not reported", f"{FIRST_LOOK} pairs")
+        return Refusal("it was not reported", f"{PAIRS.first} pairs")
     return find_refusal(samples, spec.tolerance)
 
 
@@ -151,16 +161,16 @@ def _judge_metric(
     rule: Rule,
     known: Knowledge,
 ) -> PairedMetric:
-    decision = rule.decide(name, course.pairs)
+    decision = rule.decide(name, course.blocks)
     result = (
-        describe_ratio(name, spec, course, decision)
+        describe_ratio(name, spec, course, rule, decision)
         if isinstance(course, RatioCourse)
         else describe_events(name, spec, course, decision)
     )
-    if course.pairs < FIRST_LOOK:
-        pairs = "1 pair" if course.pairs == 1 else f"{course.pairs} pairs"
+    if course.blocks < PAIRS.first:
+        pairs = "1 pair" if course.blocks == 1 else f"{course.blocks} pairs"
         few = f"{result.reason}; {pairs} cannot decide"
-        return _ask(replace(result, outcome="inconclusive", reason=few), FIRST_LOOK)
+        return _ask(replace(result, outcome="inconclusive", reason=few), PAIRS.first)
     doubt = find_doubt(samples, result, known.peak)
     if doubt and not known.explained:
         missing = "an explanation by a person (--explained METRIC=REASON)"
@@ -177,19 +187,12 @@ def _add_needs(found: PairedMetric, course: Course, decision: Decision, rule: Ru
         return replace(found, reason=found.reason + against)
     if decision == "suspected":
         unconfirmed = f"{found.reason}{against}; suspected, further pairs must confirm it"
-        wanted = max(find_next_look(course.pairs), rule.first_look(found.metric))
-        return _ask(replace(found, reason=unconfirmed), wanted)
-    look = list_looks(course.pairs)[-1]
-    deviation = rule.estimate_noise(found.metric, look) if decision == "imprecise" else 0.0
-    unclear = (
-        f"the noise of a pair ({percent(deviation)}) hides whether the change reaches it"
-        if deviation
-        else "a regression can be neither shown nor excluded"
-    )
+        return _ask(
+            replace(found, reason=unconfirmed), max(PAIRS.find_next(course.blocks), rule.alarms)
+        )
+    unclear = "a regression can be neither shown nor excluded"
     found = replace(found, reason=f"{found.reason}{against}: {unclear}")
-    wanted = course.count_needed(
-        lambda pairs: rule.level(max(pairs, rule.first_look(found.metric))), deviation
-    )
+    wanted = rule.count_needed(found.metric, course.blocks)
     if wanted > MAX_NEEDED:
         return replace(
             found, missing=f"less noise: otherwise more than {MAX_NEEDED} pairs are needed"
@@ -223,8 +226,8 @@ def _conclude(
         reason = f"{len(judged)} metrics show no regression in {pairs} pairs"
         reason += f"; better: {', '.join(better)}" if better else ""
         return PairedJudgement("passed", reason, judged, checks, pairs=pairs)
-    waiting = [m for m in unsure if m.needed and m.pairs < USUAL_PAIRS]
-    more = min((find_next_look(m.pairs) - m.pairs for m in waiting), default=0)
+    waiting = [m for m in unsure if m.needed and m.pairs < PAIRS.most]
+    more = min((PAIRS.find_next(m.pairs) - m.pairs for m in waiting), default=0)
     return PairedJudgement(
         "inconclusive",
         "; ".join(f"{m.metric}: {m.reason}" for m in unsure),
@@ -232,7 +235,7 @@ def _conclude(
         checks,
         tuple(f"{m.metric}: {m.missing}" for m in unsure if m.missing),
         pairs,
-        more if started else FIRST_LOOK,
+        more if started else PAIRS.first,
         tuple(m.metric for m in waiting) if started else tuple(m.metric for m in judged),
     )
 
@@ -249,7 +252,6 @@ def _doubt_reference(found: PairedJudgement, failed: Sequence[str]) -> PairedJud
 
 
 _PEAK_ROUNDING = 1.005
-_DIGITS = 6
 _OUTCOMES: dict[Decision, PairedOutcome] = {"regression": "regression", "ok": "ok"}
 
 
@@ -264,36 +266,39 @@ def describe_refusal(
 
 
 def describe_ratio(
-    name: str, spec: MetricSpec, course: RatioCourse, decision: Decision
+    name: str, spec: MetricSpec, course: RatioCourse, rule: Rule, decision: Decision
 ) -> PairedMetric:
     """Describe a metric with log-ratios."""
     outcome = _OUTCOMES.get(decision, "inconclusive")
-    judged = (list_looks(course.pairs) or (course.pairs,))[-1]
+    judged = (PAIRS.list_looks(course.blocks) or (course.blocks,))[-1]
     if judged < 2:
-        only = course.ratios.values[0]
+        only = course.contrast.candidate[0]
         return PairedMetric(
-            name, outcome, _round(expm1(only)), None, None, f"{_change(only)} than the reference",
-            spec.unit, spec.better, spec.tolerance, judged,
+            name, outcome, _round(expm1(only)), None, None,
+            f"{describe_movement(only)} than the reference", spec.unit, spec.better,
+            spec.tolerance, judged,
         )  # fmt: skip
-    look = course.look(judged)
-    level = passing_level(judged)
-    centre, low, high = look.interval(level)
-    if outcome == "ok" and _is_better(spec, look, centre, level):
+    change = rule.changes(judged)[name]
+    level = PAIRS.passing_level(judged)
+    reach = change.reach(level)
+    if outcome == "ok" and course.is_better(change, level):
         outcome = "improvement"
-    bounds = (_round(expm1(low)), _round(expm1(high)))
+    low, high = change.centre - reach, change.centre + reach
+    words = f"{100 * (1 - 2 * level):.4g} % interval {describe_interval(low, high)}"
     return PairedMetric(
         name,
         outcome,
-        _round(expm1(centre)),
-        *bounds,
-        f"{_change(centre)} than the reference{_interval(bounds, level)}",
+        _round(expm1(change.centre)),
+        _round(expm1(low)),
+        _round(expm1(high)),
+        f"{describe_movement(change.centre)} than the reference ({words})",
         spec.unit,
         spec.better,
         spec.tolerance,
-        course.pairs,
+        course.blocks,
         confidence=_round(1 - 2 * level),
-        noise=_round(look.deviation),
-        history=_round(look.df - judged + 1) or 0.0,
+        noise=round_figure(change.deviation),
+        history=round_figure(change.borrowed),
     )
 
 
@@ -301,11 +306,11 @@ def describe_events(
     name: str, spec: MetricSpec, course: CountCourse, decision: Decision
 ) -> PairedMetric:
     """Describe a metric of rare events, which has no ratio."""
-    a, of_a, b, of_b = course.count(course.pairs)
+    a, of_a, b, of_b = course.count(course.blocks)
     return PairedMetric(
         name, _OUTCOMES.get(decision, "inconclusive"), None, None, None,
         f"above 0 in {b} of {of_b} blocks, in the reference in {a} of {of_a}", spec.unit,
-        spec.better, spec.tolerance, course.pairs, events=(a, of_a, b, of_b),
+        spec.better, spec.tolerance, course.blocks, events=(a, of_a, b, of_b),
     )  # fmt: skip
 
 
@@ -325,29 +330,6 @@ def find_doubt(samples: PairedSamples, found: PairedMetric, peak: float | None) 
     return ""
 
 
-def _is_better(spec: MetricSpec, look: Look, centre: float, level: float) -> bool:
-    """Return whether a change for the better is real and beyond the tolerance."""
-    if spec.better == "either":
-        return False
-    sign = -SIGNS[spec.better][0]
-    real = look.tail_above(0.0, sign) <= level
-    return real and sign * centre >= measure_limit(spec.tolerance, sign)
-
-
-def _change(shift: float) -> str:
-    change = expm1(shift)
-    return f"{percent(abs(change))} {'lower' if change < 0 else 'higher'}"
-
-
-def _interval(bounds: tuple[float | None, float | None], level: float) -> str:
-    low, high = (
-        "open" if b is None else f"{'-' if b < 0 else '+'}{percent(abs(b))}" for b in bounds
-    )
-    return f" ({100 * (1 - 2 * level):.4g} % interval {low} to {high})"
-
-
-def _round(value: float | None) -> float | None:
-    """Round to digits that every platform agrees on, without a minus zero; None if infinite."""
-    if value is None or isinf(value):
-        return None
-    return float(f"{value:.{_DIGITS}g}") + 0.0
+def _round(value: float) -> float | None:
+    """Round to digits that every platform agrees on; None if infinite."""
+    return None if isinf(value) else round_figure(value)

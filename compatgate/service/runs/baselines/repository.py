@@ -91,6 +91,16 @@ def approved_baselines(
     return {row.metric: row for row in session.scalars(approved)}
 
 
+def oldest_baselines(
+    session: Session, *, workload: str, sku: str, family: str
+) -> dict[str, BaselineRow]:
+    """Return the oldest baselines that were approved and not refused since, by metric."""
+    query = select(BaselineRow).filter_by(workload=workload, sku=sku, family=family)
+    accepted = query.where(BaselineRow.state.in_(("approved", "replaced")))
+    newest_first = session.scalars(accepted.order_by(BaselineRow.version.desc()))
+    return {row.metric: row for row in newest_first}
+
+
 def approved_by_family(session: Session, key: Key) -> dict[str, BaselineRow]:
     """Return the approved baselines of the metric's other families, by family."""
     workload, sku, family, metric = key
@@ -144,8 +154,8 @@ def approve_version(session: Session, row: BaselineRow, *, by: str, at: datetime
 
 
 def refuse_version(row: BaselineRow, *, by: str, at: datetime) -> None:
-    """Refuse a proposed version, or retire an approved one."""
-    if row.state not in ("proposed", "approved"):
+    """Refuse a proposed version, or retire one that was approved."""
+    if row.state == "refused":
         raise Conflict(f"the baseline {row.id} is {row.state}", field="baseline", value=row.id)
     row.state, row.decided_by, row.decided_at = "refused", by, at
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.baseline import (
+    RELIABLE_RUNS,
     Baseline,
     describe_distribution,
     find_nearest_family,
@@ -40,10 +41,14 @@ class BaselineService:
     def approved(self, ground: BaselineKey) -> Mapping[str, Samples]:
         """See `Baselines`."""
         with self._database.reading() as session:
-            found = baselines.approved_baselines(
-                session, workload=ground.workload, sku=ground.sku, family=ground.family
-            )
-        return {metric: row.learned.samples for metric, row in found.items()}
+            key = {"workload": ground.workload, "sku": ground.sku, "family": ground.family}
+            found = baselines.approved_baselines(session, **key)
+            oldest = baselines.oldest_baselines(session, **key)
+        return {
+            metric: replace(row.learned.samples, oldest=oldest[metric].learned.samples.runs)
+            for metric, row in found.items()
+            if not row.learned.thin
+        }
 
     def offer(
         self,
@@ -84,6 +89,15 @@ class BaselineService:
         """Approve a proposed version for future runs."""
         with self._database.writing() as session:
             row = baselines.find_baseline(session, number)
+            learned = row.learned
+            if learned.thin:
+                raise BadInput(
+                    f"the baseline {number} was learned from {len(learned.runs)} runs, "
+                    f"{RELIABLE_RUNS} are needed to know how far runs differ",
+                    field="baseline",
+                    value=number,
+                    hint="run the suite again: each sound run adds to the proposed version",
+                )
             baselines.approve_version(session, row, by=by, at=clock.now())
             _audit(session, row, "approve", by)
             return _describe(session, row)

@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from compatgate.canary.run import BY_HISTORY
 from compatgate.core.components import FRAMEWORKS
 from compatgate.core.matrix import ANY_TARGET, Entry
 from compatgate.core.request import Pool
@@ -30,6 +32,7 @@ from compatgate.service.runs.queue.schemas import AgainstBody
 AUTO, NONE = "auto", "none"
 _RECENT = timedelta(days=180)
 _MAX_EVIDENCE = 500
+_MAX_FORMER = 50
 AllowedImages = Callable[[Session, str, str | None, str, datetime], Iterator[tuple[str, str]]]
 """Yields images that decisions of a target and pool allowed by an entry since a moment, newest
 first, each with the id of its verdict."""
@@ -53,13 +56,18 @@ def find_against(
     """Return what a run is compared with; None if no comparison was asked for.
 
     Args:
-        asked: ``auto``, ``none``, an entry or an image; None: ``auto`` for an image under test on a
-            target, else ``none``.
+        asked: ``auto``, ``history``, ``none``, an entry or an image; None: ``auto`` for an image
+            under test on a target, else ``none``.
     """
     if asked is None:
         asked = AUTO if run.image and run.target else NONE
-    if asked == NONE:
+    if asked == NONE or (asked == BY_HISTORY and run.image is None):
         return None
+    if asked == BY_HISTORY:
+        found = _find_former(session, run) or find_against(
+            session, AUTO, run, snapshot, now, allowed_images
+        )
+        return replace(found, asked=BY_HISTORY) if found else None
     if run.image is None:
         hint = "also name the image under test"
         raise BadInput(
@@ -89,6 +97,18 @@ def find_against(
         error.field = "against"
         raise
     return AgainstBody(asked, asked, None, "")
+
+
+def _find_former(session: Session, run: RunRow) -> AgainstBody | None:
+    """Return what the same image was last compared with on the target."""
+    query = select(Run.id, Run.against).where(
+        Run.image == run.image, Run.target == run.target, Run.against.is_not(None)
+    )
+    for run_id, body in session.execute(query.order_by(Run.seq.desc()).limit(_MAX_FORMER)):
+        former = msgspec.convert(body, AgainstBody)
+        if former.image and former.image != run.image:
+            return replace(former, reason=f"run {run_id} was compared with it")
+    return None
 
 
 def _find_of_entry(

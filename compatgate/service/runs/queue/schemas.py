@@ -38,8 +38,8 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
         Text | None,
         Meta(
             description="entry or image to compare with in pairs; `auto`: the blessed entry that"
-            " the image would replace; `none`: judge it alone; default: `auto` for an image on a"
-            " target"
+            " the image would replace; `history`: by baselines, in pairs only where they cannot"
+            " tell; `none`: judge it alone; default: `auto` for an image on a target"
         ),
     ] = None
     explained: Annotated[
@@ -211,7 +211,6 @@ class MetricPairsBody(Struct, frozen=True):
         list[float],
         Meta(description="logarithm of the ratio candidate to reference, one value per pair"),
     ]
-    share: float
     step: float
 
 

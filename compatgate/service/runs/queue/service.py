@@ -26,7 +26,7 @@ from compatgate.canary.history import (
     follow_metrics,
 )
 from compatgate.canary.peaks import Share, find_shares
-from compatgate.canary.run import Report, select_due
+from compatgate.canary.run import BY_HISTORY, Report, select_due
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import Comparison, SuiteDefinition, define_suite
@@ -183,6 +183,13 @@ def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
     return replace(run, doing=f"waits for the host {able[0].name}, {able[0].away}")
 
 
+def _choose_reference(run: RunRow, purpose: str) -> str:
+    """Return what a repeated run is compared with; a verification asks its history first."""
+    if purpose == "verification":
+        return BY_HISTORY
+    return run.against.asked if run.against else NONE
+
+
 class Runs(EvidenceRemarks):
     """The runs of one database.
 
@@ -262,7 +269,7 @@ class Runs(EvidenceRemarks):
         try:
             self.under_test.check(against.image)
         except CompatgateError as error:
-            if against.asked != AUTO:
+            if against.asked not in (AUTO, BY_HISTORY):
                 raise
             against = replace(against, image=None, reason=error.problem)
         return replace(run, against=against)
@@ -391,7 +398,7 @@ class Runs(EvidenceRemarks):
             entry=run.entry,
             host=run.host,
             priority=run.priority,
-            against=run.against.asked if run.against and purpose == "request" else NONE,
+            against=_choose_reference(run, purpose),
             explained=(run.explained or None) if purpose == "request" else None,
         )
         return self.submit(asked, by=by, purpose=purpose)

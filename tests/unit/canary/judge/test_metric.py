@@ -83,22 +83,10 @@ def test_leaving_out_a_warm_up_leaves_enough():
     assert found.numbers.n == (20, 20)
 
 
-def test_a_baseline_whose_runs_differ_widens_the_answer():
-    runs = [
-        noisy(30, i, centre=c, noise=0.005) for i, c in enumerate((0.97, 1.0, 1.03, 0.98, 1.02))
-    ]
-    candidate = noisy(30, 9, centre=1.055, noise=0.005)
-    alone = judged([tuple(v for r in runs for v in r)], [candidate])
-    in_runs = judged(runs, [candidate])
-    assert alone.outcome == "regression"
-    assert in_runs.outcome == "inconclusive"
-    assert "a more stable baseline: its runs differ" in in_runs.missing
-
-
 def test_a_moved_centre_is_the_whole_reason():
     found = judged([noisy(30, 1)], [noisy(30, 2, centre=1.3)])
     assert found.outcome == "regression"
-    assert ";" not in found.reason.removesuffix("; the tolerance is 5 %")
+    assert ";" not in found.reason.partition("; the tolerance is 5 %")[0]
 
 
 def test_every_aspect_is_kept():

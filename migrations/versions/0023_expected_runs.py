@@ -1,13 +1,13 @@
 """What a run takes: how long, and its host alone; and why improbably good values are right.
 
-Revision 0022, after 0021.
+Revision 0023, after 0022.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
-down_revision = "0021"
+revision = "0023"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 
