@@ -310,9 +310,7 @@ class Rule:
         A metric that may be worse is worth another run in every case.
         """
         level = self.plan.passing_level(self.plan.most)
-        ratios = {
-            n: course for n, course in self.courses.items() if isinstance(course, RatioCourse)
-        }
+        ratios = {n: course for n, course in self.courses.items() if isinstance(course, RatioCourse)}
         if any(one.tail(blocks, self.changes(blocks)[n]) <= ALARM for n, one in ratios.items()):
             return False
         for name, course in ratios.items():

@@ -149,17 +149,19 @@ def test_warnings_and_promotion_are_shown_beside_an_entry(run: Run, rooms: Rooms
 def test_baselines_are_listed_shown_and_approved(run: Run, rooms: Rooms) -> None:
     values = Samples("latency", "ms", (tuple(1 + index / 100 for index in range(30)),))
     ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4-cu12")
-    rooms.baselines.offer(ground, {"latency": MetricSpec("ms", "lower")}, "run_1:gemm-0", [values])
+    specs = {"latency": MetricSpec("ms", "lower")}
+    for number in (0, 1, 3):
+        rooms.baselines.offer(ground, specs, f"run_{number}:gemm-0", [values])
     (row,) = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
     number = str(row["id"])
     assert "gemm@0f3c" in run("canary", "baselines", "list")[1]
     out = run("canary", "baselines", "show", number)[1]
-    assert "30 values of 1 runs, in ms: min 1 median 1.145" in out
+    assert "90 values of 3 runs, in ms: min 1 median 1.145" in out
     assert "####" in out
     assert "approved" in run("canary", "baselines", "approve", number)[1]
     newer = BaselineKey(ground.workload, ground.sku, f"{ground.family}+cuda-12.4")
     values = Samples("latency", "ms", (tuple(2 * value for value in values.values),))
-    rooms.baselines.offer(newer, {"latency": MetricSpec("ms", "lower")}, "run_2:gemm-0", [values])
+    rooms.baselines.offer(newer, specs, "run_2:gemm-0", [values])
     listed = json.loads(run("canary", "baselines", "list", "--format", "json")[1])
     out = run("canary", "baselines", "show", str(listed[0]["id"]))[1]
     assert f"the nearest family is {ground.family} ({number})" in out
@@ -187,21 +189,22 @@ def test_explained_values_replace_those_before_them(run: Run, rooms: Rooms) -> N
         shown = run("canary", "baselines", "show", number, "--format", "json")[1]
         return [one["run"].partition(":")[0] for one in json.loads(shown)["runs"]]
 
-    assert run("canary", "baselines", "approve", offer(1, 10))[0] == 0
-    better = offer(2, 1, "FP8 replaces FP16")
-    offer(3, 1, "FP8 replaces FP16")
-    assert learnt_from(better) == ["run_2", "run_3"]
+    first = [offer(number, 10) for number in (1, 2, 3)][-1]
+    assert run("canary", "baselines", "approve", first)[0] == 0
+    better = [offer(number, 1, "FP8 replaces FP16") for number in (4, 5, 6)][-1]
+    assert learnt_from(better) == ["run_4", "run_5", "run_6"]
     out = run("canary", "baselines", "approve", better)[1]
     assert "explained: FP8 replaces FP16" in out
     assert rooms.baselines.approved(ground)["latency"].explained == "FP8 replaces FP16"
-    later = offer(4, 1)
-    assert learnt_from(later) == ["run_2", "run_3", "run_4"]
+    later = offer(7, 1)
+    assert learnt_from(later) == ["run_4", "run_5", "run_6", "run_7"]
     assert run("canary", "baselines", "approve", later)[0] == 0
 
 
 def test_all_baselines_of_a_run_are_approved_at_once(run: Run, rooms: Rooms) -> None:
     specs = {name: MetricSpec("ms", "lower") for name in ("latency", "warm", "cold")}
-    for at, names in (("run_1:gemm-0", ["latency", "warm"]), ("run_10:gemm-0", ["cold"])):
+    mine = [(f"run_{number}:gemm-0", ["latency", "warm"]) for number in (3, 2, 1)]
+    for at, names in (*mine, ("run_10:gemm-0", ["cold"])):
         found = [Samples(n, "ms", (tuple(1 + i / 100 for i in range(30)),)) for n in names]
         rooms.baselines.offer(BaselineKey("gemm@0f3c", GPU, "torch-2.4"), specs, at, found)
     status, out, _ = run("canary", "baselines", "approve", "--all-of", "run_1")

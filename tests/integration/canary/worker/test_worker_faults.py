@@ -16,6 +16,7 @@ from engines import Engine, vary_python
 from staging import DRIVER, ENV, STACK, Staging, host_table
 
 from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.judge.baseline import RELIABLE_RUNS
 from compatgate.resources import package_dir
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -92,13 +93,14 @@ def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
 
 @pytest.fixture
 def proven(staging: Staging, gpu_engine: Engine, probe: Probe) -> Staging:
-    """A gate that passes, after a good run whose baseline a person approved."""
+    """A gate that passes, after good runs whose baseline a person approved."""
     staging.hosts(host_table("stage", gpu_engine, health="local"))
     vary_python(gpu_engine.api, GOOD, RATIO="1")
     staging.workload("good", PROGRAM, timeout="30s", more=METRIC)
-    first = staging.submit("good", image=GOOD, against="none")
-    staging.work()
-    assert staging.run(first).state == "inconclusive", "there is no baseline yet"
+    for _ in range(RELIABLE_RUNS):
+        first = staging.submit("good", image=GOOD, against="none")
+        staging.work()
+        assert staging.run(first).state == "inconclusive", "there is no baseline yet"
     (proposed,) = staging.rooms.baselines.list().items
     staging.rooms.baselines.approve(proposed.id, by="tester")
     second = staging.submit("good", image=GOOD, against="none")
