@@ -59,7 +59,8 @@ def test_an_own_run_takes_the_place_of_samples_that_nobody_approved(rooms: Rooms
 
 
 def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
-    ran(rooms, "run_1")
+    for run in ("run_1", "run_2", "run_3"):
+        ran(rooms, run)
     (row,) = rooms.baselines.list().items
     rooms.baselines.approve(row.id, by="ana")
     assert rooms.baselines.refuse(row.id, by="ana").state == "refused"
@@ -75,14 +76,17 @@ def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
 
 
 def test_after_a_refused_proposal_the_next_goes_on_from_what_is_approved(rooms: Rooms) -> None:
-    ran(rooms, "run_a")
+    first = ["run_0", "run_1", "run_a"]
+    for run in first:
+        ran(rooms, run)
     rooms.baselines.approve(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     rooms.baselines.refuse(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     ran(rooms, "run_c")
+    known = [f"{run}:gemm-0" for run in first]
     assert states(rooms) == [
-        (1, "approved", ["run_a:gemm-0"]),
-        (2, "refused", ["run_a:gemm-0", "run_b:gemm-0"]),
-        (3, "proposed", ["run_a:gemm-0", "run_c:gemm-0"]),
+        (1, "approved", known),
+        (2, "refused", [*known, "run_b:gemm-0"]),
+        (3, "proposed", [*known, "run_c:gemm-0"]),
     ]
