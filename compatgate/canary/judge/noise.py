@@ -160,7 +160,7 @@ def shrink(own: Noise, expected: Noise | None) -> Noise:
         return own
     if own.df > 0:
         ratio = own.variance / expected.variance
-        if compute_f_tail(ratio, own.df, expected.df) < _CONTRADICTION:
+        if ratio > 2 and compute_f_tail(ratio, own.df, expected.df) < _CONTRADICTION:
             return own
     df = own.df + expected.df
     return Noise((own.df * own.variance + expected.df * expected.variance) / df, df)
