@@ -90,6 +90,12 @@ class BaselineService:
         with self._database.writing() as session:
             row = baselines.find_baseline(session, number)
             learned = row.learned
+            if learned.doubt and not (explained or learned.explained):
+                raise BadInput(
+                    f"the baseline {number} needs a reason: {learned.doubt}",
+                    field="explained",
+                    hint=f"baselines approve {number} --explained REASON, or refuse it",
+                )
             if learned.thin:
                 raise BadInput(
                     f"the baseline {number} was learned from {len(learned.runs)} runs, "
@@ -97,12 +103,6 @@ class BaselineService:
                     field="baseline",
                     value=number,
                     hint="run the suite again: each sound run adds to the proposed version",
-                )
-            if learned.doubt and not (explained or learned.explained):
-                raise BadInput(
-                    f"the baseline {number} needs a reason: {learned.doubt}",
-                    field="explained",
-                    hint=f"baselines approve {number} --explained REASON, or refuse it",
                 )
             body = {**row.body, "explained": explained or learned.explained}
             baselines.approve_version(session, row, by=by, at=clock.now(), body=body)

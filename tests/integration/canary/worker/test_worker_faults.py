@@ -44,9 +44,10 @@ def proven(staging: Staging, gpu_engine: Engine) -> Staging:
     """A gate that passes, after a good run whose baseline a person approved."""
     vary_python(gpu_engine.api, GOOD, RATIO="1")
     staging.workload("good", PROGRAM, timeout="2s", more=METRIC)
-    first = staging.submit("good", image=GOOD, against="none")
-    staging.work()
-    assert staging.run(first).state == "inconclusive", "there is no baseline yet"
+    for _ in range(3):
+        first = staging.submit("good", image=GOOD, against="none")
+        staging.work()
+        assert staging.run(first).state == "inconclusive", "there is no baseline yet"
     (proposed,) = staging.rooms.baselines.list().items
     staging.rooms.baselines.approve(proposed.id, by="tester")
     second = staging.submit("good", image=GOOD, against="none")
