@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from reference_pages import cli, files, metrics, removed, rest, rules  # noqa: E402 - from scripts/
+from reference_pages import cli, files, metrics, removed, rest, rooms, rules  # noqa: E402 - from scripts/
 
 REFERENCE = {
     "rules": rules,
@@ -25,8 +25,9 @@ REFERENCE = {
     "files": files,
     "metrics": metrics,
     "removed": removed,
+    "rooms": rooms,
 }
-"""Name of a page in docs/reference, and the module that writes it."""
+"""Name of a page, and the module that writes it."""
 ANSWERED_PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial" / "first-verdict.md")
 SERVED = "--server http://127.0.0.1:8080"
 ANSWERED = re.compile(r"^\$ compatgate (check .*)\n((?:(?!\$ |```).*\n)+)", re.MULTILINE)
@@ -60,6 +61,8 @@ def _shortened(said: str, written: str) -> str:
 
 
 def _path(name: str) -> Path:
+    if name == "rooms":  # a drawing
+        return ROOT / "docs" / "explanation" / "rooms.svg"
     return ROOT / "docs" / "reference" / f"{name}.md"
 
 
@@ -79,7 +82,7 @@ def main() -> int:
     """Write the pages, or with ``--check`` name the reference pages that are stale."""
     if "--check" in sys.argv:
         for name in stale():
-            print(f"docs/reference/{name}.md is stale: run make docs", file=sys.stderr)
+            print(f"{_path(name).relative_to(ROOT)} is stale: run make docs", file=sys.stderr)
         return 1 if stale() else 0
     for name, module in REFERENCE.items():
         _path(name).write_text(module.page())

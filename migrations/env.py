@@ -10,13 +10,13 @@ from compatgate.service.access.identity import repository as identity
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.attention.notices import models as notices
 from compatgate.service.audit.events import repository as audit
+from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.gate.decisions import batches
 from compatgate.service.gate.decisions import repository as gate
 from compatgate.service.matrix.documents import models as matrix
 from compatgate.service.matrix.proposals import models as proposals
 from compatgate.service.nodes.reports import health
 from compatgate.service.nodes.reports import repository as nodes
-from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.runs.baselines import repository as baselines
 from compatgate.service.runs.evidence import discards, evidence
 from compatgate.service.runs.queue import models as runs

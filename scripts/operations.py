@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from compatgate.kit.http.requests import parameters  # noqa: E402
+from compatgate.kit.http.route import OPEN_SCOPES, Route  # noqa: E402
 from compatgate.kit.operations import Argument, Declared, Kind, Place  # noqa: E402
-from compatgate.kit.http.route import OPEN_SCOPES, Route
 from compatgate.web.routes import HOOKS, ROUTES  # noqa: E402
 
 DATA = ROOT / "compatgate/kit/operations.json"

@@ -195,14 +195,14 @@ def _merge_sections(
     path: str,
 ) -> dict[str, Any]:
     """Merge an overlay's sections into the base; collect changed values in ``touched``."""
-    from compatgate.catalog.sources import item_schema, natural_key, property_schema
+    from compatgate.catalog.sources import natural_key, property_schema
 
     result = dict(base)
     for name, value in over.items():
         described, there = property_schema(schema, name), base.get(name)
         key = natural_key(described)
         if key and isinstance(value, list) and isinstance(there, list | None):
-            rows = _Rows(there or [], key, item_schema(described), f"{path}: {name}")
+            rows = _Rows(there or [], key, described, f"{path}: {name}")
             result[name], touched[name] = rows.lay_over(value)
         elif isinstance(value, dict) and isinstance(there, dict):
             result[name] = touched[name] = _merge_sections(there, value, described, {}, path)
@@ -217,7 +217,10 @@ class _Rows:
     def __init__(
         self, records: list[Any], key: tuple[str, ...], schema: dict[str, Any], where: str
     ) -> None:
-        self.key, self.schema, self.where = key, schema, where
+        from compatgate.catalog.sources import item_schema
+
+        self.key, self.schema, self.where = key, item_schema(schema), where
+        self.named = schema.get("x-named") is True
         self.rows = {self._name(record): record for record in records}
 
     def _name(self, record: Any) -> tuple[Any, ...]:
@@ -247,8 +250,11 @@ class _Rows:
         return list(self.rows.values()), touched
 
     def _remove(self, name: tuple[Any, ...]) -> None:
+        shown = ",".join(f"{k}={v}" for k, v in zip(self.key, name, strict=True))
+        if self.named:
+            what, field = "a rule names this record", f"{self.where}[{shown}]"
+            raise BadInput(what, field=field, value=shown, hint="change its fields instead")
         if self.rows.pop(name, None) is None:
-            shown = ",".join(f"{k}={v}" for k, v in zip(self.key, name, strict=True))
             raise BadInput(
                 "the record to remove does not exist", field=f"{self.where}[{shown}]", value=shown
             )

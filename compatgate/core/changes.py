@@ -88,8 +88,10 @@ def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
     if gpu is None or context.driver is None:
         return
     if gpu.first_branch and context.driver.major < gpu.first_branch:
-        known = [b for b in branches.values() if b.branch >= gpu.first_branch and b.first]
-        yield from (raise_driver(context, b.first) for b in known[:MAX_PER_KIND] if b.first)
+        firsts = [b.first for b in branches.values() if b.branch >= gpu.first_branch and b.first]
+        if context.floor and context.floor[0].major >= gpu.first_branch:
+            firsts = [context.floor[0], *(v for v in firsts if v > context.floor[0])]
+        yield from (raise_driver(context, first) for first in firsts[:MAX_PER_KIND])
     last = branches.get(gpu.last_branch) if gpu.last_branch else None
     if last and last.last:
         message = f"go back to driver branch {last.branch}, its newest is {last.last}"

@@ -44,6 +44,7 @@ Mode = Literal["enforce", "warn", "audit"]
 UnknownPolicy = Literal["fail", "warn", "allow"]
 PromotionMode = Literal["approval", "automatic"]
 PackagesMode = Literal["enforce", "audit"]
+MissingFactsMode = Literal["enforce", "audit"]
 EntriesMode = Literal["lenient", "strict"]
 FailurePolicy = Literal["warn", "revoke"]
 
@@ -122,6 +123,8 @@ class Policy(Struct, frozen=True):
         require_entry: a matrix entry must match.
         on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
         packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
+        missing_facts: outcome where the facts lack what decides about a stated value: unknown, or
+            under ``audit`` a warning.
         entries: ``lenient`` lets an entry bless a stack with GPU packages that it does not name;
             ``strict`` does not.
     """
@@ -131,6 +134,7 @@ class Policy(Struct, frozen=True):
     canary: CanaryPolicy = field(default_factory=CanaryPolicy)
     on_unknown: UnknownPolicy = "fail"
     packages: PackagesMode = "enforce"
+    missing_facts: MissingFactsMode = "enforce"
     entries: EntriesMode = "lenient"
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Outcome = Literal["pass", "warn", "unknown", "fail"]
 FindingOutcome = Literal["fail", "unknown", "warn", "waived", "not-checked"]
 Basis = Literal["image", "stated", "what-if"]
+Reason = Literal["left-out", "no-effect", "missing-fact"]
+"""Why a rule did not judge: the question leaves a value out; no value that the facts know would
+stop the stack; or the facts lack a value that could stop it, so that the answer is unknown."""
 OUTCOME_RANK: dict[str, int] = {
     "pass": 0,
     "waived": 0,
@@ -201,6 +204,7 @@ class Problem(Struct, frozen=True):
 
     Attributes:
         candidates: yields changes that may mend it, smallest first; called only for fixes.
+        reason: why the rule did not judge, where it did not.
     """
 
     outcome: FindingOutcome
@@ -210,6 +214,7 @@ class Problem(Struct, frozen=True):
     need: str | None = None
     source: Source | None = None
     candidates: Callable[[], Iterable[Candidate]] | None = None
+    reason: Reason | None = None
 
 
 Cause = Literal["facts", "matrix", "evidence"]
@@ -254,13 +259,20 @@ class Rule(Struct, frozen=True):
         return not subject or self.reads == EVERYTHING or not subject.isdisjoint(stated)
 
     def answer(self, context: RuleContext) -> RuleAnswer:
-        """Return the rule's answer for a context; a derived fact never denies."""
-        said = self.check(context)
-        if isinstance(said, str) or self.states_outcome:
-            return said
-        return [
-            _soften(problem) if _denies_by_derived_fact(problem) else problem for problem in said
-        ]
+        """Return the rule's answer for a context.
+
+        A derived fact never denies, and a missing fact only warns on a target that audits them.
+        """
+        answer = self.check(context)
+        if isinstance(answer, str):
+            return answer
+        return [self._weigh(problem, context) for problem in answer]
+
+    def _weigh(self, problem: Problem, context: RuleContext) -> Problem:
+        if problem.reason == "missing-fact" and context.policy.missing_facts == "audit":
+            return _audit(problem)
+        softens = not self.states_outcome and _denies_by_derived_fact(problem)
+        return _soften(problem) if softens else problem
 
     @property
     def documentation(self) -> str:
@@ -282,6 +294,11 @@ def _soften(problem: Problem) -> Problem:
     return replace(problem, outcome="unknown", message=message)
 
 
+def _audit(problem: Problem) -> Problem:
+    message = f"{problem.message} (a warning until the target says missingFacts: enforce)"
+    return replace(problem, outcome="warn", message=message)
+
+
 def rule(
     rule_id: str,
     name: str,
@@ -300,6 +317,29 @@ def rule(
     return make
 
 
-def report_not_checked(component: str, message: str) -> tuple[Problem]:
-    """Report what could not be checked, without weight in the verdict."""
-    return (Problem("not-checked", component, message),)
+def report_left_out(component: str, message: str, source: Source | None = None) -> tuple[Problem]:
+    """Report what the question leaves out, without weight in the verdict."""
+    return (Problem("not-checked", component, message, source=source, reason="left-out"),)
+
+
+def report_no_effect(component: str, message: str, source: Source | None = None) -> tuple[Problem]:
+    """Report what was not compared, where no value that the facts know would stop the stack."""
+    return (Problem("not-checked", component, message, source=source, reason="no-effect"),)
+
+
+def report_missing_fact(
+    component: str,
+    message: str,
+    *,
+    need: str,
+    have: str | None = None,
+    source: Source | None = None,
+    candidates: Callable[[], Iterable[Candidate]] | None = None,
+) -> tuple[Problem]:
+    """Report that the facts lack what decides about a stated value: the answer is unknown.
+
+    Args:
+        need: what would settle it.
+    """
+    problem = Problem("unknown", component, message, have, need, source, candidates)
+    return (replace(problem, reason="missing-fact"),)

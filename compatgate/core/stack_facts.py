@@ -457,6 +457,15 @@ def find_release(table: Framework, version: Version) -> Release | None:
     return next((r for r in table.releases if r.version.at(3) == version.at(3)), None)
 
 
+def name_known(known: Sequence[Version], have: Version) -> str:
+    """Say which releases are known, for messages about one that is not; ``known`` ascends."""
+    span = f"{known[0]} to {known[-1]}"
+    older, newer = [v for v in known if v < have], [v for v in known if v > have]
+    if older and newer:
+        return f"the nearest of those known, {span}, are {older[-1]} and {newer[0]}"
+    return f"known are {span}"
+
+
 def find_build(release: Release, version: Version, cuda: Version | None) -> Build | None:
     """Find the build that the version names, or that accepts the stack's CUDA; listed first."""
     builds = release.preferred

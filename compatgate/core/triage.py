@@ -8,13 +8,20 @@ pieces with bounded gaps, not regular expressions, so the time grows with the te
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.errors import Cause, Certainty, ErrorTable, Pattern, Signature
+from compatgate.core.facts.errors import (
+    WORD,
+    Cause,
+    Certainty,
+    ErrorTable,
+    Pattern,
+    Signature,
+)
 
 MAX_TEXT = 16 << 20
 """Characters of a text that are read. Callers refuse longer texts."""
@@ -114,7 +121,11 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
     """
     clean = clean_text(text[:MAX_TEXT])
     plain = clean.translate(_LOWER)
-    found = [m for s in table.signatures if (m := _match(s, plain))]
+    found = [
+        match
+        for signature, patterns in _possible(plain, table)
+        if (match := _match(signature, plain, patterns))
+    ]
     masked = _mask_native(plain, table) if found else plain
     found = [match for match in found if not _is_foreign(match, masked, table)]
     found = _drop_covered(found)
@@ -149,7 +160,7 @@ def find_signatures(
     for signature in signatures:
         searched = plain if signature.near else tail
         if any(pattern[-1].text in searched for pattern in signature.patterns):
-            match = _match(signature, plain, since)
+            match = _match(signature, plain, signature.patterns, since)
             if match and not _is_foreign(match, _mask_native(plain, table), table):
                 found.append(match)
     best: dict[str, _Match] = {}
@@ -170,10 +181,25 @@ def _rank(match: _Match) -> tuple[bool, int]:
     return match.signature.certainty != "certain", match.start
 
 
-def _match(signature: Signature, text: str, since: int = 0) -> _Match | None:
-    """Return the first match of the heaviest pattern that ends after a place."""
+def _possible(text: str, table: ErrorTable) -> Iterator[tuple[Signature, list[Pattern]]]:
+    """Yield the signatures with the patterns all of whose words the text has, in any order."""
+    words = set(WORD.findall(text))
+    joined = " ".join(words)
+    parts = {part for part in table.parts if part in words or part in joined}
+    for signature, patterns in table.searches:
+        possible = [
+            pattern for pattern, whole, ends in patterns if whole <= words and ends <= parts
+        ]
+        if possible:
+            yield signature, possible
+
+
+def _match(
+    signature: Signature, text: str, patterns: Iterable[Pattern], since: int = 0
+) -> _Match | None:
+    """Return the first match of the heaviest of the patterns that ends after a place."""
     found: _Match | None = None
-    for pattern in signature.patterns:
+    for pattern in patterns:
         weight = sum(len(piece.text) for piece in pattern)
         if found and found.weight >= weight:
             continue

@@ -20,6 +20,7 @@ from compatgate.core.request import (
     Cpu,
     EntriesMode,
     FailurePolicy,
+    MissingFactsMode,
     Mode,
     Os,
     PackagesMode,
@@ -155,6 +156,7 @@ class PolicySpec(_Spec, frozen=True):
     canary: CanarySpec = CanarySpec()
     on_unknown: UnknownPolicy = "fail"
     packages: PackagesMode = "enforce"
+    missing_facts: MissingFactsMode = "enforce"
     entries: EntriesMode = "lenient"
     stated_stacks: StatedStacks | UnsetType = UNSET
     waivers: WaiverPolicySpec | UnsetType = UNSET

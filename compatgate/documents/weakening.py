@@ -118,6 +118,7 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.canary.bind": _binds_less,
     "spec.policy.onUnknown": _below("fail", "warn", "allow"),
     "spec.policy.packages": _below("enforce", "audit"),
+    "spec.policy.missingFacts": _below("enforce", "audit"),
     "spec.policy.entries": _below("strict", "lenient"),
     "spec.policy.statedStacks": _states_its_own_stack,
     "spec.policy.waivers": _waivers_last_longer,

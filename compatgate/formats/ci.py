@@ -264,7 +264,7 @@ def _add_suite(root: Element, answer: Answer) -> None:
     }
     for name, value in stated.items():
         SubElement(properties, "property", name=name, value=_clean(value))
-    let_pass = verdict["mode"] if verdict["allowed"] else ""
+    let_pass = text.format_permission(verdict) if verdict["allowed"] else ""
     for rule, name in sorted(names.items()):
         about = {"classname": _clean(f"compatgate.{name}"), "name": _clean(f"{rule} {name}")}
         case = SubElement(suite, "testcase", about)
@@ -284,7 +284,7 @@ def _add_outcome(case: Element, finding: Json, let_pass: str) -> None:
         finding["outcome"],
     )
     if let_pass and kind in ("fail", "unknown"):
-        kind = f"{kind}, allowed by mode '{let_pass}'"
+        kind = f"{kind}, allowed by {let_pass}"
     if kind == "fail":
         SubElement(case, "failure", type=kind, message=message).text = details
     elif kind == "unknown":

@@ -24,10 +24,16 @@ def headline(verdict: Json) -> tuple[str, str]:
         return ("NO DECISION", "yellow") if outcome == "unknown" else ("DENIED", "red")
     if outcome in ("fail", "unknown"):
         what = "it fails" if outcome == "fail" else "it is not known whether it works"
-        return f"ALLOWED by mode '{verdict['mode']}', although {what}", "yellow"
+        return f"ALLOWED by {format_permission(verdict)}, although {what}", "yellow"
     if outcome == "warn":
         return "ALLOWED, with warnings", "yellow"
     return "ALLOWED", "green"
+
+
+def format_permission(verdict: Json) -> str:
+    """Return the setting of the policy that lets a failing or unknown stack pass."""
+    mode = verdict["mode"]
+    return "onUnknown of the policy" if mode == "enforce" else f"mode '{mode}'"
 
 
 def format_place(verdict: Json) -> str:

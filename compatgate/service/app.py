@@ -92,6 +92,7 @@ class Rooms:
         self.decisions = Decisions(database)
         self.refusals = RefusalLog(database)
         self.runs = Runs(database, facts, snapshots, load_library, list_allowed_images)
+        snapshots.evidence = StoredEvidence(self.runs.define_suites)
         self.baselines = BaselineService(database)
         self.matrix = MatrixService(database, facts, snapshots, self.runs.find_unknown_suites)
         self.proposals = ProposalService(

@@ -51,7 +51,8 @@ class Service:
         self.limits = limits
         self.attestations = attestations
         self.identity = identity
-        every = (self, *vars(rooms).values(), metrics, limits, attestations, identity, *others)
+        own = (self, rooms.gate.database, metrics, limits, attestations, identity)
+        every = (*own, *vars(rooms).values(), *others)
         self._by_class = {kind: one for one in every for kind in type(one).__mro__}
 
     def find(self, kind: type[T]) -> T:

@@ -76,11 +76,11 @@ def test_a_rule_is_a_function_and_its_test(copy: Path) -> None:
 
 def add_racks(copy: Path) -> None:
     """Do for racks what the page asks for besides its files."""
-    (copy / "compatgate/service/racks/__init__.py").write_text('"""Keep racks."""\n')
+    (copy / "compatgate/service/nodes/racks/__init__.py").write_text('"""Keep racks."""\n')
     environment = copy / "migrations/env.py"
     text = environment.read_text().replace(
         "CAPABILITIES = (",
-        "from compatgate.service.racks import repository as racks\nCAPABILITIES = (racks,",
+        "from compatgate.service.nodes.racks import repository as racks\nCAPABILITIES = (racks,",
     )
     environment.write_text(text)
     written = run(copy, "-m", "compatgate.kit.database.tables", "add racks")
@@ -100,12 +100,12 @@ ASKED = """
 import sys
 from compatgate.web.local_gate import LocalClient
 from compatgate.web.app import create_app
-from compatgate.web.call import Settings
+from compatgate.web.settings import Settings
 
 with LocalClient.open("db") as local:
     rack = local.client.show_rack("r1")
     print(rack.nodes, [one.name for one in local.client.list_racks(hall="south")])
-    app = create_app(local.gate, Settings(anonymous=frozenset({"read"}))).test_client()
+    app = create_app(local.rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     for path in ("/api/v1/racks?hall=north", "/ui/racks", "/ui/racks?format=csv", "/ui/racks/r1"):
         print(app.get(path).text)
     print(sorted(path for path in local.client.openapi()["paths"] if "racks" in path))

@@ -40,6 +40,7 @@ VALUES: dict[str, tuple[tuple[Any, Any], ...]] = {
     "spec.policy.canary.assurance": (("witnessed", "challenged"), ("challenged", "self-reported")),
     "spec.policy.onUnknown": (("fail", "warn"), ("warn", "allow"), ("fail", "allow")),
     "spec.policy.packages": (("enforce", "audit"),),
+    "spec.policy.missingFacts": (("enforce", "audit"),),
     "spec.policy.entries": (("strict", "lenient"),),
     "spec.policy.statedStacks": (("ignore", "accept"), ("ignore", UNSET)),
     "spec.policy.waivers": (

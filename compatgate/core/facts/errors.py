@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import Literal
 
@@ -30,6 +31,9 @@ class Piece(Struct, frozen=True, array_like=True):
 
 Pattern = tuple[Piece, ...]
 
+WORD = re.compile("[0-9_]*[a-z][a-z0-9_]*")
+"""A whole word of a text in lower case; numbers are none."""
+
 
 class Signature(Struct, frozen=True):
     """Words that programs print, and what they show.
@@ -52,6 +56,10 @@ class Signature(Struct, frozen=True):
     symptom: bool = False
     sample: str = ""
     health: Severity | None = None
+
+
+Search = tuple[Signature, tuple[tuple[Pattern, frozenset[str], frozenset[str]], ...]]
+"""A signature; of each pattern the whole words, and the words at its ends."""
 
 
 class Cause(Struct, frozen=True):
@@ -93,3 +101,29 @@ class ErrorTable(Struct, frozen=True, dict=True):
     def by_id(self) -> dict[str, Cause]:
         """Return causes by id."""
         return {cause.id: cause for cause in self.causes}
+
+    @cached_property
+    def searches(self) -> tuple[Search, ...]:
+        """Return the patterns of each signature with the words that a text must have for them."""
+        return tuple(
+            (signature, tuple((pattern, *_words(pattern)) for pattern in signature.patterns))
+            for signature in self.signatures
+        )
+
+    @cached_property
+    def parts(self) -> frozenset[str]:
+        """Return what some pattern needs as a part of a word."""
+        return frozenset(
+            part for _, patterns in self.searches for _, _, parts in patterns for part in parts
+        )
+
+
+def _words(pattern: Pattern) -> tuple[frozenset[str], frozenset[str]]:
+    """Return whole words of a pattern, and those at the ends of a piece: they may be parts."""
+    whole: set[str] = set()
+    parts: set[str] = set()
+    for piece in pattern:
+        for match in WORD.finditer(piece.text):
+            at_end = match.start() == 0 or match.end() == len(piece.text)
+            (parts if at_end else whole).add(match[0])
+    return frozenset(whole), frozenset(parts)

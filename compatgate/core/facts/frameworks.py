@@ -200,6 +200,12 @@ class Framework(Struct, frozen=True, dict=True):
         """Return releases by version; of two equal versions, the first."""
         return {release.version: release for release in reversed(self.releases)}
 
+    @lazy_property
+    def pinned(self) -> frozenset[str]:
+        """Return the components that any release or build pins."""
+        builds = (build.pins for release in self.releases for build in release.builds)
+        return frozenset[str]().union(*builds, *(release.pins for release in self.releases))
+
 
 class KnownIssue(Struct, frozen=True):
     """A combination that is known to break although every published rule holds.

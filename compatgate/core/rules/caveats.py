@@ -20,7 +20,7 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
-    report_not_checked,
+    report_left_out,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
@@ -60,7 +60,7 @@ def require_cuda(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if context.driver is None:
         message = "the driver is not known, so the image's requirements were not checked"
-        return report_not_checked("require", message)
+        return report_left_out("require", message)
     from compatgate.core.requirements.model import MalformedRequirement
 
     go, c = _check_brands(context, "go"), _check_brands(context, "c")
@@ -147,7 +147,10 @@ def known_issue(context: RuleContext) -> RuleAnswer:
     if not context.facts.known_issues.issues:
         return NOT_APPLICABLE
     return [
-        _report_issue(context, issue) for issue in context.issues if _applies(context, issue)
+        problem
+        for issue in context.issues
+        if _applies(context, issue)
+        for problem in _report_issue(context, issue)
     ] or PASS
 
 
@@ -171,13 +174,13 @@ def _is_behind(context: RuleContext) -> bool:
     return context.driver_cuda_is_exact and reported < cuda.major_minor
 
 
-def _report_issue(context: RuleContext, issue: KnownIssue) -> Problem:
+def _report_issue(context: RuleContext, issue: KnownIssue) -> tuple[Problem]:
     component = next(iter(issue.components))
     have = context.driver if component == "driver" else context.stack.get(component)
     if issue.alone and _has_other_users(context, issue):
         message = f"{issue.id} {issue.title}: whether {component} is what uses the GPU is not known"
-        return Problem("not-checked", component, message)
-    return Problem(
+        return report_left_out(component, message)
+    problem = Problem(
         "fail" if issue.outcome == "fail" else "warn",
         component,
         f"{issue.id} {issue.title}: {issue.message}",
@@ -186,6 +189,7 @@ def _report_issue(context: RuleContext, issue: KnownIssue) -> Problem:
         source=issue.source,
         candidates=lambda: _propose_fixes(issue),
     )
+    return (problem,)
 
 
 def _has_other_users(context: RuleContext, issue: KnownIssue) -> bool:
@@ -383,7 +387,7 @@ def incomplete(context: RuleContext) -> RuleAnswer:
         problems.append(_report_no_cuda(context))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]
     said = (*context.stack.unread, *context.stack.assumed)
-    problems += [Problem("not-checked", "stack", what) for what in said]
+    problems += [one for what in said for one in report_left_out("stack", what)]
     return [*problems, *_report_measured(context)] or PASS
 
 
@@ -395,7 +399,7 @@ def _report_measured(context: RuleContext) -> Iterator[Problem]:
             proof = f", sha256 {record.sha256}" if record.sha256 else ""
             what = f"its wheel was measured on request: {record.wheel}{proof}"
             message = f"{package.title} has no record in the facts; {what}"
-            yield Problem("not-checked", package.name, message, have=package.version.text)
+            yield from report_left_out(package.name, message)
 
 
 def _report_no_cuda(context: RuleContext) -> Problem:

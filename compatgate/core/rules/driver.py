@@ -11,8 +11,17 @@ from datetime import date, timedelta
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_missing_fact,
+    report_no_effect,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
+from compatgate.core.stack_facts import find_floor
 from compatgate.core.versions import Version, format_parts
 
 
@@ -47,9 +56,7 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
     if context.jetson:
         return NOT_APPLICABLE  # its driver has numbers of its own: CG131 judges the L4T release
     if context.floor is None:
-        return report_not_checked(
-            "driver", f"no {context.os} driver minimum for CUDA {cuda} is published"
-        )
+        return _check_without_floor(context, cuda, driver)
     floor, source = context.floor
     if driver >= floor:
         return PASS
@@ -70,6 +77,18 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
             candidates=lambda: _propose_driver_or_cuda(context, floor),
         ),
     )
+
+
+def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -> RuleAnswer:
+    """Judge a toolkit without a published minimum: a driver for a newer one runs it."""
+    newer = (one for one in context.facts.cuda_driver.toolkits if one.version > cuda)
+    floors = [find_floor(one.version, one, context.pool, context.facts) for one in newer]
+    lowest = min((floor[0] for floor in floors if floor), default=None)
+    if lowest and driver >= lowest:
+        return PASS
+    message = f"no {context.os} driver minimum for CUDA {cuda} is published"
+    need = f">={lowest}, which runs a newer CUDA" if lowest else "a CUDA with a published minimum"
+    return report_missing_fact("driver", message, need=need, have=driver.text)
 
 
 def _check_major(context: RuleContext, driver: Version) -> RuleAnswer:
@@ -143,7 +162,7 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     own = toolkit.driver.get(context.os)
     older = _reports_older(context, cuda)
     if own is None and not (older and context.driver_cuda_is_exact):
-        return report_not_checked(
+        return report_no_effect(  # CG202 judges PTX, all else is a warning
             "driver",
             f"no {context.os} driver of CUDA {cuda} itself is published: limits not checked",
         )
@@ -298,7 +317,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
         why = (
             "Windows branches have other numbers" if context.os == "windows" else "not in the facts"
         )
-        return report_not_checked(
+        return report_no_effect(
             "driver", f"end of life of branch {driver.major} not checked: {why}"
         )
     when = branch.eol
@@ -313,9 +332,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
         message = f"driver branch {branch.branch} is past its end of life"
         message += f" ({when})" if when else ""
     else:
-        return report_not_checked(
-            "driver", f"no end of life of branch {branch.branch} is published"
-        )
+        return report_no_effect("driver", f"no end of life of branch {branch.branch} is published")
     return (
         Problem(
             "warn",

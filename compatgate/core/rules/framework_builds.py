@@ -19,7 +19,8 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
-    report_not_checked,
+    report_left_out,
+    report_missing_fact,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
@@ -28,6 +29,7 @@ from compatgate.core.stack_facts import (
     accepts,
     default_build,
     is_index_wheel_cpu_only,
+    name_known,
 )
 from compatgate.core.versions import Version, format_parts, parse_version
 
@@ -70,13 +72,17 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             candidates=lambda: changes.other_build(context, found),
         )
     if not found.published:
-        return report_not_checked(found.name, _explain_unpublished(found))
+        return report_left_out(found.name, _explain_unpublished(found))
     release, build = found.release, found.build
     if release is None:
-        message = f"{found.title} is not known; the newest known release is {found.newest}"
-        return _make_problem(found, "unknown", message, need=f"<={found.newest}")
+        return _report_unknown_release(context, found)
     if context.pool.os == "windows" and "windows" not in (release.os or found.table.os):
-        message = f"{found.name} has no GPU build for Windows"
+        message = f"{found.title} has no GPU build for Windows"
+        on_windows = [
+            r.version for r in found.table.releases if "windows" in (r.os or found.table.os)
+        ]
+        if on_windows:
+            message += f"; the last release with one is {on_windows[-1]}"
         return _make_problem(found, "fail", message, need="os=linux or wsl", source=release.source)
     if not found.version.local and is_index_wheel_cpu_only(found.table, release, context.pool):
         return _report_cpu_only(context, found, release)
@@ -89,6 +95,18 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         )
         return _make_problem(found, "warn", message, source=build.source)
     return _check_stated_cuda(context, found, build)
+
+
+def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+    """Report a release without a row, unless its own wheel was measured."""
+    if context.has_record(found.name):
+        return NOT_APPLICABLE  # CG411 to CG414 judge what the wheel was measured to hold
+    known = name_known([one.version for one in found.table.releases], found.version)
+    name = context.facts.recorded_name(found.name, found.version.cuda)
+    need = f"a known release, or a record of this one: compatgate facts measure {name}=="
+    need += f"{found.version.public} --overlay {name}.yaml, for --facts {name}.yaml"
+    message = f"{found.title} is not known; {known}"
+    return _make_problem(found, "unknown", message, need=need)
 
 
 def _check_stated_cuda(context: RuleContext, found: FrameworkMatch, build: Build) -> RuleAnswer:
@@ -174,7 +192,7 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
             "fail",
             found.name,
             f"{message}; there are builds for {titles}",
-            have=f"CUDA {format_parts(asked)}",
+            have=found.version.text,
             need=titles,
             source=release.source,
             candidates=lambda: changes.other_build(context, found),
@@ -212,7 +230,8 @@ def _check_python(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             return NOT_APPLICABLE
         if have.local:
             message = f"whether {found.title} has a wheel for free-threaded Python is not known"
-            return report_not_checked("python", message)
+            need = f"python={have.public}, or a release whose wheels are known"
+            return report_missing_fact("python", message, need=need, have=have.text)
         if _is_in_range(have, low, high):
             return PASS
         need = f"{low or 'any'} to {high or 'any'}"
@@ -284,6 +303,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if build.plugins and (problems := _check_plugins(context, found, build, device)):
         return problems
     if build.sass is not None:
+        if context.has_record(found.name):
+            return NOT_APPLICABLE  # CG411 judges the wheel of this platform
         return _check_code(context, found, build, device)
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
@@ -430,22 +451,36 @@ def _report_no_code(
 
 
 def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str) -> RuleAnswer:
-    """Report unknown code: unknown where other releases have a list, else not checked."""
-    if context.has_record(found.name):
-        return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold
-    publishes = any(
+    """Report unknown code, unless a record or the stated code is judged in its place."""
+    if context.has_record(found.name) or context.stack.arch is not None:
+        return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold, CG201 the stated
+    message = f"which GPUs {what} of {found.title} has code for is not known"
+    need = "the build's list: state it as arch=sm_.."
+    if any(
         build.sass is not None or build.minimum_capability is not None
         for release in found.table.releases
         for build in release.builds
-    )
+    ):
+        return (Problem("unknown", found.name, message, have=found.version.text, need=need),)
+    if _all_measured_run(context, found):
+        return PASS
+    return report_missing_fact(found.name, message, need=need, have=found.version.text)
+
+
+def _all_measured_run(context: RuleContext, found: FrameworkMatch) -> bool:
+    """Tell whether all measured wheels of a framework run on the GPU; its table lists no code."""
+    from compatgate.core.package_finder import package_finder
+    from compatgate.core.rules.package_code import check_package
+
+    pool, device, facts = context.pool, context.capability, context.facts
+    name = facts.recorded_name(found.name, found.version.cuda)
+    finder = package_finder(facts, pool.os, pool.cpu, context.stack.get("python"))
+    wheels = [finder.find(found.name, version) for version in facts.recorded_versions(name)]
+    measured = [one for one in wheels if one.record]
     return (
-        Problem(
-            "unknown" if publishes and context.stack.arch is None else "not-checked",
-            found.name,
-            f"which GPUs {what} of {found.title} has code for is not known",
-            have=found.version.text,
-            need="the build's list: state it as arch=sm_..",
-        ),
+        device is not None
+        and bool(measured)
+        and all(check_package(context, one, device) == PASS for one in measured)
     )
 
 
@@ -472,10 +507,16 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         return NOT_APPLICABLE  # its driver has numbers of its own
     minimum = build.driver[context.os]
     own = context.toolkit.driver.get(context.os) if context.toolkit else None
+    if build.toolkit_driver and context.toolkit and own is None:
+        message = f"{found.title} needs the driver of CUDA {context.cuda}, which is not known"
+        need = "a CUDA whose own driver is published"
+        return report_missing_fact("driver", message, need=need, have=context.driver.text)
     if build.toolkit_driver and own:
         minimum = max(minimum, own)
     if driver >= minimum:
         return PASS
+    if context.floor and driver < context.floor[0] and minimum <= context.floor[0]:
+        return NOT_APPLICABLE  # CG101 asks for at least as much
     return (
         Problem(
             "fail",

@@ -10,7 +10,15 @@ from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import Build, Pin, Release
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.parts import CUDNN, NCCL, PACKAGES
-from compatgate.core.rule import NOT_APPLICABLE, PASS, FindingOutcome, Problem, RuleAnswer, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    FindingOutcome,
+    Problem,
+    RuleAnswer,
+    report_missing_fact,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
 from compatgate.core.stack_facts import FrameworkMatch
@@ -74,8 +82,8 @@ def framework_framework(context: RuleContext) -> RuleAnswer:
 def _check_framework_pins(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if found.release is None:
         return NOT_APPLICABLE
-    others = [name for name in found.release.pins if name not in ("cudnn", "nccl")]
-    answers = [_check_pin(context, found, name) for name in others]
+    others = found.table.pinned - {"cudnn", "nccl"}
+    answers = [_check_pin(context, found, name) for name in sorted(others)]
     for by in (found.release, found.build):
         if by and by.requires and _is_of_metadata(context, found):
             answers += _check_requirements(context, found, by)
@@ -196,9 +204,41 @@ def _check_pin(context: RuleContext, found: FrameworkMatch, component: str) -> R
     pin = (found.build.pins if found.build else {}).get(component) or found.release.pins.get(
         component
     )
-    if pin is None or pin.optional:
+    if pin is None:
+        return _check_without_pin(context, found, component, have)
+    if pin.optional:
         return NOT_APPLICABLE
     return _compare_with_pin(context, found, pin, have)
+
+
+def _check_without_pin(
+    context: RuleContext, found: FrameworkMatch, component: str, have: Version
+) -> RuleAnswer:
+    """Judge a build without a known pin by those of its release, else of the nearest releases.
+
+    A project that never pinned the component before this release is taken not to pin it here.
+    """
+    if found.release is None or found.build is None or component not in found.table.pinned:
+        return NOT_APPLICABLE
+    version = found.release.version
+    older, own, newer = list[Pin](), list[Pin](), list[Pin]()
+    for release in found.table.releases:
+        side = older if release.version < version else newer if release.version > version else own
+        side += [
+            pin
+            for build in release.builds
+            if build.cuda_major == found.build.cuda_major
+            and (pin := build.pins.get(component) or release.pins.get(component))
+            and not pin.optional
+        ]
+    known = own or (older[-1:] + newer[:1] if older else [])
+    answers = [_compare_with_pin(context, found, pin, have) for pin in known]
+    if not any(not isinstance(one, str) and one[0].outcome == "fail" for one in answers):
+        return PASS if known else NOT_APPLICABLE
+    message = f"which {component} {found.name} {version} ({found.build.title}) expects is not known"
+    specs = " or ".join(dict.fromkeys(f"{component} {pin.spec}" for pin in known))
+    need = f"{specs}, as other builds expect"
+    return report_missing_fact(component, message, need=need, have=have.text)
 
 
 def _compare_with_pin(

@@ -11,12 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
-from compatgate.core.facts.nvidia import Gpu, Pair, ToolkitArch
+from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
 from compatgate.core.parts import CODE, DRIVER, FORWARD, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_left_out,
+    report_missing_fact,
+    report_no_effect,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.driver import explain_open_reach, weakest_source
 from compatgate.core.stack_facts import accepts
@@ -29,7 +38,9 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
 
     Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
     newer. Forward compatibility does not help: the kernel driver itself must support the GPU. A
-    Jetson's driver comes with its L4T release, which CG130 judges.
+    Jetson's driver comes with its L4T release, which CG130 judges. Windows drivers, also those of
+    WSL, have other numbers: such a driver belongs to the newest branch that is not above its
+    number. That reading never denies: outside of the GPU's range the answer is unknown.
 
     Fix: use a driver within the GPU's range of branches.
 
@@ -39,12 +50,10 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     gpu, driver = context.pool.gpu, context.driver
     if gpu is None or driver is None or context.jetson:
         return NOT_APPLICABLE
-    if context.os == "windows":
-        return report_not_checked(
-            "driver", "GPU support by Windows driver branches is not in the facts"
-        )
     fact = context.facts.arch.capabilities.get(format_parts(gpu.capability))
     last = gpu.last_branch or (fact.last_branch if fact else None)
+    if context.os == "windows":
+        return _judge_windows(context, driver, gpu, last)
     if gpu.first_branch and driver.major < gpu.first_branch:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
         return _report_undriven_gpu(context, driver, gpu, why, f">={gpu.first_branch}")
@@ -52,17 +61,50 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
         why = f"driver branch {last} is the last that supports {context.gpu_name}"
         return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
     if context.branch is None:
-        newest = max(context.facts.driver_branches.branches)
-        hint = "" if driver.major > newest else "; is it a Windows driver (os=windows)?"
-        message = f"driver branch {driver.major} is not known; the newest known is {newest}{hint}"
-        return (Problem("unknown", "driver", message, have=driver.text, need=f"<={newest}"),)
+        branches = context.facts.driver_branches.branches
+        oldest, newest = min(branches), max(branches)
+        is_between = oldest < driver.major < newest
+        message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
+        message += "; is it a Windows driver (os=windows)?" if is_between else ""
+        need = f"a driver of a known branch, {oldest} to {newest}"
+        return (Problem("unknown", "driver", message, have=driver.text, need=need),)
+    return _judge_first(context, driver.major, gpu)
+
+
+def _judge_windows(context: RuleContext, driver: Version, gpu: Gpu, last: int | None) -> RuleAnswer:
+    """Judge a Windows driver by the newest branch that is not above its number."""
+    older = [one for one in context.facts.driver_branches.branches if one <= driver.major]
+    branch = max(older, default=0)
+    need = f"a driver of branch {gpu.first_branch} or newer" if gpu.first_branch else "its branches"
+    if gpu.first_branch and branch < gpu.first_branch:
+        why = f"{context.gpu_name} needs branch {gpu.first_branch} or newer"
+    elif last and branch > last:
+        why = f"branch {last} is the last that supports {context.gpu_name}"
+        need = f"a driver of branch {last} or older"
+    else:
+        return _judge_first(context, branch, gpu)
+    message = f"which branch Windows driver {driver} belongs to is not known; its number is that of"
+    message += f" branch {branch} or older, and {why}"
+    return report_missing_fact("driver", message, need=need, have=driver.text, source=gpu.source)
+
+
+def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
+    """Judge a GPU whose first branch may be open: any branch for a newer capability knows it."""
     if not gpu.product:
-        return report_not_checked(
-            "gpu", f"the first driver for {gpu.name} depends on the product, which is not stated"
-        )
-    if gpu.first_branch is None:
-        return report_not_checked("gpu", f"the first driver branch for {gpu.sku} is not published")
-    return PASS
+        message = f"the first driver for {gpu.name} depends on the product, which is not stated"
+        return report_left_out("gpu", message)
+    if gpu.first_branch is not None:
+        return PASS
+    message = f"the first driver branch for {gpu.sku} is not published"
+    newer = [
+        other.first_branch
+        for other in context.facts.gpus.gpus.values()
+        if other.capability > gpu.capability and other.first_branch
+    ]
+    if newer and branch >= min(newer):
+        return report_no_effect("gpu", message)
+    need = f"a driver of branch {min(newer)} or newer" if newer else "a branch known to support it"
+    return report_missing_fact("driver", message, need=need, have=str(context.driver))
 
 
 def _report_undriven_gpu(
@@ -97,9 +139,7 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     minimum = gpu.mig_driver
     if minimum is None or context.os == "windows":
-        return report_not_checked(
-            "driver", f"the first driver with MIG on {gpu.name} is not published"
-        )
+        return _judge_open_mig(context, driver, gpu)
     if driver >= minimum:
         return PASS
     return (
@@ -113,6 +153,24 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
             candidates=lambda: (changes.raise_driver(context, minimum),),
         ),
     )
+
+
+def _judge_open_mig(context: RuleContext, driver: Version, gpu: Gpu) -> RuleAnswer:
+    """Judge MIG without a published minimum by those of all GPUs of the same capability."""
+    message = f"the first driver with MIG on {gpu.name} is not published"
+    known = [
+        other.mig_driver
+        for other in context.facts.gpus.gpus.values()
+        if other.mig_driver and other.capability == gpu.capability
+    ]
+    if context.os == "windows":
+        need = "os=linux"
+        message += " for Windows"
+    elif known and driver >= max(known):
+        return report_no_effect("driver", f"{message}; every similar GPU has it from {max(known)}")
+    else:
+        need = f">={max(known)}, as on similar GPUs" if known else "a GPU with a published minimum"
+    return report_missing_fact("driver", message, need=need, have=driver.text)
 
 
 @rule("CG201", "no-kernel-image", reads=CODE | FORWARD)
@@ -141,7 +199,7 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
             return NOT_APPLICABLE
         if context.cuda is None or context.stack.measured:
             return NOT_APPLICABLE
-        return report_not_checked(
+        return report_left_out(
             "arch", "the stack states no GPU code; add arch=sm_.. to have it checked"
         )
     if find_run_mode(codes, device, context.facts.arch):
@@ -244,6 +302,20 @@ def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
     return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 
 
+def _judge_range(
+    context: RuleContext, cuda: Version, device: Pair, fact: CapabilityFact | None
+) -> RuleAnswer:
+    """Judge a toolkit without a list of targets by the first and last toolkit for the GPU."""
+    if context.toolkit is None:
+        return NOT_APPLICABLE  # CG101 says that this CUDA is not known
+    first, last = (fact.first_toolkit, fact.last_toolkit) if fact else (None, None)
+    if first and first <= cuda.major_minor and (last is None or cuda.major_minor <= last):
+        return PASS
+    message = f"which GPUs CUDA {cuda} can target is not known"
+    need = f">={format_parts(first)}" if first else f"a CUDA known to target {format_parts(device)}"
+    return report_missing_fact("cuda", message, need=need, have=cuda.text)
+
+
 @rule("CG203", "toolkit-arch", reads=CODE)
 def toolkit_arch(context: RuleContext) -> RuleAnswer:
     """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
@@ -264,11 +336,11 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     facts = context.facts.arch
     toolkit = facts.toolkits.get(format_parts(cuda.major_minor))
+    fact = facts.capabilities.get(format_parts(device))
     if toolkit is None:
-        return NOT_APPLICABLE
+        return _judge_range(context, cuda, device, fact)
     if device in toolkit.sass:
         return PASS
-    fact = facts.capabilities.get(format_parts(device))
     if fact is None:
         newest = list(facts.capabilities)[-1]
         message = (

@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, JETSON, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
+from compatgate.core.parts import CODE, CUDNN, DRIVER, FORWARD, JETSON, Candidate
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_missing_fact,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:  # imported by the first question about a Jetson
-    from compatgate.core.facts.jetson import JetsonRelease, Sbsa, Wheels
+    from compatgate.core.facts.jetson import JetsonDevice, JetsonRelease, Sbsa, Wheels
     from compatgate.core.jetson import JetsonHost
 
 
@@ -91,10 +98,17 @@ def _is_l4t(driver: Version, host: JetsonHost) -> bool:
 def _check_device(context: RuleContext, host: JetsonHost) -> Iterator[Problem]:
     """Yield the module that no release which fits supports."""
     lists = [one.devices for one in host.releases]
-    device = host.device
-    if device is None or any(devices is None or device.name in devices for devices in lists):
+    device, release = host.device, host.releases[-1]
+    if device is None:
+        if context.pool.gpu and context.pool.gpu.product:
+            what = f"which device {context.gpu_name} is, for {release.title}, is not known"
+            yield from report_missing_fact("l4t", what, need="a device of the facts")
         return
-    release = host.releases[-1]
+    if any(devices is not None and device.name in devices for devices in lists):
+        return
+    if None in lists:
+        yield from _judge_unlisted(host, release, device)
+        return
     supported = " and ".join(release.devices or ())
     first = next((r for r in host.table.releases if device.name in (r.devices or ())), None)
     last = f" or older ({device.last_jetpack} is its last)" if device.last_jetpack else ""
@@ -111,6 +125,21 @@ def _check_device(context: RuleContext, host: JetsonHost) -> Iterator[Problem]:
         source=release.source,
         candidates=lambda: _propose_releases(context, host),
     )
+
+
+def _judge_unlisted(
+    host: JetsonHost, release: JetsonRelease, device: JetsonDevice
+) -> Iterator[Problem]:
+    """Report a release without a list of devices, unless its neighbours have this one."""
+    known = [one for one in host.table.releases if one.devices is not None]
+    before = [one for one in known if one.l4t < release.l4t][-1:]
+    after = [one for one in known if one.l4t > release.l4t][:1]
+    if before and after and all(device.name in (one.devices or ()) for one in before + after):
+        return
+    message = f"whether {release.title} supports {device.title} is not known"
+    need = f"a release that lists {device.title}"
+    have = release.l4t.text
+    yield from report_missing_fact("l4t", message, need=need, have=have, source=release.source)
 
 
 def _propose_releases(
@@ -136,7 +165,7 @@ def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | No
     return change
 
 
-@rule("CG131", "jetson-cuda", reads=JETSON | CUDA | FORWARD)
+@rule("CG131", "jetson-cuda", reads=JETSON | CUDNN | FORWARD)
 def jetson_cuda(context: RuleContext) -> RuleAnswer:
     """The Jetson's L4T release does not run programs of the stack's CUDA.
 
@@ -145,7 +174,7 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
     newer toolkit of the same major run by minor-version compatibility if NVIDIA's table says so (a
     warning: the driver cannot compile PTX of the newer toolkit). Across majors only the upgrade
     package helps, and only within the list of its JetPack. The minimum drivers of servers do not
-    apply.
+    apply. Another cuDNN than that of the release is unknown: no matrix says what else runs.
 
     Example: CUDA 12.8 on L4T 36.4.3 (12.6) warns; CUDA 13.0 on it fails; CUDA 12.2 on L4T 35.4.1
     (11.4) needs ``cuda-compat-12-2``.
@@ -165,7 +194,7 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
 
     found, source = match_toolkit(host, libcuda, cuda.major_minor)
     if found in ("same", "older"):
-        return PASS
+        return _check_cudnn(context, host)
     own = f"{host.title}, whose libcuda is of CUDA {format_parts(libcuda)}"
     need = f"<={format_parts(libcuda)}"
     if found == "minor":
@@ -191,6 +220,17 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
             candidates=lambda: _propose_cuda(context, host, cuda),
         ),
     )
+
+
+def _check_cudnn(context: RuleContext, host: JetsonHost) -> RuleAnswer:
+    """Compare the stack's cuDNN with that of the L4T release."""
+    have = context.stack.get("cudnn")
+    brought = [one.cudnn for one in host.releases if one.cudnn]
+    if have is None or any(parse_version("cudnn", text).at(3) == have.at(3) for text in brought):
+        return PASS
+    message = f"whether cuDNN {have} runs on {host.title} is not known"
+    need = f"cudnn={brought[-1]}, which the release brings" if brought else "a release with cuDNN"
+    return report_missing_fact("cudnn", message, need=need, have=have.text)
 
 
 def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iterator[Candidate]:

@@ -27,12 +27,13 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
-    report_not_checked,
+    report_missing_fact,
+    report_no_effect,
     rule,
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
-from compatgate.core.stack_facts import FrameworkMatch
+from compatgate.core.stack_facts import FrameworkMatch, name_known
 from compatgate.core.versions import Version, format_parts
 
 
@@ -54,9 +55,8 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     release = context.cudnn_release
     if release is None:
-        newest = context.facts.cudnn.releases[-1].version
-        message = f"cuDNN {have} is not known; the newest known is {newest}"
-        return (Problem("unknown", "cudnn", message, have=have.text, need=f"<={newest}"),)
+        known = [one.version for one in context.facts.cudnn.releases]
+        return _report_unknown_release("cudnn", "cuDNN", have, known)
     major = have.cuda[0] if have.cuda else (cuda.major if cuda else None)
     if major is None:
         return NOT_APPLICABLE
@@ -78,6 +78,15 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
             candidates=lambda: changes.other_cudnn(context),
         ),
     )
+
+
+def _report_unknown_release(
+    component: str, title: str, have: Version, known: Sequence[Version]
+) -> RuleAnswer:
+    """Report a release without a row."""
+    message = f"{title} {have} is not known; {name_known(known, have)}"
+    need = f"a known release, or a record of this one in an overlay of {component}"
+    return (Problem("unknown", component, message, have=have.text, need=need),)
 
 
 @rule("CG302", "cudnn-gpu", reads=CUDNN)
@@ -104,16 +113,13 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
     if have is None or device is None or build is None or context.cudnn_release is None:
         return NOT_APPLICABLE
     if device in context.facts.arch.tegra:
-        return report_not_checked(
-            "cudnn", "cuDNN on Tegra comes with JetPack and has a separate matrix"
-        )
+        message = "cuDNN on Tegra has a separate matrix: CG131 compares it with the L4T release"
+        return report_no_effect("cudnn", message)
     support = support_of(context, build, device)
     if support is Support.LISTED:
         return PASS
     if support is Support.UNKNOWN:
         message = f"whether cuDNN {have} supports {context.gpu_name} is not published"
-        if build.minimum_capability is not None and _toolkit_serves(context, device):
-            return report_not_checked("cudnn", message)
         return (Problem("unknown", "cudnn", message, have=have.text),)
     forward = have >= context.facts.cudnn.forward_compatible_from
     if support is Support.NEWER and forward:
@@ -177,12 +183,6 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
     return newest is not None and device > newest and not covers(build.capabilities, device)
 
 
-def _toolkit_serves(context: RuleContext, device: Pair) -> bool:
-    """Tell whether the stack's CUDA makes code that runs on a GPU; else no library of it does."""
-    toolkit = _find_toolkit(context)
-    return toolkit is None or covers(tuple(toolkit.sass), device)
-
-
 def _find_toolkit(context: RuleContext) -> ToolkitArch | None:
     series = context.cuda and format_parts(context.cuda.major_minor)
     return context.facts.arch.toolkits.get(series) if series else None
@@ -236,14 +236,14 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if context.capability in context.facts.arch.tegra:
         return NOT_APPLICABLE  # its matrix is another one: CG302 says so
-    floors = [
-        row.driver[context.os] for row in find_rows(context, build) if context.os in row.driver
-    ]
+    floors = _find_floors(context, build)
     if not floors:
-        return NOT_APPLICABLE
+        return _check_without_rows(context, have, driver)
     floor = min(floors)
     if driver >= floor:
         return PASS
+    if context.floor and driver < context.floor[0] and floor <= context.floor[0]:
+        return NOT_APPLICABLE  # CG101 asks for at least as much
     return (
         Problem(
             "fail",
@@ -259,6 +259,31 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
             ),
         ),
     )
+
+
+def _find_floors(context: RuleContext, build: CudnnBuild) -> list[Version]:
+    return [row.driver[context.os] for row in find_rows(context, build) if context.os in row.driver]
+
+
+def _check_without_rows(context: RuleContext, have: Version, driver: Version) -> RuleAnswer:
+    """Judge a release without driver minimums by the highest of all releases for the CUDA major."""
+    if context.floor and driver < context.floor[0]:
+        return NOT_APPLICABLE  # CG101 fails
+    major, memory = _cudnn_major(context), context.facts.memory
+    builds = [one.builds[major] for one in context.facts.cudnn.releases if major in one.builds]
+    key = ("highest driver of cuDNN", major, context.os)
+    if key not in memory:
+        drivers = [row.driver.get(context.os) for one in builds for row in one.rows]
+        memory[key] = max((one for one in drivers if one), default=None)
+    if memory[key] is None or driver >= memory[key]:
+        return NOT_APPLICABLE
+    lowest = [min(floors) for one in builds if (floors := _find_floors(context, one))]
+    highest = max(lowest, default=driver)
+    if driver >= highest:
+        return NOT_APPLICABLE
+    message = f"which driver cuDNN {have} needs on {context.gpu_name} is not known; other releases"
+    message += f" need up to {highest}"
+    return report_missing_fact("driver", message, need=f">={highest}", have=str(context.driver))
 
 
 class Support(Enum):
@@ -377,18 +402,19 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     release = _nccl_release(context)
     if release is None:
-        newest = context.facts.nccl.releases[-1].version
-        message = f"NCCL {have} is not known; the newest known is {newest}"
-        return (Problem("unknown", "nccl", message, have=have.text, need=f"<={newest}"),)
+        known = [one.version for one in context.facts.nccl.releases]
+        return _report_unknown_release("nccl", "NCCL", have, known)
     major = _nccl_major(context)
     if major is None:
         return NOT_APPLICABLE
     if cuda and have.cuda and have.cuda[0] != cuda.major:
         message = f"this NCCL {have.public} was built for CUDA {have.cuda[0]}, the stack has {cuda}"
     elif not release.cuda:
-        return report_not_checked(
-            "nccl", f"which CUDA NCCL {have} was packaged for is not published"
-        )
+        message = f"which CUDA NCCL {have} was packaged for is not published"
+        if cuda and have.cuda:
+            return report_no_effect("nccl", f"{message}; its label says CUDA {have.cuda[0]}")
+        need = f"the build: nccl={have.public}+cu{major}"
+        return report_missing_fact("nccl", message, need=need, have=have.text)
     elif major not in release.cuda:
         built = ", ".join(map(str, release.cuda))
         message = f"NCCL {have} has no build for CUDA {major}, only for CUDA {built}"

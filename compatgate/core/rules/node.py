@@ -9,7 +9,16 @@ from compatgate.core import changes
 from compatgate.core.facts.node import FabricSystem, Flavour
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.parts import DRIVER, NODE, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_left_out,
+    report_missing_fact,
+    report_no_effect,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, parse_version
 
@@ -65,18 +74,27 @@ def _use_flavour(flavour: Flavour) -> Candidate:
 def _check_branch(context: RuleContext, flavour: Flavour) -> Iterator[Problem]:
     """Yield what is wrong with a flavour on the driver's branch."""
     driver, gpu = context.driver, context.pool.gpu
-    row = context.facts.kernel_modules.branch(driver.major) if driver else None
-    if driver is None or row is None:
+    if driver is None:
+        return
+    row = context.facts.kernel_modules.branch(driver.major)
+    if row is None:
+        message = f"which kernel modules branch {driver.major} has is not known"
+        need = "a driver of a branch whose modules are known"
+        yield from report_missing_fact("kernel-modules", message, need=need, have=flavour)
         return
     if flavour == "open" and row.open == "none":
         message = f"driver {driver} has no open kernel modules: they came with branch 515"
         yield _report_flavour(context, flavour, message, row.source, "proprietary, or driver 515")
     elif flavour == "open" and row.open == "datacenter" and gpu and gpu.segment != "datacenter":
+        message = f"the open modules of branch {driver.major} are alpha on GeForce and workstation"
+        message += " GPUs, which need NVreg_OpenRmEnableUnsupportedGpus=1"
+        if gpu.segment is None:
+            yield from report_left_out("kernel-modules", message, row.source)
+            return
         yield Problem(
-            "warn" if gpu.segment else "not-checked",
+            "warn",
             "kernel-modules",
-            f"the open modules of branch {driver.major} are alpha on GeForce and workstation GPUs, "
-            "which need NVreg_OpenRmEnableUnsupportedGpus=1",
+            message,
             have=flavour,
             need="proprietary, or driver 545 or newer",
             source=row.source,
@@ -111,14 +129,14 @@ def _check_architecture(context: RuleContext, flavour: Flavour) -> Iterator[Prob
         yield Problem("unknown", "kernel-modules", message, have=flavour)
     elif demand is None:
         what = f"the driver of {row.architecture} comes with its board: no flavour to judge"
-        yield from report_not_checked("kernel-modules", what)
+        yield from report_no_effect("kernel-modules", what)
     elif demand == "must-not":
         needs = f"{row.architecture} needs the {_OTHER[flavour]} kernel modules"
         message = f"the {flavour} kernel modules do not support {context.gpu_name}: {needs}"
         yield _report_flavour(context, flavour, message, row.source, _OTHER[flavour])
     elif not gpu.product and table.names_products(gpu.capability):
         what = f"some products of {gpu.name} need one flavour; the product is not stated"
-        yield from report_not_checked("kernel-modules", what)
+        yield from report_left_out("kernel-modules", what)
     elif flavour == "open" and driver and 515 <= driver.major < (row.first_branch_open or 0):
         message = f"the open kernel modules support {row.architecture} from branch"
         message += f" {row.first_branch_open} on"
@@ -188,7 +206,7 @@ def gsp_firmware(context: RuleContext) -> RuleAnswer:
         ]
     if modules is None and (row is None or row.gsp):
         what = "GSP firmware is off; whether the open kernel modules are loaded is not stated"
-        return report_not_checked("gsp-firmware", what)
+        return report_left_out("gsp-firmware", what)
     return PASS
 
 
@@ -241,7 +259,7 @@ def _check_fabric(
         if presence == "yes":
             where = "the nodes have NVSwitch" if name == "fabric-manager" else "NVLink joins nodes"
             what = f"{title} is not stated; where {where}, it must be {driver}, as the driver"
-            yield from report_not_checked(name, what)
+            yield from report_left_out(name, what)
         return
     have = _read_as_driver(text)
     if have == driver:
@@ -249,7 +267,7 @@ def _check_fabric(
     if presence in ("no", "switch-trays"):
         where = "runs in the switch trays" if presence == "switch-trays" else "is not needed"
         what = f"{title} {where} here: its version {text} was not compared with the driver's"
-        yield from report_not_checked(name, what)
+        yield from report_no_effect(name, what)
         return
     said = context.facts.node_parts.fabric_rules[name]
     if have is None or driver.parts[: len(have.parts)] == have.parts:

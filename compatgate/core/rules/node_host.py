@@ -8,7 +8,16 @@ from compatgate.core import changes
 from compatgate.core.facts.node import BuildFailure, KernelSupport, NamedKernel, RdmaPath
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.parts import DRIVER, NODE, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_left_out,
+    report_missing_fact,
+    report_no_effect,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, format_parts
 
@@ -38,10 +47,8 @@ def kernel_driver(context: RuleContext) -> RuleAnswer:
         said = support.statements["release-candidates"]
         message = f"Linux {kernel} is a release candidate: {said.fact}"
         return [Problem("unknown", "kernel", message, kernel.text, None, said.source)]
-    least = support.minimums.get(driver.major)
-    if least and kernel < least[0]:
-        message = f"Linux {kernel} is older than {least[0]}, which branch {driver.major} needs"
-        return [Problem("fail", "kernel", message, kernel.text, f">={least[0]}", least[1])]
+    if problem := _check_minimum(support, kernel, driver):
+        return problem
     failed = [
         _report_failure(context, one, kernel)
         for one in support.failures
@@ -52,6 +59,31 @@ def kernel_driver(context: RuleContext) -> RuleAnswer:
     if (driver.major, context.pool.cpu, kernel.major_minor) in support.validated_series:
         return PASS
     return _check_named(context, support, kernel, driver)
+
+
+def _check_minimum(
+    support: KernelSupport, kernel: Version, driver: Version
+) -> tuple[Problem] | None:
+    """Compare the kernel with the oldest that the branch needs.
+
+    A branch without a row needs at most what the next newer one needs, or the newest of the table.
+    """
+    known = support.minimums
+    newer = min(
+        (branch for branch in known if branch >= driver.major), default=max(known, default=0)
+    )
+    if newer not in known or kernel >= known[newer][0]:
+        return None
+    least, source = known[newer]
+    if newer == driver.major:
+        message = f"Linux {kernel} is older than {least}, which branch {driver.major} needs"
+        return (Problem("fail", "kernel", message, kernel.text, f">={least}", source),)
+    message = (
+        f"the oldest Linux for branch {driver.major} is not known; branch {newer} needs {least}"
+    )
+    return report_missing_fact(
+        "kernel", message, need=f">={least}", have=kernel.text, source=source
+    )
 
 
 def _report_failure(context: RuleContext, failure: BuildFailure, kernel: Version) -> Problem:
@@ -84,7 +116,16 @@ def _check_named(
         newest = max(older, key=lambda one: (one.kernel.key, one.driver.key), default=None)
     if newest is None:
         what = f"no source says which kernels driver {driver} is made for"
-        return report_not_checked("kernel", what)
+        if all(kernel.major_minor <= one.kernel.major_minor for one in support.named):
+            return report_no_effect("kernel", f"{what}; every known one is made for Linux {kernel}")
+        need = "a driver whose source names the kernel"
+        return report_missing_fact(
+            "kernel",
+            what,
+            need=need,
+            have=kernel.text,
+            candidates=lambda: _propose_named(context, support, kernel),
+        )
     if kernel.major_minor <= newest.kernel.major_minor:
         return PASS
     return [
@@ -135,7 +176,7 @@ def distribution_driver(context: RuleContext) -> RuleAnswer:
     row = lists.get(driver.major)
     if row is None:
         what = f"no list of distributions for driver branch {driver.major} is in the facts"
-        return report_not_checked("distribution", what)
+        return report_no_effect("distribution", what)
     if _is_listed(have, row.names):
         return PASS
     return [
@@ -187,7 +228,7 @@ def secure_boot(context: RuleContext) -> RuleAnswer:
     if ofed and (3, 2) <= ofed.major_minor < (20, 0):
         reasons.append("sb-doca")
     if not reasons:
-        return report_not_checked("secure-boot", said["sb-key"].fact)
+        return report_left_out("secure-boot", said["sb-key"].fact)
     return [
         Problem(
             "warn",
@@ -220,12 +261,15 @@ def gpudirect_rdma(context: RuleContext) -> RuleAnswer:
     if have is None or context.os != "linux":
         return NOT_APPLICABLE
     path = context.facts.kernel_support.rdma.get(have)
-    if path is None:
+    if have == "none":
         return PASS
+    if path is None:
+        what = f"what {have} needs is not in the facts"
+        return report_missing_fact("peer-memory", what, need="peer-memory=none", have=have)
     problems = [*_check_rdma(context, path)]
     if have == "nvidia-peermem" and "ofed" not in context.pool.node:
         what = "nvidia-peermem needs MLNX_OFED or DOCA-OFED, which is not stated"
-        problems += report_not_checked("peer-memory", what)
+        problems += report_left_out("peer-memory", what)
     return problems or PASS
 
 
@@ -234,7 +278,7 @@ def _check_rdma(context: RuleContext, path: RdmaPath) -> Iterator[Problem]:
     modules, kernel = node.get("kernel-modules"), context.pool.node_version("kernel")
     if path.needs_open and modules is None:
         what = f"{path.path} needs the open kernel modules; their flavour is not stated"
-        yield from report_not_checked("peer-memory", what)
+        yield from report_left_out("peer-memory", what)
     elif path.needs_open and modules != "open":
         yield _report_rdma(path, f"the kernel modules are {modules}", "kernel-modules: open")
     if path.kernel and kernel and kernel < path.kernel:
@@ -284,7 +328,7 @@ def peer_traffic(context: RuleContext) -> RuleAnswer:
     said = context.facts.kernel_support.statements
     if platform and platform != "bare-metal" and not platform.startswith("dgx"):
         what = f"{' and '.join(on)} on {platform} were not judged: {said['ats-vm'].fact}"
-        return report_not_checked(on[0], what)
+        return report_no_effect(on[0], what)
     right = {"acs": "off", "iommu": "passthrough"}
     return [
         Problem(
@@ -348,9 +392,9 @@ def node_not_judged(context: RuleContext) -> RuleAnswer:
     node = context.pool.node
     if not node:
         return NOT_APPLICABLE
-    notes = [Problem("not-checked", k, why) for k, why in _NOT_JUDGED.items() if k in node]
+    notes = [one for k, why in _NOT_JUDGED.items() if k in node for one in report_no_effect(k, why)]
     if "ofed" in node:
-        notes.append(Problem("not-checked", "ofed", _describe_ofed(context)))
+        notes += report_no_effect("ofed", _describe_ofed(context))
     return notes or NOT_APPLICABLE
 
 

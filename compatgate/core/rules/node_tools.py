@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from compatgate.core import changes
 from compatgate.core.facts.node import Defect, Need, OperatorSeries, When
 from compatgate.core.parts import CUDA, DRIVER, FORWARD, NODE, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_left_out,
+    report_no_effect,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 
@@ -77,7 +85,7 @@ def _report_need(context: RuleContext, need: Need, have: Version) -> Iterator[Pr
     title = _TITLES[need.component]
     if applies is None:
         what = f"{title} {have} is older than {need.needs}, which is needed where"
-        yield from report_not_checked(need.component, f"{what} {_name_condition(need.when)}")
+        yield from report_left_out(need.component, f"{what} {_name_condition(need.when)}")
     elif applies:
         yield Problem(
             need.outcome,
@@ -176,7 +184,7 @@ def node_tool_defect(context: RuleContext) -> RuleAnswer:
         version = context.pool.node_version(name)
         if version and version.at(3) > known.at(3):
             what = f"{_TITLES[name]} {version} is newer than {known}, the newest in the facts"
-            problems += report_not_checked(name, f"{what}: its defects are not known")
+            problems += report_no_effect(name, f"{what}: its defects are not known")
     return problems or PASS
 
 
@@ -198,7 +206,7 @@ def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[
     for one, _ in found:
         if one.where:
             what = f"{title}, {one.where}, {one.problem}"
-            yield Problem("not-checked", name, what, have.text, source=one.source)
+            yield from report_left_out(name, what, one.source)
     others = [(one.problem, [one]) for one, _ in found if not one.cve and not one.where]
     if flaws := [one for one, _ in found if one.cve]:
         names = ", ".join(_name_flaw(one, applies) for one, applies in found if one.cve)
@@ -246,7 +254,7 @@ def dcgm_driver(context: RuleContext) -> RuleAnswer:
     parts = context.facts.node_parts
     row = next((one for one in parts.dcgm_drivers if one.versions.contains(have)), None)
     if row is None:
-        return report_not_checked("dcgm", f"no driver minimum of DCGM {have} is in the facts")
+        return report_no_effect("dcgm", f"no driver minimum of DCGM {have} is in the facts")
     system = parts.fabric_of.get(gpu.name) if gpu else None
     switched = system is not None and system.fabric_manager == "yes"
     floor = (row.driver_nvswitch if switched else None) or row.driver
@@ -290,7 +298,7 @@ def operator_driver(context: RuleContext) -> RuleAnswer:
     if series is None:
         newest = list(parts.series)[-1]
         what = f"the drivers of GPU Operator {have} are not in the facts; the newest series is"
-        return report_not_checked("gpu-operator", f"{what} {newest}")
+        return report_no_effect("gpu-operator", f"{what} {newest}")
     system = parts.fabric_of.get(gpu.name) if gpu else None
     least = system.minimum_driver if system else None
     if least and driver < least:

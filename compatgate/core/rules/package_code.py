@@ -31,7 +31,8 @@ from compatgate.core.rule import (
     FindingOutcome,
     Problem,
     RuleAnswer,
-    report_not_checked,
+    report_missing_fact,
+    report_no_effect,
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, format_parts
@@ -54,9 +55,26 @@ def _report_fetched(context: RuleContext) -> Iterator[Problem]:
     """Say which packages are taken to be the wheels that their installers fetch."""
     for package in context.packages:
         if package.fetched:
-            message = f"{package.title}: {package.assumed}; one that was compiled where it was "
-            message += "installed was not checked"
-            yield from report_not_checked(package.name, message)
+            yield from _judge_compiled(context, package)
+
+
+def _judge_compiled(context: RuleContext, package: GpuPackage) -> tuple[Problem]:
+    """Judge a package that may be compiled in place of the wheel that is assumed."""
+    statement = next((one for one in package.statements if one.compiled == "install"), None)
+    cuda, device = context.cuda, context.capability
+    made = [
+        code
+        for build in (statement.builds if statement else ())
+        if build.cuda is None or (cuda and _is_in(build.cuda, cuda.major_minor))
+        for code in build.code
+    ]
+    message = f"{package.title}: {package.assumed}"
+    if device and find_run_mode(made, device, context.facts.arch):
+        names = ", ".join(code.name for code in made)
+        return report_no_effect(package.name, f"{message}; one compiled in its place has {names}")
+    message += "; which code one compiled in its place has is not known"
+    need = f"the code that it was built for, like {package.name}={package.version}[sm_90]"
+    return report_missing_fact(package.name, message, need=need, have=package.version.text)
 
 
 def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
@@ -126,13 +144,14 @@ def _check_cached(
     """Check a package; a package without a problem caches that for each situation."""
     found: RuleAnswer | None = package.memory.get(situation)
     if found is None:
-        found = _check_package(context, package, device)
+        found = check_package(context, package, device)
         if isinstance(found, str):
             package.memory[situation] = found
     return found
 
 
-def _check_package(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+def check_package(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
+    """Judge the code of one package on a GPU."""
     if package.gpus:
         return [_report_other_vendor(context, package)]
     if package.statements and (problems := find_exclusions(context, package, device)):
@@ -250,7 +269,8 @@ def _check_ptx(
     title = package.title
     if not known:
         message = f"{title} needs its PTX compiled, and the toolkit that made it is not known"
-        yield Problem("unknown", package.name, message, have=driver.text, source=source_of(package))
+        have = package.version.text
+        yield Problem("unknown", package.name, message, have=have, source=source_of(package))
         return
     newest = max(known)
     if newest <= reach:
@@ -261,7 +281,7 @@ def _check_ptx(
         "unknown" if context.forward_may_help or not context.driver_cuda_is_exact else "fail",
         package.name,
         f"{what}; {limit}{describe_assumption(package)}",
-        have=driver.text,
+        have=package.version.text,
         need=f"a driver of CUDA {format_parts(newest)} or newer",
         source=source_of(package),
     )
@@ -371,9 +391,14 @@ def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple
 
 def _is_of_major(spec: str, major: int) -> bool:
     """Tell whether a range of toolkits holds one of a CUDA major."""
+    return any(_is_in(spec, (major, minor)) for minor in range(10))
+
+
+def _is_in(spec: str, cuda: Pair) -> bool:
+    """Tell whether a range of toolkits holds one."""
     from packaging.specifiers import SpecifierSet
 
-    return any(SpecifierSet(spec).contains(f"{major}.{minor}") for minor in range(10))
+    return SpecifierSet(spec).contains(format_parts(cuda))
 
 
 def outcome_of_open(context: RuleContext) -> FindingOutcome:

@@ -14,7 +14,7 @@ from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.glibc import Glibc, GlibcNeed
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.parts import Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_missing_fact
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, parse_version
 
@@ -40,14 +40,51 @@ def check_glibc(context: RuleContext) -> RuleAnswer:
     have = _find_glibc(context)
     if have is None:
         return NOT_APPLICABLE
-    needed = list(_find_needs(context))
-    if not needed:
-        return NOT_APPLICABLE
-    return [
-        _report_older(title, need, source, have)
-        for title, need, source in needed
+    needed = {name: (need, source) for name, need, source in _find_needs(context)}
+    problems = [
+        _report_older(f"{name} {context.stack.versions[name]}", need, source, have)
+        for name, (need, source) in needed.items()
         if have.glibc < need
-    ] or PASS
+    ]
+    if have.stated:
+        pure = {name for name, file in _wheel_files(context).items() if file.endswith("-any.whl")}
+        open_names = [one for one in context.stack.versions if one not in pure | needed.keys()]
+        problems += [p for name in open_names for p in _judge_unmeasured(context, name, have.glibc)]
+    return problems or (PASS if needed else NOT_APPLICABLE)
+
+
+def _judge_unmeasured(
+    context: RuleContext, name: str, glibc: Version
+) -> tuple[Problem] | tuple[()]:
+    """Judge a wheel that nobody measured by all that is known of wheels.
+
+    A release between known ones needs what they need; any other may need what any wheel needs.
+    """
+    version, facts = context.stack.versions[name], context.facts
+    own = bool(version.local) and version.cuda is None
+    if own or version.key[1] == 0 or name in context.stack.measured or not _has_code(context, name):
+        return ()
+    wheels = [one for one in facts.records(name) if one.wheel]
+    tags = [(one.version, tag) for one in wheels if (tag := read_tag(one.wheel, facts.glibc))]
+    known = [tag for _, tag in tags]
+    releases = [parse_version(name, text) for text, _ in tags]
+    if not releases or not min(releases) <= version <= max(releases):
+        known += [one.glibc for one in facts.glibc.needs]
+    highest = max(known)
+    if glibc >= highest:
+        return ()
+    message = f"which glibc the wheel of {name} {version} needs is not known; known wheels need up"
+    message += f" to {highest}"
+    need = f">={highest}, or the wheel's name, whose tag says it"
+    return report_missing_fact("glibc", message, need=need, have=glibc.text)
+
+
+def _has_code(context: RuleContext, name: str) -> bool:
+    """Tell whether a part is a framework or package whose wheel holds compiled code."""
+    facts = context.facts
+    if name in facts.frameworks:
+        return True
+    return facts.is_package(name) and facts.packages.carries(name) not in ("nothing", "options")
 
 
 def _find_glibc(context: RuleContext) -> Have | None:
@@ -62,7 +99,7 @@ def _find_glibc(context: RuleContext) -> Have | None:
 
 
 def _find_needs(context: RuleContext) -> Iterator[tuple[str, Version, Source]]:
-    """Yield what each part of the stack needs: the highest of its tag and the facts."""
+    """Yield each part and what it needs: the highest of its tag and the facts."""
     table, files = context.facts.glibc, _wheel_files(context)
     for name, version in context.stack.versions.items():
         if version.key[1] == 0:
@@ -76,7 +113,7 @@ def _find_needs(context: RuleContext) -> Iterator[tuple[str, Version, Source]]:
             found.append((tagged, table.tags_source))
         if found:
             glibc, source = max(found, key=lambda one: one[0].key)
-            yield f"{name} {version}", glibc, source
+            yield name, glibc, source
 
 
 def _wheel_files(context: RuleContext) -> dict[str, str]:

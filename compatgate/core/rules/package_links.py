@@ -241,7 +241,7 @@ def _check_release_torch(context: RuleContext, package: GpuPackage, torch: Versi
             "fail",
             package.name,
             f"{message} (as {records[0].wheel})",
-            have=torch.text,
+            have=version.text,
             need=f"{wanted}, or a release of {package.name} for torch {torch.public}",
             source=Source(f"measured: {records[0].wheel}", confidence="metadata"),
             candidates=lambda: other_releases(context, package),
@@ -265,7 +265,7 @@ def _report_undefined(
     name = record.torch_missing[0]
     message = f"{package.title} needs {name} of torch, which torch {torch} does not define"
     need = f"{package.name} built for torch {torch.public}"
-    return Problem("fail", package.name, message, torch.text, need, source)
+    return Problem("fail", package.name, message, package.version.text, need, source)
 
 
 def check_libraries(context: RuleContext) -> RuleAnswer:
@@ -309,7 +309,7 @@ def _report_no_library(
         package.name,
         f"{package.title} has no library for CUDA {format_parts(cuda.major_minor)}"
         + describe_assumption(package),
-        have=", ".join(format_parts(pair) for pair in named),
+        have=f"{package.version}, with CUDA {', '.join(format_parts(pair) for pair in named)}",
         need=f"a release with a library for CUDA {format_parts(cuda.major_minor)}",
         source=source_of(package),
         candidates=lambda: other_releases(context, package),
@@ -335,7 +335,7 @@ def _report_other_runtime(
         package.name,
         f"{package.title} is linked against {runtime}, the stack brings CUDA {cuda}"
         + describe_assumption(package),
-        have=cuda.text,
+        have=package.version.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",
         source=source_of(package),
     )

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatgate.core.facts.vgpu import SharingFact
+from compatgate.core.facts.vgpu import SharingFact, SharingLimit
 from compatgate.core.parts import NODE, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_missing_fact,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.vgpu import is_guest
 from compatgate.core.versions import format_parts
@@ -31,7 +38,7 @@ def mps_support(context: RuleContext) -> RuleAnswer:
     if pool.sharing != "mps":
         return NOT_APPLICABLE
     table = context.facts.vgpu
-    problems: list[Problem] = []
+    problems: list[Problem] = [*_report_missing_limits(context)]
     if pool.os != "linux" and (fact := table.find_sharing("mps", "os")):
         outcome = "fail" if pool.os == "windows" else "unknown"
         problems.append(_report_sharing(fact, outcome, have=f"os={pool.os}"))
@@ -46,8 +53,27 @@ def mps_support(context: RuleContext) -> RuleAnswer:
     if gpu and gpu.mig and (fact := table.find_sharing("mps", "mig")):
         problems.append(_report_sharing(fact, fact.effect, have=gpu.sku))
     if is_guest(context) and (fact := table.find_sharing("mps", "vgpu")):
-        problems.append(Problem("not-checked", "sharing", fact.text, source=fact.source))
+        need = "sharing=time-slicing, or sharing=exclusive"
+        problems += report_missing_fact(
+            "sharing", fact.text, need=need, source=fact.source, candidates=_other_sharing
+        )
     return problems or PASS
+
+
+def _report_missing_limits(context: RuleContext) -> Iterator[Problem]:
+    """Yield the limits of MPS that concern the pool and are not in the facts."""
+    pool, find = context.pool, context.facts.vgpu.find_sharing
+    concerns: dict[SharingLimit, bool] = {
+        "os": pool.os != "linux",
+        "least-capability": pool.gpu is not None,
+        "mig": pool.gpu is not None and pool.gpu.mig is not None,
+        "vgpu": is_guest(context),
+    }
+    for limit, concerned in concerns.items():
+        if concerned and find("mps", limit) is None:
+            message = f"whether MPS works here is not known: its limit {limit} is not in the facts"
+            need = "sharing=time-slicing, or sharing=exclusive"
+            yield from report_missing_fact("sharing", message, need=need, candidates=_other_sharing)
 
 
 def _pair(text: str) -> tuple[int, int]:

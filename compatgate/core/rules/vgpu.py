@@ -12,7 +12,7 @@ from compatgate.core import changes
 from compatgate.core.facts.vgpu import Vgpu, VgpuFeature
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.parts import DRIVER, NODE, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_no_effect, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 
@@ -221,19 +221,20 @@ def vgpu_service(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     features = context.facts.vgpu.features
     return [
-        _report_service(name, features[name], context.pool.node[name])
+        problem
         for name in stated
         if name in features and features[name].works_on in ("none", None)
+        for problem in _report_service(name, features[name], context.pool.node[name])
     ] or PASS
 
 
-def _report_service(name: str, feature: VgpuFeature, have: str) -> Problem:
+def _report_service(name: str, feature: VgpuFeature, have: str) -> tuple[Problem]:
     title = NODE_COMPONENTS[name].title
     if feature.works_on is None:
         message = f"whether {title} works in a vGPU guest: {feature.note}"
-        return Problem("not-checked", name, message, source=feature.source)
+        return report_no_effect(name, message, feature.source)
     reason = f": {feature.note}" if feature.note else ""
-    return Problem(
+    problem = Problem(
         "warn",
         name,
         f"{title} does not work in a vGPU guest{reason}",
@@ -241,6 +242,7 @@ def _report_service(name: str, feature: VgpuFeature, have: str) -> Problem:
         source=feature.source,
         candidates=lambda: (Candidate({name: None}, f"remove {title} from the guests"),),
     )
+    return (problem,)
 
 
 @rule("CG139", "vgpu-host", reads=GUEST, pool_only=True)

@@ -11,7 +11,16 @@ from functools import partial
 from compatgate.core.facts.nvidia import VgpuType
 from compatgate.core.facts.vgpu import VgpuFeature
 from compatgate.core.parts import NEEDS, NODE, VERSIONS, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_not_checked, rule
+from compatgate.core.rule import (
+    NOT_APPLICABLE,
+    PASS,
+    Problem,
+    RuleAnswer,
+    report_left_out,
+    report_missing_fact,
+    report_no_effect,
+    rule,
+)
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.vgpu import GUEST, MANAGER, propose_guests
 from compatgate.core.versions import Version
@@ -43,7 +52,8 @@ def vgpu_type(context: RuleContext) -> RuleAnswer:
     name = parse_vgpu_name(gpu.vgpu.lower())
     kind = context.facts.gpus.vgpus.get(compact(name.prefix)) if name else None
     if name is None or kind is None:
-        return report_not_checked("gpu", f"the vGPU type {gpu.vgpu} is not in the facts")
+        message = f"the vGPU type {gpu.vgpu} is not in the facts"
+        return report_missing_fact("gpu", message, need="a type of the facts", have=gpu.vgpu)
     problems = [*_check_profile(name, kind, gpu.vgpu)]
     for component, version in (
         ("driver", context.driver if context.os == "linux" else None),
@@ -70,7 +80,8 @@ def _check_branch(
     table = context.facts.vgpu
     read = {branch for one in context.facts.gpus.vgpus.values() for branch in one.branches}
     if version.major not in read:
-        return  # no release of this branch was read
+        yield from _report_unread(kind, component, version, min(read, default=0))
+        return
     title = "guest driver" if component == "driver" else "vGPU manager"
     candidates = (
         partial(propose_guests, table, kind.branches, version) if component == "driver" else None
@@ -88,6 +99,22 @@ def _check_branch(
         message = f"{title} {version} may not support {kind.prefix}, which came with {first}"
         need = f">={first}"
         yield Problem("unknown", component, message, version.text, need, kind.source, candidates)
+
+
+def _report_unread(
+    kind: VgpuType, component: str, version: Version, oldest: int
+) -> Iterator[Problem]:
+    """Report a branch of which no release was read, unless older and newer ones have the type.
+
+    The oldest branch that was read stands for those before it.
+    """
+    first, last = min(kind.branches, default=0), max(kind.branches, default=0)
+    if version.major < last and (first == oldest or first < version.major):
+        return
+    message = f"whether {component} {version} supports {kind.prefix} is not known: no release of"
+    message += f" branch {version.major} was read"
+    need = f"branch {', '.join(map(str, kind.branches)) or 'of a release that names the type'}"
+    yield from report_missing_fact(component, message, need=need, have=version.text)
 
 
 @rule("CG142", "vgpu-cuda", reads=NODE, pool_only=True)
@@ -160,35 +187,35 @@ def vgpu_feature(context: RuleContext) -> RuleAnswer:
     name = parse_vgpu_name(gpu.vgpu.lower())
     kind = context.facts.gpus.vgpus.get(compact(name.prefix)) if name else None
     if name is None or kind is None:
-        return report_not_checked("needs", f"the vGPU type {gpu.vgpu} is not in the facts")
+        return report_no_effect("needs", f"{gpu.vgpu} is not in the facts")  # CG137 is unknown
     table = context.facts.vgpu.features
-    known = [table[one] for one in needs.features if one in table]
-    return [_judge_feature(context, name, kind, one) for one in known] or PASS
+    return [
+        problem
+        for each in needs.features
+        for problem in (
+            _judge_feature(context, name, kind, table[each])
+            if each in table
+            else report_missing_fact("needs", f"{each} is not in the facts", need="a known feature")
+        )
+    ] or PASS
 
 
 def _judge_feature(
     context: RuleContext, name: VgpuName, kind: VgpuType, feature: VgpuFeature
-) -> Problem:
+) -> tuple[Problem]:
     sku = context.pool.gpu.sku if context.pool.gpu else ""
     told = f": {feature.note}" if feature.note else ""
     owns = is_known_profile(name, kind) and owns_all_memory(name, kind)
     works = _works(feature, owns=owns, sliced=bool(name.slices))
     if works is False or (feature.os and context.os not in feature.os):
         message = f"{feature.title} does not work on {sku}{told}"
-        return Problem(
-            "fail",
-            "gpu",
-            message,
-            sku,
-            feature.title,
-            feature.source,
-            partial(_whole_types, kind),
-        )
+        types = partial(_whole_types, kind)
+        return (Problem("fail", "gpu", message, sku, feature.title, feature.source, types),)
     if works is None or (feature.series and name.series not in feature.series):
         message = f"whether {feature.title} works on {sku} is not known{told}"
-        return Problem("unknown", "gpu", message, sku, feature.title, feature.source)
+        return (Problem("unknown", "gpu", message, sku, feature.title, feature.source),)
     message = f"{feature.title} works on {sku} where it is turned on{told}"
-    return Problem("not-checked", "gpu", message, source=feature.source)
+    return report_left_out("gpu", message, feature.source)
 
 
 def _works(feature: VgpuFeature, *, owns: bool, sliced: bool) -> bool | None:

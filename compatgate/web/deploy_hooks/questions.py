@@ -105,7 +105,9 @@ def _answer(verdict: Mapping[str, Any]) -> str:
         return "no decision" if outcome == "unknown" else "denied"
     if outcome in ("fail", "unknown"):
         what = "it fails" if outcome == "fail" else "it is unknown whether it works"
-        return f"allowed by mode '{verdict['mode']}', although {what}"
+        setting = "onUnknown of the policy"  # mode enforce denies what fails
+        by = setting if verdict["mode"] == "enforce" else f"mode '{verdict['mode']}'"
+        return f"allowed by {by}, although {what}"
     return "allowed, with warnings" if outcome == "warn" else "allowed"
 
 

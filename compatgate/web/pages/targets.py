@@ -105,6 +105,8 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     words += _describe_canary(policy.canary)
     if policy.packages == "audit":
         words.append("A package without a record is allowed with a warning.")
+    if policy.missing_facts == "audit":
+        words.append("A stated value that the facts cannot judge is allowed with a warning.")
     if policy.stated_stacks == "ignore":
         words.append("Stacks stated by pods do not count; the gate reads their images.")
     if policy.mode == "enforce":

@@ -16,6 +16,7 @@ from werkzeug.serving import make_server
 
 from compatgate.kit import clock
 from compatgate.service.app import Rooms
+from compatgate.service.gate.questions.service import Gate
 from compatgate.service.nodes.kubernetes import policy_reports
 from compatgate.web.app import create_app
 from compatgate.web.settings import Settings
@@ -119,9 +120,9 @@ def test_pods_that_are_alike_are_asked_about_once(
     run: Run, node: Add, pod: Add, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    preview = Rooms.preview
+    preview = Gate.preview
     monkeypatch.setattr(
-        Rooms, "preview", lambda self, body: asked.append(body) or preview(self, body)
+        Gate, "preview", lambda self, body: asked.append(body) or preview(self, body)
     )
     node("a1")
     for number in range(20):

@@ -31,7 +31,7 @@ QUESTION = {
 def attestations(stocked: Rooms) -> Attestations:
     signer = signer_of()
     options = SigningOptions(lambda: signer, (signer.public_key,))
-    return Attestations(stocked.database, options, stocked.still_holds)
+    return Attestations(stocked.gate.database, options, stocked.gate.still_holds)
 
 
 def predicate(attestations: Attestations, verdict_id: str) -> dict[str, Any]:
@@ -42,25 +42,25 @@ def predicate(attestations: Attestations, verdict_id: str) -> dict[str, Any]:
 def test_a_verdict_is_attested_as_it_is_stored_and_as_the_audit_log_vouches_for_it(
     stocked: Rooms, attestations: Attestations
 ) -> None:
-    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    verdict = stocked.gate.decide(QUESTION, asked_by="ci", source="rest")
     found = predicate(attestations, verdict.id)
     assert (found["id"], found["decidedAt"]) == (verdict.id, verdict.decided_at)
     digests = {one["name"]: one["digest"]["sha256"] for one in found["inputs"]}
-    assert stocked.history.verify().ok
-    with stocked.database.reading() as session:
+    assert stocked.chain.verify().ok
+    with stocked.gate.database.reading() as session:
         (batch,) = session.execute(select(StoredBatch.__table__)).all()
     assert decode_claims(batch.verdicts) == {verdict.id: digests["verdict"]}
-    anchor = stocked.history.list_audit(action="decisions.anchor").items[0]
+    anchor = stocked.audit.list_audit(action="decisions.anchor").items[0]
     assert anchor.detail["writers"] == {batch.writer: [1, bytes(batch.hash).hex()]}
 
 
 def test_the_last_of_its_decisions_confirms_it(stocked: Rooms, attestations: Attestations) -> None:
-    first = stocked.decide(QUESTION, asked_by="ci", source="rest")
-    again = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    first = stocked.gate.decide(QUESTION, asked_by="ci", source="rest")
+    again = stocked.gate.decide(QUESTION, asked_by="ci", source="rest")
     assert again.id == first.id
     found = predicate(attestations, first.id)
     assert found["decidedAt"] == first.decided_at
-    (last,) = stocked.history.list_decisions(verdict_id=first.id, limit=1).items
+    (last,) = stocked.decisions.list_decisions(verdict_id=first.id, limit=1).items
     assert found["confirmedAt"] == again.decided_at
     assert last.decided_at.isoformat()[:23] == again.decided_at[:23]
 
@@ -69,16 +69,16 @@ def test_what_is_not_stored_or_is_a_what_if_is_not_attested(
     stocked: Rooms, attestations: Attestations
 ) -> None:
     with pytest.raises(NotFound):
-        attestations.attest(stocked.preview(QUESTION).id)
+        attestations.attest(stocked.gate.preview(QUESTION).id)
     asked = {**QUESTION, "set": {"driver": "580.95.05"}}
     with pytest.raises(Conflict):
-        attestations.attest(stocked.decide(asked, asked_by="ci", source="rest").id)
+        attestations.attest(stocked.gate.decide(asked, asked_by="ci", source="rest").id)
 
 
 def test_a_verdict_that_no_longer_holds_is_not_signed_again(
     stocked: Rooms, attestations: Attestations
 ) -> None:
-    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
+    verdict = stocked.gate.decide(QUESTION, asked_by="ci", source="rest")
     attestations.attest(verdict.id)
     (name,) = set(verdict.entries.values())
     document = stocked.matrix.get("Entry", name).document
@@ -91,8 +91,8 @@ def test_a_verdict_that_no_longer_holds_is_not_signed_again(
 def test_only_decisions_of_this_gate_confirm_a_verdict(
     stocked: Rooms, attestations: Attestations
 ) -> None:
-    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest")
-    row = stocked.history.list_decisions(limit=1).items[0]
+    verdict = stocked.gate.decide(QUESTION, asked_by="ci", source="rest")
+    row = stocked.decisions.list_decisions(limit=1).items[0]
     later = clock.now() - timedelta(seconds=1)
     said = {name: getattr(row, name) for name in NewDecision.__struct_fields__}
     chain = WriterChain("far-1")

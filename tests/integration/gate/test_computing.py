@@ -48,21 +48,21 @@ def process() -> ComputingProcess:
 def test_the_answers_are_those_of_the_gate_itself(
     stocked: Rooms, process: ComputingProcess
 ) -> None:
-    snapshot, now = stocked.snapshot(), clock.now()
+    snapshot, now = stocked.gate.snapshot(), clock.now()
     assert process(answer_what_if, WHAT_IF, snapshot, now) == answer_what_if(WHAT_IF, snapshot, now)
     question = {"target": "prod-a100", "want": {"torch": ">=2.6"}}
     known = {"facts": snapshot.facts, "matrix": snapshot.matrix, "now": now}
     found = process(answer_question, question, snapshot.target, **known)
     assert found == answer_question(question, snapshot.target, **known)
     body = {"set": {"driver": "580.95.05"}}
-    here = plan_upgrade(stocked, "prod-a100", body)
-    stocked.compute = process
-    assert plan_upgrade(stocked, "prod-a100", body) == here
+    here = plan_upgrade(stocked.gate, stocked.matrix, stocked.nodes, "prod-a100", body)
+    stocked.gate.compute = process
+    assert plan_upgrade(stocked.gate, stocked.matrix, stocked.nodes, "prod-a100", body) == here
 
 
 def test_an_error_keeps_its_kind_and_its_words(stocked: Rooms, process: ComputingProcess) -> None:
     with pytest.raises(NotFound, match="target 'nope' does not exist") as caught:
-        process(answer_what_if, {**WHAT_IF, "target": "nope"}, stocked.snapshot(), clock.now())
+        process(answer_what_if, {**WHAT_IF, "target": "nope"}, stocked.gate.snapshot(), clock.now())
     assert caught.value.field == "target"
 
 

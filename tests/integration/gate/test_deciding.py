@@ -42,13 +42,13 @@ def test_a_stack_that_nothing_blesses_is_denied(stocked: Rooms) -> None:
 
 
 def test_what_if_changes_every_pool_of_the_target(stocked: Rooms) -> None:
-    verdict = stocked.preview(
+    verdict = stocked.gate.preview(
         {"target": "staging-h100", "stack": STACK, "set": {"driver": "470.57.02"}}
     )
     assert {pool["driver"] for pool in verdict.pools} == {"470.57.02"}
     assert verdict.verdict == "fail"
     assert (
-        stocked.preview({"target": "staging-h100", "stack": STACK}).pools[0]["driver"]
+        stocked.gate.preview({"target": "staging-h100", "stack": STACK}).pools[0]["driver"]
         == "580.95.05"
     )
 
@@ -58,7 +58,7 @@ def test_an_unknown_target_is_named_with_the_near_one(stocked: Rooms) -> None:
         _ask(stocked, target="prod-a10")
     assert caught.value.field == "target"
     assert caught.value.hint == "did you mean prod-a100?"
-    assert stocked.history.list_decisions().items == ()
+    assert stocked.decisions.list_decisions().items == ()
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_a_body_that_is_not_json_is_bad_input(rooms: Rooms, body: dict[str, Any]
 
 def test_the_same_question_has_the_same_id_and_is_logged_each_time(stocked: Rooms) -> None:
     raw = msgspec.json.encode(QUESTION)
-    first = stocked.answer(raw, asked_by="a", source="rest")
-    again = stocked.answer(raw, asked_by="b", source="hook:kubernetes")
+    first = stocked.gate.answer(raw, asked_by="a", source="rest")
+    again = stocked.gate.answer(raw, asked_by="b", source="hook:kubernetes")
     assert (first.cached, again.cached) == (False, True)
     assert first.verdict.id == again.verdict.id
     body = msgspec.json.decode(again.body)
     assert body["decided_at"] >= msgspec.json.decode(first.body)["decided_at"]
-    rows = stocked.history.list_decisions().items
+    rows = stocked.decisions.list_decisions().items
     assert [(r.id, r.asked_by, r.source) for r in rows] == [
         (2000, "b", "hook:kubernetes"),
         (1000, "a", "rest"),
     ]
-    row = stocked.history.show_decision(1000)
+    row = stocked.decisions.show_decision(1000)
     assert (row.target, row.outcome, row.allowed, row.matrix_revision) == (
         "prod-a100",
         first.verdict.verdict,
@@ -100,16 +100,16 @@ def test_the_same_question_has_the_same_id_and_is_logged_each_time(stocked: Room
 
 
 def test_a_verdict_is_kept_as_it_was_first_given(stocked: Rooms) -> None:
-    first = stocked.answer(msgspec.json.encode(QUESTION), asked_by="a", source="rest")
-    stocked.answer(msgspec.json.encode(QUESTION), asked_by="a", source="rest")
-    assert stocked.show_verdict(first.verdict.id) == msgspec.json.decode(first.body)
+    first = stocked.gate.answer(msgspec.json.encode(QUESTION), asked_by="a", source="rest")
+    stocked.gate.answer(msgspec.json.encode(QUESTION), asked_by="a", source="rest")
+    assert stocked.decisions.show_verdict(first.verdict.id) == msgspec.json.decode(first.body)
     with pytest.raises(NotFound):
-        stocked.show_verdict("vd_none")
+        stocked.decisions.show_verdict("vd_none")
 
 
 def test_a_preview_is_the_same_verdict_and_leaves_no_trace(stocked: Rooms) -> None:
-    previewed = stocked.preview(QUESTION)
-    assert stocked.history.list_decisions().items == ()
+    previewed = stocked.gate.preview(QUESTION)
+    assert stocked.decisions.list_decisions().items == ()
     assert _ask(stocked).id == previewed.id
 
 
@@ -132,17 +132,17 @@ def test_a_change_by_another_process_is_noticed_soon(
     other.matrix.delete("Waiver", "legacy-ocr", by)
     other.close()
     monkeypatch.setattr("compatgate.service.matrix.snapshots.reader.CHECK_SECONDS", 0.0)
-    assert stocked.snapshot().revision == 2
+    assert stocked.gate.snapshot().revision == 2
     assert _ask(stocked).matrix_revision == 2
 
 
 def test_a_process_that_begins_with_a_snapshot_looks_first_whether_it_still_holds(
     stocked: Rooms, database_url: str, by: Authorship
 ) -> None:
-    known = stocked.snapshot()
+    known = stocked.gate.snapshot()
     worker = open_rooms(database_url, overlays=[])
     worker.snapshots.begin_with(known)
-    assert worker.snapshot() is known
+    assert worker.gate.snapshot() is known
     stocked.matrix.delete("Waiver", "legacy-ocr", by)
     late = open_rooms(database_url, overlays=[])
     late.snapshots.begin_with(known)
@@ -161,7 +161,7 @@ def test_the_latest_revision_is_asked_for_at_most_four_times_a_second(
     monkeypatch.setattr(revisions, "latest_revision", lambda s: calls.append(1) or real(s))
     began = clock.now()
     while clock.now() - began < timedelta(seconds=0.4):
-        stocked.snapshot()
+        stocked.gate.snapshot()
     assert len(calls) <= 3
 
 
@@ -173,9 +173,9 @@ def test_a_waived_finding_is_allowed_until_its_last_day(
 
     def rules_on(day: str) -> dict[str, str]:
         moment = datetime.fromisoformat(f"{day}T12:00:00+00:00")
-        return {f.rule: f.outcome for f in stocked.what_would(body, at=moment).findings}
+        return {f.rule: f.outcome for f in stocked.gate.what_would(body, at=moment).findings}
 
-    monkeypatch.setattr(stocked.snapshots, "at", lambda *_: stocked.snapshot())
+    monkeypatch.setattr(stocked.snapshots, "at", lambda *_: stocked.gate.snapshot())
     assert rules_on("2027-01-31")["CG803"] == "waived"
     assert rules_on("2027-02-01")["CG803"] == "warn"
 
@@ -203,12 +203,12 @@ def test_what_the_gate_would_have_said_is_one_query_away(
 def test_decisions_are_filtered_by_what_was_asked_and_answered(stocked: Rooms) -> None:
     _ask(stocked)
     _ask(stocked, stack={"cuda": "11.8"}, image="registry.example/x:1")
-    stocked.decide({"pool": {"gpu": "L4", "driver": "550.54.15"}, "stack": {"cuda": "12.4"}},
+    stocked.gate.decide({"pool": {"gpu": "L4", "driver": "550.54.15"}, "stack": {"cuda": "12.4"}},
                    asked_by="bob", source="cli")  # fmt: skip
 
     def ids(**filters: Any) -> list[int]:
         """The numbers of the batches, one for each decision."""
-        return [row.id // NUMBERS for row in stocked.history.list_decisions(**filters).items]
+        return [row.id // NUMBERS for row in stocked.decisions.list_decisions(**filters).items]
 
     assert ids() == [3, 2, 1]
     assert ids(target="prod-a100") == [2, 1]
@@ -218,10 +218,10 @@ def test_decisions_are_filtered_by_what_was_asked_and_answered(stocked: Rooms) -
     assert ids(image="registry.example/x:1") == [2]
     assert ids(since=clock.now()) == []
     assert ids(until=clock.now()) == [3, 2, 1]
-    page = stocked.history.list_decisions(limit=2)
+    page = stocked.decisions.list_decisions(limit=2)
     assert ids(cursor=page.next) == [1]
     with pytest.raises(NotFound):
-        stocked.history.show_decision(99)
+        stocked.decisions.show_decision(99)
 
 
 @pytest.mark.parametrize(
@@ -230,13 +230,13 @@ def test_decisions_are_filtered_by_what_was_asked_and_answered(stocked: Rooms) -
 def test_odd_text_in_a_question_neither_breaks_the_log_nor_the_chain(
     stocked: Rooms, odd: str
 ) -> None:
-    stocked.decide({**QUESTION, "image": f"r/{odd}"}, asked_by=odd, source=odd)
-    (row,) = stocked.history.list_decisions().items
+    stocked.gate.decide({**QUESTION, "image": f"r/{odd}"}, asked_by=odd, source=odd)
+    (row,) = stocked.decisions.list_decisions().items
     assert row.image is not None
     assert row.image.isprintable()
     assert len(row.image) <= 512
-    assert stocked.show_verdict(row.verdict_id)["image"] == f"r/{odd}"
-    assert stocked.history.verify().ok
+    assert stocked.decisions.show_verdict(row.verdict_id)["image"] == f"r/{odd}"
+    assert stocked.chain.verify().ok
 
 
 def test_deciding_from_a_database_without_a_server_is_logged_there(
@@ -245,11 +245,11 @@ def test_deciding_from_a_database_without_a_server_is_logged_there(
     with closing(open_rooms(database_url)) as rooms:
         verdict = rooms.gate.decide(QUESTION, asked_by="me", source="cli")
     assert verdict.id == _ask(stocked).id
-    assert [row.asked_by for row in stocked.history.list_decisions().items] == ["ci", "me"]
+    assert [row.asked_by for row in stocked.decisions.list_decisions().items] == ["ci", "me"]
 
 
 def test_readiness_says_what_deciding_rests_on(stocked: Rooms) -> None:
-    ready = stocked.check_ready()
+    ready = stocked.gate.check_ready()
     assert (ready["revision"], ready["targets"], ready["unusable_targets"]) == (1, 4, {})
     assert ready["facts"].startswith("sha256:")
     assert ready["schema"] == tables.expected_version()

@@ -34,7 +34,7 @@ def tell(rooms: Rooms, cluster: str, *nodes: dict[str, Any]) -> None:
 @pytest.fixture
 def reader(stocked: Rooms) -> NodeViews:
     """Another process that reads the same database."""
-    return NodeViews(stocked.database, stocked.facts, stocked.snapshots)
+    return NodeViews(stocked.gate.database, stocked.gate.facts, stocked.snapshots)
 
 
 def drifted(reader: NodeViews, **filters: Any) -> list[str]:
@@ -182,6 +182,6 @@ def test_a_node_that_an_older_program_stored_is_seen(stocked: Rooms, reader: Nod
     tell(stocked, "eu", {"name": "a", "labels": SOUND})
     assert drifted(reader) == []
     tell(stocked, "eu", {"name": "b", "labels": OTHER})
-    with stocked.database.writing() as session:
+    with stocked.gate.database.writing() as session:
         session.execute(text("UPDATE nodes SET changed_at = NULL WHERE name = 'b'"))
     assert drifted(reader) == ["eu/b"]

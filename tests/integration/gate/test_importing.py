@@ -62,7 +62,7 @@ def test_a_file_with_five_mistakes_reports_all_five_and_changes_nothing(
 def test_importing_again_changes_nothing(stocked: Rooms, by: Authorship) -> None:
     result = stocked.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     assert (result.changes, result.unchanged, result.revision) == ((), 15, None)
-    assert stocked.snapshot().revision == 1
+    assert stocked.gate.snapshot().revision == 1
 
 
 def test_a_dry_run_says_what_an_import_would_do_and_does_nothing(
@@ -125,7 +125,7 @@ def test_a_target_that_is_deleted_while_files_are_read_is_a_conflict(
         Conflict, match="Entry new names the target 'lonely', which was deleted meanwhile"
     ):
         stocked.matrix.import_documents(source(text), by)
-    assert stocked.snapshot().revision == 3
+    assert stocked.gate.snapshot().revision == 3
 
 
 def test_a_target_that_entries_name_cannot_be_deleted(stocked: Rooms, by: Authorship) -> None:
@@ -150,11 +150,11 @@ def test_a_bundle_of_a_revision_says_what_the_gate_said_then(
         "target": "prod-a100",
         "stack": {"cuda": "12.1", "cudnn": "9.1.0", "torch": "2.4.1"},
     }
-    first = stocked.export_bundle()
-    verdict = stocked.preview(question)
+    first = stocked.gate.export_bundle()
+    verdict = stocked.gate.preview(question)
     stocked.matrix.delete("Entry", "torch24-cu121", by)
-    assert stocked.export_bundle(revision=1) == first
-    assert stocked.export_bundle() != first
+    assert stocked.gate.export_bundle(revision=1) == first
+    assert stocked.gate.export_bundle() != first
     from compatgate.kit.clock import now
     from compatgate.service.gate.questions.decider import decide
 
@@ -184,7 +184,7 @@ def test_the_examples_bless_stacks_that_the_vendors_facts_allow(
 ) -> None:
     from compatgate.core.stack import parse_stack_text
 
-    verdict = stocked.preview({"target": target, "stack": parse_stack_text(stack)})
+    verdict = stocked.gate.preview({"target": target, "stack": parse_stack_text(stack)})
     decided_by = next(iter(verdict.entries.values()), None)  # candidates decide nothing
     assert decided_by == entry
     broken = [f for f in verdict.findings if f.outcome == "fail" and f.rule < "CG8"]

@@ -49,7 +49,7 @@ def test_the_same_report_again_changes_nothing_but_the_time(stocked: Rooms) -> N
     times = {"seen_at": first.row.seen_at, "witnesses": first.row.witnesses}
     assert msgspec.structs.replace(second.row, **times) == first.row
     assert len(links(stocked)) == 1
-    assert stocked.history.verify().ok
+    assert stocked.chain.verify().ok
 
 
 def test_a_witness_that_is_not_asked_keeps_what_it_said(stocked: Rooms) -> None:
@@ -147,7 +147,7 @@ def test_a_node_is_forgotten_with_a_reason(stocked: Rooms, by: Authorship) -> No
     stocked.nodes.remove("n1", by)
     with pytest.raises(NotFound, match="node 'n1' does not exist"):
         stocked.nodes.show("n1")
-    (link,) = stocked.history.list_audit(action="node.remove").items
+    (link,) = stocked.audit.list_audit(action="node.remove").items
     assert (link.subject, link.detail["reason"]) == ("eu/n1", by.reason)
     tell(stocked, {"name": "n1", "labels": A100})
     assert names(stocked.nodes.list()) == ["n1"]
@@ -187,7 +187,7 @@ def test_groups_and_the_first_page_come_of_one_look_at_the_fleet(
     )
     assert rest is None or rest.items
     everything = group_views(
-        stocked.nodes.each(gpu=filters.get("gpu")), stocked.snapshot(),
+        stocked.nodes.each(gpu=filters.get("gpu")), stocked.gate.snapshot(),
         target=filters.get("target"), what=filters.get("what"),
     )  # fmt: skip
     assert groups == everything

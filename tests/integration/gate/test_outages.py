@@ -79,13 +79,13 @@ def kept(rooms: Rooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rooms
     rooms.matrix.create("Target", TARGET, BY)
     (tmp_path / "state").mkdir()
     options = OutageOptions(tmp_path / "state", file=rooms.gate.database.file.expect())
-    rooms.gate.keep_through_outages(options, clock.now())
+    rooms.gate.keep_through_outages(rooms.tokens, options, clock.now())
     return rooms
 
 
 @pytest.fixture
 def file(kept: Rooms, tmp_path: Path) -> SnapshotFile:
-    found = SnapshotFile(tmp_path / "state", kept.url)
+    found = SnapshotFile(tmp_path / "state", kept.gate.url)
     until(lambda: found.path.with_name("confirmed.json").exists())
     return found
 
@@ -93,10 +93,10 @@ def file(kept: Rooms, tmp_path: Path) -> SnapshotFile:
 @pytest.fixture
 def away(kept: Rooms, file: SnapshotFile) -> Iterator[Path]:
     """The SQLite file, moved away."""
-    path = Path(kept.database.url.database or "")
+    path = Path(kept.gate.database.url.database or "")
     aside = path.with_suffix(".aside")
     path.rename(aside)
-    until(lambda: kept.degraded() is not None)
+    until(lambda: kept.gate.degraded() is not None)
     yield aside
     if aside.exists():
         aside.rename(path)
@@ -112,9 +112,9 @@ def test_an_answer_says_that_it_is_degraded_and_the_stored_verdict_does_not(
     kept: Rooms, logged: list[Any], file: SnapshotFile
 ) -> None:
     before = post(kept, "/api/v1/gate", QUESTION).json
-    path = Path(kept.database.url.database or "")
+    path = Path(kept.gate.database.url.database or "")
     path.rename(path.with_suffix(".aside"))
-    until(lambda: kept.degraded() is not None)
+    until(lambda: kept.gate.degraded() is not None)
     answer = post(kept, "/api/v1/gate", QUESTION)
     body = msgspec.json.decode(answer.data, type=VerdictBody)
     assert body.degraded is not None
@@ -172,8 +172,8 @@ def test_changes_are_refused_at_once_and_nothing_is_half_done(kept: Rooms, away:
     with pytest.raises(Unavailable):
         kept.tokens.create("new", ["gate"], by="tester")
     assert time.monotonic() - began < 5
-    away.rename(kept.database.url.database or "")
-    until(lambda: kept.degraded() is None)
+    away.rename(kept.gate.database.url.database or "")
+    until(lambda: kept.gate.degraded() is None)
     assert [target.name for target in kept.matrix.list_targets().items] == ["prod"]
     assert not kept.tokens.list().items
 
@@ -183,9 +183,9 @@ def test_a_browser_that_was_seen_lately_stays_signed_in(kept: Rooms, file: Snaps
     signed_in = kept.sessions.sign_in(kept.tokens.create("ann", ["read"], by="tester").secret)
     other = kept.sessions.sign_in(kept.tokens.create("bob", ["read"], by="tester").secret)
     assert kept.sessions.principal(signed_in.cookie) is not None
-    path = Path(kept.database.url.database or "")
+    path = Path(kept.gate.database.url.database or "")
     path.rename(path.with_suffix(".aside"))
-    until(lambda: kept.degraded() is not None)
+    until(lambda: kept.gate.degraded() is not None)
     time.sleep(1.1)  # until the session is no longer cached
     found = kept.sessions.principal(signed_in.cookie)
     assert found is not None
@@ -197,15 +197,17 @@ def test_a_browser_that_was_seen_lately_stays_signed_in(kept: Rooms, file: Snaps
 @on_postgresql
 @pytest.mark.usefixtures("logged")
 def test_an_emptied_database_never_replaces_the_matrix(kept: Rooms, file: SnapshotFile) -> None:
-    before = kept.preview(QUESTION).id
-    admin = Database(kept.database.url)
+    before = kept.gate.preview(QUESTION).id
+    admin = Database(kept.gate.database.url)
     tables.migrate_schema(admin, "base")
     tables.migrate_schema(admin)
-    until(lambda: kept.degraded() is not None)
-    degraded = kept.degraded()
+    until(lambda: kept.gate.degraded() is not None)
+    degraded = kept.gate.degraded()
     assert degraded is not None
-    assert kept.preview(QUESTION).id == before
-    until(lambda: "is empty, but had matrix revision 1" in (kept.degraded() or degraded).reason)
+    assert kept.gate.preview(QUESTION).id == before
+    until(
+        lambda: "is empty, but had matrix revision 1" in (kept.gate.degraded() or degraded).reason
+    )
     admin.close()
 
 
@@ -230,7 +232,9 @@ def test_a_change_is_written_and_the_same_state_only_confirmed(
 def test_a_token_of_another_process_counts_at_once_and_ends_within_moments(
     kept: Rooms, file: SnapshotFile
 ) -> None:
-    with_other = open_rooms(kept.database.url.render_as_string(hide_password=False), overlays=[])
+    with_other = open_rooms(
+        kept.gate.database.url.render_as_string(hide_password=False), overlays=[]
+    )
     made = with_other.tokens.create("ci", ["gate"], by="tester")
     assert kept.tokens.verify(made.secret).name == "ci"
     until(lambda: with_other.tokens.find("ci").last_used_at is not None)
@@ -253,7 +257,7 @@ def test_a_change_is_seen_by_the_next_question_of_the_same_process(kept: Rooms) 
     for number in range(5):
         name = f"t{number}"
         kept.matrix.create("Target", {**TARGET, "metadata": {"name": name}}, BY)
-        assert kept.preview({**QUESTION, "target": name}).target == name
+        assert kept.gate.preview({**QUESTION, "target": name}).target == name
 
 
 @on_sqlite
@@ -266,7 +270,7 @@ def test_a_clock_that_goes_back_revives_nothing_after_a_restart(
     monkeypatch.setattr(clock, "_steady", clock.SteadyClock())
     monkeypatch.setattr(clock, "read_clocks", lambda: (back, 100.0))
     assert clock.now() == back
-    url = kept.database.url.render_as_string(hide_password=False)
+    url = kept.gate.database.url.render_as_string(hide_password=False)
     prepare(StartOptions(url, state=str(file.path.parent)))
     assert clock.now() == known.confirmed_at
 
@@ -279,7 +283,7 @@ def test_a_start_without_the_database_needs_a_recent_snapshot(
         raise Unavailable("the database does not answer")
 
     monkeypatch.setattr(tables, "prepare_schema", fail)
-    options = StartOptions(str(kept.database.url.database), state=str(file.path.parent))
+    options = StartOptions(str(kept.gate.database.url.database), state=str(file.path.parent))
     prepared = prepare(options)
     assert prepared.away == "the database does not answer"
     assert prepared.snapshot.targets.keys() == {"prod"}

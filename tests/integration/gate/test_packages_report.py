@@ -67,7 +67,7 @@ def test_targets_that_enforce_and_what_ifs_are_not_looked_at(audited: Rooms) -> 
     _ask(audited, OPEN, set={"driver": "580.95.05"})
     found = _report(audited)
     assert (found.decisions, found.packages) == (0, [])
-    assert report_on_packages(audited, target="new").targets == []
+    assert report_on_packages(audited.gate, target="new").targets == []
 
 
 def test_what_another_rule_denies_is_not_what_enforcing_stops(audited: Rooms) -> None:
@@ -118,12 +118,12 @@ def test_an_entry_that_names_an_open_package_would_be_stopped(
 def test_only_decisions_since_a_moment_and_so_many_are_looked_at(audited: Rooms) -> None:
     for _ in range(3):
         _ask(audited, OPEN)
-    some = report_on_packages(audited, decisions=2)
+    some = report_on_packages(audited.gate, decisions=2)
     assert (some.targets[0].decisions, some.complete) == (2, False)
-    later = report_on_packages(audited, since=clock.now())
+    later = report_on_packages(audited.gate, since=clock.now())
     assert (later.targets[0].decisions, later.complete) == (0, True)
 
 
 def test_an_unknown_target_is_named_with_the_near_one(audited: Rooms) -> None:
     with pytest.raises(NotFound, match="target 'odd' does not exist"):
-        report_on_packages(audited, target="odd")
+        report_on_packages(audited.gate, target="odd")

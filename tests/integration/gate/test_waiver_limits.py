@@ -78,7 +78,7 @@ def test_a_waiver_for_every_stack_has_to_say_so(stocked: Rooms, by: Authorship, 
 def test_a_waiver_that_says_so_is_for_every_stack(stocked: Rooms, by: Authorship) -> None:
     made = stocked.matrix.create("Waiver", waiver(match={"everything": True}), by)
     assert made.document["spec"]["match"] == {"everything": True}
-    assert not stocked.snapshot().waivers["w"].image
+    assert not stocked.gate.snapshot().waivers["w"].image
 
 
 def test_everything_and_an_image_contradict_each_other(stocked: Rooms, by: Authorship) -> None:
@@ -175,7 +175,7 @@ def test_a_waiver_of_an_older_version_stays_valid_and_is_exported_so_that_it_imp
 ) -> None:
     store_as_before(stocked, by, match=None)
     opened = open_rooms(database_url, overlays=[])
-    assert opened.snapshot().waivers["w"].image is None
+    assert opened.gate.snapshot().waivers["w"].image is None
     opened.close()
     assert stocked.matrix.import_documents(source(waiver(match=None)), by).revision is None
     exported = [Source("all.yaml", to_yaml(stocked.matrix.export()))]

@@ -20,23 +20,23 @@ QUESTION = {
 @pytest.fixture
 def busy(stocked: Rooms, by: Authorship) -> Rooms:
     """A gate that has changed, decided, handed out tokens, and anchored its decisions."""
-    stocked.decide(QUESTION, asked_by="ci", source="rest")
-    stocked.decide({**QUESTION, "set": {"driver": "550.54.15"}}, asked_by="ci", source="rest")
+    stocked.gate.decide(QUESTION, asked_by="ci", source="rest")
+    stocked.gate.decide({**QUESTION, "set": {"driver": "550.54.15"}}, asked_by="ci", source="rest")
     stocked.tokens.create("ci", ["gate"], by="tester")
     stocked.tokens.create("old", ["read"], by="tester")
     stocked.tokens.revoke("old", by="tester")
     stocked.matrix.delete("Waiver", "legacy-ocr", by)
-    stocked.decide(QUESTION, asked_by="ci", source="hook:kubernetes")
-    assert stocked.history.verify().unanchored == 0
+    stocked.gate.decide(QUESTION, asked_by="ci", source="hook:kubernetes")
+    assert stocked.chain.verify().unanchored == 0
     return stocked
 
 
 def test_a_chain_that_was_left_alone_holds(busy: Rooms) -> None:
-    report = busy.history.verify()
+    report = busy.chain.verify()
     assert report.ok, report.problems
     assert (report.links, report.revisions, report.decisions) == (7, 2, 3)
     assert (report.batches, report.tokens, report.unanchored) == (3, 2, 0)
-    assert busy.history.verify(expected_head=report.head).ok
+    assert busy.chain.verify(expected_head=report.head).ok
 
 
 def test_an_empty_chain_holds(rooms: Rooms) -> None:
@@ -105,9 +105,9 @@ def test_an_empty_chain_holds(rooms: Rooms) -> None:
 def test_what_is_changed_behind_the_back_is_named(
     busy: Rooms, statement: str, says: str | None
 ) -> None:
-    with busy.database.writing() as session:
+    with busy.gate.database.writing() as session:
         session.execute(text(statement))
-    report = busy.history.verify()
+    report = busy.chain.verify()
     if says is None:  # deleting set "after" to null, so nothing was changed
         return
     assert not report.ok
@@ -117,10 +117,10 @@ def test_what_is_changed_behind_the_back_is_named(
 def test_a_chain_that_was_rewritten_as_a_whole_lacks_the_head_noted_elsewhere(
     busy: Rooms, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
-    noted = busy.history.verify().head
+    noted = busy.chain.verify().head
     busy.matrix.create("Entry", entry_body("later"), by)
-    assert busy.history.verify(expected_head=noted).ok
-    report = busy.history.verify(expected_head="f" * 64)
+    assert busy.chain.verify(expected_head=noted).ok
+    report = busy.chain.verify(expected_head="f" * 64)
     assert [p.split(" head")[0] for p in report.problems] == [
         "the chain does not contain the expected"
     ]
@@ -129,54 +129,54 @@ def test_a_chain_that_was_rewritten_as_a_whole_lacks_the_head_noted_elsewhere(
 def test_a_verification_goes_on_where_the_last_one_ended(
     busy: Rooms, by: Authorship, entry_body: Callable[..., dict[str, Any]]
 ) -> None:
-    busy.decide(QUESTION, asked_by="later", source="rest")
+    busy.gate.decide(QUESTION, asked_by="later", source="rest")
     busy.matrix.create("Entry", entry_body("later"), by)
-    report = busy.history.verify(full=False)
+    report = busy.chain.verify(full=False)
     assert report.ok, report.problems
     assert (report.since, report.links, report.checked_links) == (6, 9, 3)
     assert (report.decisions, report.batches, report.revisions) == (4, 4, 3)
-    assert busy.history.verify(full=False).checked_links == 1, "its own seal"
-    assert busy.history.list_audit().items[0].seq == 10, "what is sealed is not sealed again"
-    whole = busy.history.verify()
+    assert busy.chain.verify(full=False).checked_links == 1, "its own seal"
+    assert busy.audit.list_audit().items[0].seq == 10, "what is sealed is not sealed again"
+    whole = busy.chain.verify()
     assert (whole.ok, whole.since, whole.checked_links, whole.decisions) == (True, 0, 10, 4)
 
 
 def test_a_verification_of_what_is_new_finds_what_was_changed_since(busy: Rooms) -> None:
-    busy.decide(QUESTION, asked_by="later", source="rest")
-    with busy.database.writing() as session:
+    busy.gate.decide(QUESTION, asked_by="later", source="rest")
+    with busy.gate.database.writing() as session:
         session.execute(text("UPDATE decisions SET asked_by = 'x' WHERE id = 4000"))
-    report = busy.history.verify(full=False)
+    report = busy.chain.verify(full=False)
     assert any("decisions 4000 to 4000: changed" in one for one in report.problems)
-    assert not busy.history.verify(full=False).ok, "nothing is sealed that is not in order"
+    assert not busy.chain.verify(full=False).ok, "nothing is sealed that is not in order"
 
 
 def test_a_head_noted_before_the_seal_is_found_by_walking_from_it(busy: Rooms) -> None:
-    noted = busy.history.list_audit().items[4].hash
-    report = busy.history.verify(expected_head=noted, full=False)
+    noted = busy.audit.list_audit().items[4].hash
+    report = busy.chain.verify(expected_head=noted, full=False)
     assert (report.ok, report.checked_links) == (True, 5)
-    with busy.database.writing() as session:
+    with busy.gate.database.writing() as session:
         session.execute(text("UPDATE audit SET actor = 'mallory' WHERE seq = 4"))
-    report = busy.history.verify(expected_head=noted, full=False)
+    report = busy.chain.verify(expected_head=noted, full=False)
     assert report.problems == ["link 4: was changed after it was written"]
 
 
 def test_links_are_listed_newest_first_by_action_and_actor(busy: Rooms) -> None:
-    links = busy.history.list_audit().items
+    links = busy.audit.list_audit().items
     assert [link.seq for link in links] == [7, 6, 5, 4, 3, 2, 1]
     assert [link.action for link in links[:2]] == ["audit.seal", "decisions.anchor"]
-    assert {link.action for link in busy.history.list_audit(action="matrix.").items} == {
+    assert {link.action for link in busy.audit.list_audit(action="matrix.").items} == {
         "matrix.import",
         "matrix.delete",
     }
-    _, made = busy.history.list_audit(action="token.create", actor="tester").items
+    _, made = busy.audit.list_audit(action="token.create", actor="tester").items
     assert (made.subject, made.detail["scopes"]) == ("ci", ["gate"])
-    first = busy.history.list_audit(limit=5)
-    assert [link.seq for link in busy.history.list_audit(cursor=first.next).items] == [2, 1]
+    first = busy.audit.list_audit(limit=5)
+    assert [link.seq for link in busy.audit.list_audit(cursor=first.next).items] == [2, 1]
 
 
 def test_no_secret_is_in_the_chain_or_in_the_tokens(busy: Rooms) -> None:
     made = busy.tokens.create("secretive", ["read"], by="tester")
-    with busy.database.reading() as session:
+    with busy.gate.database.reading() as session:
         kept = [
             *session.execute(text("SELECT * FROM tokens")),
             *session.execute(text("SELECT * FROM audit")),

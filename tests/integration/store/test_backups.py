@@ -40,7 +40,7 @@ class _Load:
     """Threads that ask until they are stopped; the ids of their answers by question."""
 
     def __init__(self, rooms: Rooms) -> None:
-        self._gate = rooms
+        self._rooms = rooms
         self._stop = threading.Event()
         self.answered: list[tuple[int, str]] = []
         self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(3)]
@@ -57,7 +57,7 @@ class _Load:
 
     def _ask(self, number: int) -> None:
         while not self._stop.is_set():
-            verdict = self._gate.decide(_question(number), asked_by="load", source="rest")
+            verdict = self._rooms.gate.decide(_question(number), asked_by="load", source="rest")
             self.answered.append((number, verdict.id))
             number += 3
 
@@ -95,7 +95,7 @@ def test_a_backup_taken_under_load_decides_the_same_after_the_disk_is_lost(
     backup = str(tmp_path / "gate.backup")
     with _Load(stocked) as load:
         before = load.wait_for(60)
-        report = write_backup(stocked.database, backup)
+        report = write_backup(stocked.gate.database, backup)
         after = load.wait_for(len(load.answered) + 30)
     assert os.stat(backup).st_mode & 0o777 == 0o600
     stocked.close()  # and nothing of its database is used again
@@ -118,13 +118,13 @@ def test_a_backup_taken_under_load_decides_the_same_after_the_disk_is_lost(
 def test_every_row_survives(stocked: Rooms, target_url: str, tmp_path: Path) -> None:
     stocked.tokens.create("ci", ["gate"], by="tester")
     for number in range(5):
-        stocked.decide(_question(number), asked_by="x", source="rest")
-    _add_other_kinds(stocked.database)
-    write_backup(stocked.database, str(tmp_path / "a"))
+        stocked.gate.decide(_question(number), asked_by="x", source="rest")
+    _add_other_kinds(stocked.gate.database)
+    write_backup(stocked.gate.database, str(tmp_path / "a"))
     restore(str(tmp_path / "a"), target_url, RestoreOptions())
     database = Database.open(target_url)
     try:
-        assert _content(database) == _content(stocked.database)
+        assert _content(database) == _content(stocked.gate.database)
         states = {check.name: check.state for check in verify_database(database)}
         assert states.pop("indexes", "skip") in ("ok", "skip")
         assert states.pop("checksums", "ok") in ("ok", "warn")
@@ -368,7 +368,9 @@ def test_a_file_that_a_gate_has_open_is_not_replaced(
 
 def test_a_backup_whose_chain_is_broken_is_restored_only_when_told_to(tmp_path: Path) -> None:
     database = Database.open(str(tmp_path / "gate.db"))
-    rooms = Rooms(make_gate(database, open_rooms(str(tmp_path / "gate.db"), overlays=[]).facts))
+    rooms = Rooms(
+        make_gate(database, open_rooms(str(tmp_path / "gate.db"), overlays=[]).gate.facts)
+    )
     rooms.gate.decide(
         {"pool": {"gpu": "L4"}, "stack": {"cuda": "12.4"}}, asked_by="x", source="rest"
     )

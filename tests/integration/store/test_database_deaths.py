@@ -29,7 +29,7 @@ class Load:
     def __init__(self, url: str) -> None:
         self.answered: list[str] = []
         self.refused = 0
-        self._gate = open_rooms(url, overlays=[])
+        self._rooms = open_rooms(url, overlays=[])
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._ask, args=(n,)) for n in range(THREADS)]
         for thread in self._threads:
@@ -40,7 +40,7 @@ class Load:
         while not self._over.is_set():
             number += 1
             try:
-                self._gate.decide(QUESTION, asked_by=f"{thread}-{number}", source="test")
+                self._rooms.gate.decide(QUESTION, asked_by=f"{thread}-{number}", source="test")
             except Unavailable:
                 self.refused += 1
                 time.sleep(0.05)
@@ -60,7 +60,7 @@ class Load:
         self._over.set()
         for thread in self._threads:
             thread.join(60)
-        self._gate.close()
+        self._rooms.close()
 
 
 def _logged(url: str) -> Counter[str]:

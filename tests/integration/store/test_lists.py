@@ -151,7 +151,7 @@ def test_a_cursor_that_no_page_gave_is_refused(rooms: Rooms, cursor: str) -> Non
 
 def test_a_page_takes_one_query_however_long_it_is(stocked: Rooms) -> None:
     statements: list[str] = []
-    engine = stocked.database.engine
+    engine = stocked.gate.database.engine
     event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2]))
     stocked.matrix.list_entries(limit=1000)
     stocked.matrix.list_targets(limit=1000, label="tier=prod")

@@ -96,14 +96,14 @@ DENIED = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 
 def test_verdicts_that_denied_are_counted_and_others_are_not(stocked: Rooms) -> None:
     for _ in range(3):
-        denied = stocked.decide(DENIED, asked_by="ci", source="rest")
+        denied = stocked.gate.decide(DENIED, asked_by="ci", source="rest")
     other = {**DENIED, "stack": {"cuda": "12.4", "arch": "sm_60"}}
-    stocked.decide(other, asked_by="ci", source="rest")
+    stocked.gate.decide(other, asked_by="ci", source="rest")
     allowed = {"target": "dev-rtx", "stack": {"cuda": "12.4", "arch": "sm_89"}}
-    stocked.decide(allowed, asked_by="ci", source="rest")
+    stocked.gate.decide(allowed, asked_by="ci", source="rest")
     since, until = clock.now() - timedelta(days=7), clock.now()
-    found = stocked.history.list_denied(since, until, limit=10)
+    found = stocked.decisions.list_denied(since, until, limit=10)
     assert next((row.verdict_id, row.count) for row in found) == (denied.id, 3)
     assert len(found) == 2
     assert found[0].target == "inference-l4"
-    assert len(stocked.history.list_denied(since, until, limit=1)) == 1
+    assert len(stocked.decisions.list_denied(since, until, limit=1)) == 1

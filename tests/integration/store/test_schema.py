@@ -178,7 +178,7 @@ def test_an_sqlite_database_has_the_settings_that_the_log_relies_on(tmp_path: Pa
     database.close()
 
 
-def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> None:
+def test_targets_that_exist_at_the_upgrade_audit_packages_and_missing_facts(empty_url: str) -> None:
     database = Database.open(empty_url)
     tables.migrate_schema(database, "0005")
     pool = {"name": "a", "gpu": "L4", "driver": "580.65.06"}
@@ -208,8 +208,10 @@ def test_targets_that_exist_at_the_upgrade_audit_packages(empty_url: str) -> Non
         target = decode("Target", session.execute(text("SELECT document FROM targets")).scalar())
         made_by = session.execute(text("SELECT author, reason FROM revisions WHERE number = 2"))
         author, reason = made_by.one()
-    assert target.spec.policy.packages == "audit"
+        later = session.execute(text("SELECT reason FROM revisions WHERE number = 3")).scalar_one()
+    assert (target.spec.policy.packages, target.spec.policy.missing_facts) == ("audit", "audit")
     assert (author, "packages: enforce" in reason) == ("compatgate", True)
+    assert "missingFacts: enforce" in later
     database.close()
 
 

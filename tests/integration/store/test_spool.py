@@ -44,7 +44,8 @@ def open_gate(url: str, folder: Path, size: int = SIZE) -> Rooms:
     )
     rooms.gate.snapshot()
     state = open_state_folder(database.url, str(folder.parent / "state"))
-    rooms.gate.keep_through_outages(OutageOptions(state, file=database.file.expect()), clock.now())
+    options = OutageOptions(state, file=database.file.expect())
+    rooms.gate.keep_through_outages(rooms.tokens, options, clock.now())
     return rooms
 
 
@@ -124,8 +125,8 @@ def _is_direct(rooms: Rooms) -> bool:
 def test_without_an_outage_nothing_is_spooled_and_nothing_stays(
     spooling: Rooms, tmp_path: Path
 ) -> None:
-    spooling.decide(QUESTION, asked_by="a", source="test")
-    state = spooling.log_state
+    spooling.gate.decide(QUESTION, asked_by="a", source="test")
+    state = spooling.gate.log_state
     assert (state.degraded, state.batches, state.used, state.size) == (False, 0, 0, SIZE)
     (file,) = (tmp_path / "spool").iterdir()
     assert (file.stat().st_mode & 0o777, file.stat().st_size) == (0o600, SIZE)
@@ -143,16 +144,16 @@ def test_a_locked_database_loses_nothing_and_answers_go_on(
         with other.writing() as session:
             if not other.is_sqlite:
                 session.execute(text("LOCK TABLE decision_batches IN EXCLUSIVE MODE"))
-            until(lambda: spooling.log_state.degraded)
+            until(lambda: spooling.gate.log_state.degraded)
             load.wait_for_answers(200)
-            state = spooling.log_state
+            state = spooling.gate.log_state
             assert state.batches
             assert state.used
             assert state.oldest is not None
             assert state.reason
         until(lambda: _is_direct(spooling))
     load.wait_for_answers()
-    assert not spooling.log_state.degraded
+    assert not spooling.gate.log_state.degraded
     load.end()
     spooling.close()
     assert not load.refused
@@ -163,14 +164,14 @@ def test_a_locked_database_loses_nothing_and_answers_go_on(
 def test_a_log_that_takes_nothing_sends_decisions_to_the_spool(
     spooling: Rooms, database_url: str
 ) -> None:
-    spooling.decide(QUESTION, asked_by="before", source="test")
+    spooling.gate.decide(QUESTION, asked_by="before", source="test")
     with closing(Database.open(database_url)) as other:
         with other.writing() as session:
             session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
-        spooling.decide(QUESTION, asked_by="during", source="test")
-        spooling.readiness.state()
-        assert spooling.log_state.batches == 1
-        degraded = spooling.degraded()
+        spooling.gate.decide(QUESTION, asked_by="during", source="test")
+        spooling.gate.readiness.state()
+        assert spooling.gate.log_state.batches == 1
+        degraded = spooling.gate.degraded()
         assert degraded is not None
         assert degraded.is_readable
         assert degraded.sentence.startswith("the database stores no decisions, so they wait")
@@ -181,7 +182,7 @@ def test_a_log_that_takes_nothing_sends_decisions_to_the_spool(
         with other.writing() as session:
             session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
     until(lambda: _is_direct(spooling))
-    spooling.decide(QUESTION, asked_by="after", source="test")
+    spooling.gate.decide(QUESTION, asked_by="after", source="test")
     spooling.close()
     check_log(database_url, ["before", "during", "after"])
 
@@ -235,7 +236,7 @@ def test_the_spool_of_a_killed_process_is_delivered_by_another(
     received = b""
     while received.count(b"\n") < 20:
         received += os.read(reading.fileno(), 65536)
-    with other.database.writing() as session:
+    with other.gate.database.writing() as session:
         session.execute(text("ALTER TABLE decisions RENAME TO hidden"))
     for _ in range(3):
         received += os.read(reading.fileno(), 65536)
@@ -246,7 +247,7 @@ def test_the_spool_of_a_killed_process_is_delivered_by_another(
     while chunk := os.read(reading.fileno(), 65536):
         received += chunk
     process.join()
-    with other.database.writing() as session:
+    with other.gate.database.writing() as session:
         session.execute(text("ALTER TABLE hidden RENAME TO decisions"))
     until(lambda: len(list(spool.iterdir())) == 1)
     other.close()

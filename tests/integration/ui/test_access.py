@@ -93,7 +93,7 @@ def test_signing_out_ends_the_session_for_good(pages, monkeypatch):
 
 def test_signing_in_is_in_the_audit_log(pages, stocked):
     pages("read")
-    assert stocked.history.list_audit(limit=1).items[0].action == "session.open"
+    assert stocked.audit.list_audit(limit=1).items[0].action == "session.open"
 
 
 @pytest.mark.parametrize("token", [None, "", "0" * 64, "\ud800".encode("utf-8", "replace")])

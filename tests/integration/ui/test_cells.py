@@ -14,7 +14,7 @@ from compatgate.service.gate.cells.cells import CellSection, build_table
 @pytest.mark.parametrize("rows", ["entry", "torch", "stack"])
 @pytest.mark.parametrize("columns", ["target", "pool", "gpu"])
 def test_each_cell_is_what_the_gate_answers(stocked, rows, columns):
-    snapshot = stocked.snapshot()
+    snapshot = stocked.gate.snapshot()
     asked = CellSection(rows, columns, stack="torch 2.4 cu121", height=4, width=3)
     table = build_table(snapshot, asked, clock.now())
     for row, line in zip(table.rows, table.cells, strict=True):
@@ -23,7 +23,7 @@ def test_each_cell_is_what_the_gate_answers(stocked, rows, columns):
                 assert cell.state == "unknown"
                 continue
             said = [
-                stocked.preview(
+                stocked.gate.preview(
                     {
                         "target": target.name,
                         "stack": row.stack.to_json(),
@@ -40,7 +40,7 @@ def test_each_cell_is_what_the_gate_answers(stocked, rows, columns):
 def test_a_change_of_the_matrix_changes_the_cells(stocked, by, entry_body):
     def state():
         asked = CellSection(stack="torch 2.6 cu126", rows="stack", q="prod-a100")
-        return build_table(stocked.snapshot(), asked, clock.now()).cells[0][0].state
+        return build_table(stocked.gate.snapshot(), asked, clock.now()).cells[0][0].state
 
     assert state() == "unblessed"
     stocked.matrix.create("Entry", entry_body("made", components={"torch": "2.6.*"}), by)

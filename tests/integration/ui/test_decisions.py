@@ -135,7 +135,7 @@ def test_a_verdict_is_explained_rule_by_rule(pages, stocked):
 def test_a_verdict_of_a_pool_asks_about_the_pool_again(pages, stocked):
     pool = {"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}
     body = {"pool": pool, "stack": {"cuda": "12.4", "arch": ["sm_80", "sm_90"]}}
-    verdict = stocked.decide(body, asked_by="ci", source="rest")
+    verdict = stocked.gate.decide(body, asked_by="ci", source="rest")
     shown = pages().get(f"/ui/verdicts/{verdict.id}").text
     assert "/ui/ask?driver=535.104.05&amp;gpu=A100-SXM4-80GB" in shown
     assert "sm_80%2Bsm_90" in shown
@@ -146,7 +146,7 @@ def test_a_gate_that_signs_leads_to_the_attestation(pages, stocked):
     assert "/attestation" not in pages().get(path).text
     signer = signer_of()
     settings = Settings(
-        frozenset({"read"}), signing=SigningOptions(lambda: signer, (signer.public_key,))
+        anonymous=frozenset({"read"}), signing=SigningOptions(lambda: signer, (signer.public_key,))
     )
     client = create_app(stocked, settings).test_client()
     leads_to = client.get(path).text.partition('/attestation"')[0].rpartition('"')[2]
@@ -171,7 +171,7 @@ def test_a_verdict_that_was_never_given_is_not_found(pages, verdict_id):
 
 
 def test_hostile_text_is_text(pages, stocked):
-    verdict = stocked.decide({**FAILS, "image": HOSTILE}, asked_by=HOSTILE, source=HOSTILE)
+    verdict = stocked.gate.decide({**FAILS, "image": HOSTILE}, asked_by=HOSTILE, source=HOSTILE)
     shown = pages("read", "bless").get(f"/ui/verdicts/{verdict.id}").text
     assert "<script>alert" not in shown
     assert "<img src=x" not in shown

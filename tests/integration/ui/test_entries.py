@@ -124,7 +124,7 @@ def test_what_cannot_be_done_is_said_beside_the_form(pages, stocked, fields, sai
     assert answer.status_code == 400
     assert said in answer.text
     assert 'role="alert"' in answer.text
-    assert stocked.snapshot().revision == 1
+    assert stocked.gate.snapshot().revision == 1
 
 
 def test_who_may_not_bless_is_not_asked_to_and_is_refused(pages, stocked):
@@ -192,7 +192,7 @@ def test_blessing_without_required_evidence_asks_for_a_reason_that_stays(pages, 
     spec = {"targets": ["prod-a100"], "components": {"cuda": "12.9.*"}, "status": "candidate"}
     stocked.matrix.create("Entry", {"metadata": {"name": "bold"}, "spec": spec}, by)
     client = pages("read", "bless")
-    sent = {"status": "blessed", "revision": str(stocked.snapshot().revision)}
+    sent = {"status": "blessed", "revision": str(stocked.gate.snapshot().revision)}
     refused = _send(client, "bold", **sent)
     assert refused.status_code == 409
     assert "has not passed: suite smoke for bold" in refused.text

@@ -25,7 +25,7 @@ def _find(pages, text, **headers):
 )
 def test_a_question_in_words_is_answered_at_once_with_what_was_assumed(pages, stocked, text):
     shown = _find(pages, text).text
-    verdict = stocked.preview({"target": "prod-a100", "stack": {"torch": "2.4.1+cu124"}})
+    verdict = stocked.gate.preview({"target": "prod-a100", "stack": {"torch": "2.4.1+cu124"}})
     assert ("Allowed" if verdict.allowed else "Denied") in shown
     assert all(finding.rule in shown for finding in verdict.findings[:3])
     assert "torch=2.4.1+cu124" in shown
@@ -36,12 +36,12 @@ def test_a_question_in_words_is_answered_at_once_with_what_was_assumed(pages, st
 
 def test_nothing_that_is_asked_in_passing_is_logged(pages, stocked):
     _find(pages, "torch 2.4.1 cu124 @ prod-a100")
-    assert not stocked.history.list_decisions().items
+    assert not stocked.decisions.list_decisions().items
 
 
 def test_a_question_without_a_target_is_answered_for_each(pages, stocked):
     shown = _find(pages, "cuda 12.4 sm_70").text
-    for name in stocked.snapshot().targets:
+    for name in stocked.gate.snapshot().targets:
         assert f"/ui/ask?target={name}&amp;stack=cuda%3D12.4%2Carch%3Dsm_70" in shown
 
 
@@ -53,7 +53,7 @@ def test_a_word_that_cannot_be_read_shows_no_answer_and_the_way_out(pages):
 
 
 def test_the_beginning_of_an_id_leads_to_its_verdict(pages, stocked):
-    verdict = stocked.decide(QUESTION, asked_by="ci", source="rest").id
+    verdict = stocked.gate.decide(QUESTION, asked_by="ci", source="rest").id
     for text in (verdict, verdict[:9], verdict[3:11]):
         answer = _find(pages, text)
         assert answer.headers["Location"].endswith(f"/ui/verdicts/{verdict}")

@@ -31,7 +31,7 @@ def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked
             "stack": {"cuda": "12.4", "arch": "sm_70"},
             "image": f"registry.example/a:{n}",
         }
-        stocked.decide(body, asked_by="ci", source="rest")
+        stocked.gate.decide(body, asked_by="ci", source="rest")
     text = pages().get("/ui/").text
     assert "3 ×" in text
     assert "CG201 no code for L4" in text
@@ -85,7 +85,7 @@ def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages
     assert "ordered new nodes" in client.get(f"/ui/incidents/{number}").text
     assert f'/ui/incidents/{number}"' not in client.get("/ui/").text
     assert client.get("/ui/incidents/999").status_code == 404
-    actions = [link.action for link in stocked.history.list_audit(action="incident.").items]
+    actions = [link.action for link in stocked.audit.list_audit(action="incident.").items]
     assert actions == ["incident.resolve", "incident.reopen", "incident.snooze"]
     assert ">Resolve<" not in pages("read").get(f"/ui/incidents/{number}").text
 

@@ -128,7 +128,7 @@ def test_a_list_asks_as_often_for_one_row_as_for_twenty(
     client = pages(anonymous=("read",))
     statements: list[str] = []
     event.listen(
-        stocked.database.engine, "before_cursor_execute", lambda *a: statements.append(a[2])
+        stocked.gate.database.engine, "before_cursor_execute", lambda *a: statements.append(a[2])
     )
 
     def count() -> int:

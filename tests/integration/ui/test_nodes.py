@@ -143,7 +143,7 @@ def test_a_node_that_is_gone_is_removed_with_a_reason(pages, stocked, tell):
     assert answer.status_code == 303
     assert "Removed n1 of eu" in client.get(answer.headers["Location"]).text
     assert stocked.nodes.clusters_of("n1") == ("us",)
-    link = stocked.history.list_audit(action="node.remove").items[0]
+    link = stocked.audit.list_audit(action="node.remove").items[0]
     assert (link.subject, link.detail["reason"]) == ("eu/n1", "scrapped")
 
 

@@ -57,7 +57,7 @@ def test_a_change_that_waits_is_shown_and_approved(pages, stocked, asked):
     assert act(client, asked, "review", what="approve", digest=digest).status_code == 303
     assert mode(stocked) == "audit"
     assert act(client, asked, "review", what="approve").status_code == 409
-    revision = stocked.snapshot().revision
+    revision = stocked.gate.snapshot().revision
     assert (
         f'Merged by <a href="/ui/proposals/{asked}"' in client.get(f"/ui/revisions/{revision}").text
     )
@@ -94,7 +94,7 @@ def test_a_change_is_proposed_in_a_form_and_merged_and_its_revision_is_reverted(
     assert "Nothing is missing" in client.get(f"/ui/proposals/{number}").text
     assert act(client, number, "merge", what="merge").status_code == 303
     assert client.get("/ui/entries/typed").status_code == 200
-    revision = stocked.snapshot().revision
+    revision = stocked.gate.snapshot().revision
     assert post(client, f"revisions/{revision}/revert", reason="no").status_code == 303
     assert client.get("/ui/entries/typed").status_code == 404
     asked = post(client, f"revisions/{revision + 1}/revert", reason="yes", propose="on")

@@ -24,7 +24,7 @@ def test_the_list_says_what_runs_where(pages):
 
 def test_the_list_counts_what_was_not_allowed_lately(pages, stocked):
     body = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
-    stocked.decide(body, asked_by="ci", source="rest")
+    stocked.gate.decide(body, asked_by="ci", source="rest")
     shown = pages().get("/ui/targets").text
     assert '<a href="/ui/decisions?target=inference-l4&amp;allowed=no">1</a>' in shown
 
@@ -46,7 +46,9 @@ def test_a_bad_address_says_what_is_wrong(pages, query):
 
 
 def test_a_target_tells_all_that_is_known_of_it(pages, stocked):
-    stocked.decide({"target": "prod-a100", "stack": {"cuda": "12.4"}}, asked_by="ci", source="rest")
+    stocked.gate.decide(
+        {"target": "prod-a100", "stack": {"cuda": "12.4"}}, asked_by="ci", source="rest"
+    )
     shown = pages().get("/ui/targets/prod-a100").text
     for said in (
         "a100-80",
@@ -81,7 +83,7 @@ def test_evidence_says_what_still_counts(pages, stocked, by):
         "run_7", "smoke", "A100-SXM4-80GB", parse_version("driver", "535.104.05"),
         {"torch": parse_version("torch", "2.4.1")}, "passed", int(clock.now().timestamp()) - 60,
     )  # fmt: skip
-    snapshot = add_evidence(stocked.snapshot(), [run], 1)
+    snapshot = add_evidence(stocked.gate.snapshot(), [run], 1)
     stocked.snapshots.current = lambda: snapshot
     shown = pages().get("/ui/targets/prod-a100").text
     assert "/ui/runs/run_7" in shown
@@ -106,7 +108,7 @@ def test_a_node_that_is_as_declared_does_not_differ(pages, stocked):
 
 
 def test_what_the_facts_no_longer_know_cannot_be_used_and_says_so(pages, stocked, database_url):
-    with stocked.database.writing() as session:
+    with stocked.gate.database.writing() as session:
         change = "UPDATE targets SET document = replace(document, 'A100-SXM4-80GB', 'B999')"
         session.execute(text(change))
     later = open_rooms(database_url, overlays=[])
@@ -139,7 +141,7 @@ def test_nobody_sees_targets_where_reading_needs_a_token(pages):
 def test_hostile_text_is_text(pages, stocked, by, target_body):
     pool = {"name": "p", "gpu": "L4", "driver": "580.95.05"}
     stocked.matrix.create("Target", target_body("made", pools=[pool]), by)
-    stocked.decide(
+    stocked.gate.decide(
         {"target": "made", "stack": {"cuda": "12.4"}, "image": HOSTILE},
         asked_by=HOSTILE,
         source=HOSTILE,
@@ -158,7 +160,7 @@ def test_what_enforcing_packages_would_stop_has_a_page(pages, stocked):
     body["spec"]["policy"]["packages"] = "audit"
     stocked.matrix.change("Target", "inference-l4", body, Authorship("ada", "to audit"))
     stack = {"cuda": "12.4", "torch": "2.4.1+cu124", "xformers": "0.0.99"}
-    stocked.decide({"target": "inference-l4", "stack": stack}, asked_by="ci", source="rest")
+    stocked.gate.decide({"target": "inference-l4", "stack": stack}, asked_by="ci", source="rest")
     client = pages()
     assert "/ui/targets/inference-l4/packages" in client.get("/ui/targets/inference-l4").text
     shown = client.get("/ui/targets/inference-l4/packages").text

@@ -62,5 +62,5 @@ def test_a_token_is_limited_to_targets_and_does_not_sign_in(pages, stocked):
     assert refused.status_code == 403
     assert "is limited to lab, prod-*" in refused.text
     stocked.refusals.flush()
-    (link, *_) = stocked.history.list_audit(action="access.refused").items
+    (link, *_) = stocked.audit.list_audit(action="access.refused").items
     assert (link.actor, link.subject) == ("team", "POST /ui/sign-in")

@@ -23,14 +23,14 @@ def test_the_navigation_leads_to_the_form(pages):
 
 def test_a_pasted_error_gets_its_cause(pages, stocked):
     client = pages("gate")
-    before = stocked.history.list_decisions(limit=5).items
+    before = stocked.decisions.list_decisions(limit=5).items
     answer = causes(client, text=ERROR)
     assert answer.status_code == 200
     assert 'id="cause-driver-too-old"' in answer.text
     assert "/ui/rules/CG101" in answer.text
     assert ERROR in answer.text
     assert "<code>nvidia-smi</code>" in answer.text
-    assert stocked.history.list_decisions(limit=5).items == before
+    assert stocked.decisions.list_decisions(limit=5).items == before
 
 
 def test_a_stack_beside_it_gets_fixes_that_were_evaluated(pages):

@@ -58,7 +58,7 @@ def test_a_waiver_is_made_and_counts_at_once(pages, stocked):
     assert "Created night-run in revision 2." in client.get("/ui/waivers/night-run").text
     stack = {"cuda": "11.8", "cudnn": "8.7.0", "torch": "2.3.1+cu118", "arch": "sm_80"}
     body = {"target": "prod-a100", "stack": stack, "image": "registry.example/night/a:1"}
-    assert "CG821" in {f.rule for f in stocked.preview(body).findings}
+    assert "CG821" in {f.rule for f in stocked.gate.preview(body).findings}
 
 
 def test_a_verdicts_page_begins_the_form(pages):
@@ -96,16 +96,16 @@ def test_what_denies_a_stack_is_waived_for_it_alone_and_for_a_week(pages, stocke
     body = {"metadata": {"name": "torch22-cu121"}, "spec": spec}
     stocked.matrix.change("Entry", "torch22-cu121", body, by)
     asked = {**DENIED, "image": image} if image else DENIED
-    verdict = stocked.decide(asked, asked_by="t", source="rest")
+    verdict = stocked.gate.decide(asked, asked_by="t", source="rest")
     assert not verdict.allowed
     fields = _begun(client, verdict)
     assert (fields["image"], fields["expires"]) == (image or "", _day(7))
     wanted = "cuda ==12.1\ncudnn ==8.9.7\ntorch ==2.2.2+cu121"
     assert fields["components"] == ("" if image else wanted)
     assert post(client, "new-waiver", **fields).status_code == 303
-    assert stocked.preview(asked).allowed
+    assert stocked.gate.preview(asked).allowed
     other = {"image": f"{image}1"} if image else {"stack": {**STACK, "cudnn": "8.9.2"}}
-    assert not stocked.preview({**asked, **other}).allowed
+    assert not stocked.gate.preview({**asked, **other}).allowed
 
 
 def test_a_waiver_for_every_stack_is_confirmed(pages, stocked):
@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said_and_what_was_typed_is_kept(pages, stocked, fields
     assert answer.status_code in (400, 409)
     assert said in answer.text
     assert "moves to torch 2.4 next week</textarea>" in answer.text
-    assert stocked.snapshot().revision == 1
+    assert stocked.gate.snapshot().revision == 1
 
 
 def test_it_is_ended_now_and_stays_to_be_read(pages, stocked):
@@ -178,7 +178,7 @@ def test_who_may_not_bless_can_neither_make_nor_end_one(pages, stocked):
     assert _make(client).status_code == 403
     ending = post(client, "waivers/legacy-ocr/end", how="end", revision="1", reason="x")
     assert ending.status_code == 403
-    assert stocked.snapshot().revision == 1
+    assert stocked.gate.snapshot().revision == 1
 
 
 def test_nothing_waived_teaches_how(pages, stocked, by):

@@ -159,13 +159,13 @@ def test_what_is_wrong_is_said_and_everything_typed_stays(client, stocked, given
 def test_an_import_shows_its_difference_before_it_is_made(client, stocked):
     body = "kind: Entry\nmetadata: {name: uploaded}\napiVersion: compatgate.dev/v1\n"
     spec = "spec: {targets: [prod-a100], components: {cuda: '12.4.*'}, status: candidate}\n"
-    before = stocked.snapshot().revision
+    before = stocked.gate.snapshot().revision
     texts = (body + spec, (body + spec).replace("uploaded", "second"))
     files = [(io.BytesIO(text.encode()), "entry.yaml") for text in texts]
     shown = post(client, "import", files=files, what="check")
     assert shown.status_code == 200
     assert "2 documents would change" in shown.text
-    assert stocked.snapshot().revision == before
+    assert stocked.gate.snapshot().revision == before
     refused = post(client, "import", **fields(shown.text) | {"what": "import"})
     assert (refused.status_code, "reason" in refused.text) == (400, True)
     again = fields(refused.text) | {"what": "import", "reason": "two more"}
@@ -215,8 +215,8 @@ ASKED = {"target": "prod-a100", "stack": {"cuda": "12.4", "cudnn": "9.1.0", "tor
 
 
 def test_a_change_shows_what_it_does_before_it_is_made(client, stocked):
-    stocked.decide(ASKED, asked_by="ci-build", source="rest")
-    before = stocked.snapshot().revision
+    stocked.gate.decide(ASKED, asked_by="ci-build", source="rest")
+    before = stocked.gate.snapshot().revision
     shown = post(
         client, "entries/torch24-cu124/edit",
         **filled(client, "entries/torch24-cu124/edit", status="revoked", what="effects"),
@@ -227,7 +227,7 @@ def test_a_change_shows_what_it_does_before_it_is_made(client, stocked):
     assert "before warn" in words  # the matrix, recoloured
     assert "after fail" in words
     assert "512 declared nodes on 1 target" in words
-    assert stocked.snapshot().revision == before
+    assert stocked.gate.snapshot().revision == before
 
 
 def test_a_stored_document_is_changed_unless_someone_else_did_meanwhile(client, stocked, by):
@@ -252,13 +252,13 @@ def test_a_document_keeps_its_name_and_its_kind(client):
 
 
 def test_what_the_page_asks_by_itself_never_stores(client, stocked):
-    before = stocked.snapshot().revision
+    before = stocked.gate.snapshot().revision
     for part in ("checked", "effects", ""):
         path = "entries/torch24-cu124/edit"
         answer = live(client, path, part, status="revoked", reason="r", what="create")
         assert answer.status_code == 200
         assert ("<h2>Effects" in answer.text) == (part == "effects")
-    assert stocked.snapshot().revision == before
+    assert stocked.gate.snapshot().revision == before
 
 
 def test_mistakes_stand_beside_their_field_and_name_their_line(client):
@@ -284,7 +284,7 @@ def test_a_waiver_from_a_denial_needs_a_reason_alone_and_says_what_else_it_lets_
     )
     for torch in ("2.4.0+cu124", "2.4.1+cu124"):
         asked = {**ASKED, "stack": {**ASKED["stack"], "torch": torch}}
-        stocked.decide(asked, asked_by="ci", source="rest")
+        stocked.gate.decide(asked, asked_by="ci", source="rest")
     path = "new-waiver?rules=CG802&targets=prod-a100&components=torch+~%3D2.4.0"
     assert "This waiver allows 2 different stacks" in live(client, path, "effects").text
     typed = begin(client, path)

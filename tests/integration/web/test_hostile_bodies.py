@@ -41,7 +41,7 @@ def send(tmp_path_factory: pytest.TempPathFactory, facts: Facts) -> Iterator[Sen
     by = Authorship("tester", "hostile")
     rooms.matrix.import_documents(read_paths([matrix_dir() / "examples"]), by)
     scopes = frozenset({"read", "gate", "plan", "deliver", "operate", "bless", "admin"})
-    client = create_app(rooms, Settings(scopes, overlays=())).test_client()
+    client = create_app(rooms, Settings(anonymous=scopes, overlays=())).test_client()
     token = form_token(client)
     costs: list[tuple[float, str]] = []
 

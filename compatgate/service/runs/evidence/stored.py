@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from sqlalchemy.orm import Session
@@ -13,8 +13,18 @@ from compatgate.service.matrix.snapshots.reader import StateNumbers
 from compatgate.service.runs.evidence import discards, evidence
 
 
+def _define() -> Mapping[str, SuiteDefinition]:
+    """Return the definitions of the suites; only a run that is bound to one needs them."""
+    from compatgate.service.runs.queue.service import define_suites, load_library
+
+    return define_suites(load_library)
+
+
 class StoredEvidence:
     """The evidence of one database, as `EvidenceSource` describes it."""
+
+    def __init__(self, define: Callable[[], Mapping[str, SuiteDefinition]] = _define) -> None:
+        self._define = define
 
     def latest_state(self, session: Session) -> StateNumbers:
         """Return the numbers of the last revision, run and discard."""
@@ -35,7 +45,5 @@ class StoredEvidence:
                 yield run
 
     def suites(self) -> Mapping[str, SuiteDefinition]:
-        """Return the definitions of the suites now; only a run that is bound to one needs them."""
-        from compatgate.service.runs.queue.service import define_suites, load_library
-
-        return define_suites(load_library)
+        """Return the definitions of the suites now."""
+        return self._define()

@@ -75,10 +75,10 @@ def test_another_process_learns_of_evidence_and_forgets_its_answers(
 ) -> None:
     other = open_rooms(database_url, overlays=[])
     assert rules(other) == {"CG811"}
-    before = other.decide(QUESTION, asked_by="t", source="test")
+    before = other.gate.decide(QUESTION, asked_by="t", source="test")
     run_id = run("passed")
     assert other.snapshots.refresh().evidence == 1
-    after = other.decide(QUESTION, asked_by="t", source="test")
+    after = other.gate.decide(QUESTION, asked_by="t", source="test")
     assert (after.evidence, after.allowed) == ((run_id,), True)
     assert before.id != after.id
     assert before.matrix_revision == after.matrix_revision

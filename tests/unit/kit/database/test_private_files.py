@@ -40,14 +40,14 @@ def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
 
 def test_what_others_could_read_is_taken_from_them_when_it_is_opened(tmp_path: Path) -> None:
     with closing(open_rooms(str(tmp_path / "gate.db"), overlays=[])) as first:
-        first.decide(QUESTION, asked_by="first", source="test")
+        first.gate.decide(QUESTION, asked_by="first", source="test")
         for path in tmp_path.iterdir():
             path.chmod(0o644)
         with closing(open_rooms(str(tmp_path / "gate.db"), overlays=[])) as second:
-            second.decide(QUESTION, asked_by="second", source="test")
+            second.gate.decide(QUESTION, asked_by="second", source="test")
             assert modes(tmp_path) == PRIVATE
-            first.decide(QUESTION, asked_by="first", source="test")
-            assert len(second.history.list_decisions().items) == 3
+            first.gate.decide(QUESTION, asked_by="first", source="test")
+            assert len(second.decisions.list_decisions().items) == 3
 
 
 def test_opening_a_file_again_leaves_the_locks_on_it(tmp_path: Path) -> None:
