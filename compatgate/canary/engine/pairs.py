@@ -45,7 +45,7 @@ _HINTS = {
 
 
 _LOOKED_FOR = ("auto", BY_HISTORY)
-"""Requests whose reference was only looked for, so that a run goes on without it."""
+"""Requests whose reference was only looked for, so that a run continues without it."""
 
 
 class ReferenceUnusable(Exception):
