@@ -185,8 +185,8 @@ def count_degrees(residuals: Sequence[Sequence[float]], each: int, dimensions: i
     lengths = [sqrt(fsum(r * r for r in row)) for row in residuals]
     unit = [[r / n for r in row] for row, n in zip(residuals, lengths, strict=True)]
     columns = list(zip(*unit, strict=True))
-    total = sum(
-        sum(map(mul, a, b)) ** 2 * (1 if i == j else 2)
+    total = fsum(
+        fsum(map(mul, a, b)) ** 2 * (1 if i == j else 2)
         for i, a in enumerate(columns)
         for j, b in enumerate(columns[: i + 1])
     )
