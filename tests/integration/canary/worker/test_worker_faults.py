@@ -96,13 +96,8 @@ def proven(staging: Staging, gpu_engine: Engine, probe: Probe) -> Staging:
     """A gate that passes, after good runs whose baseline a person approved."""
     staging.hosts(host_table("stage", gpu_engine, health="local"))
     vary_python(gpu_engine.api, GOOD, RATIO="1")
-<<<<<<< HEAD
     staging.workload("good", PROGRAM, timeout="30s", more=METRIC)
     for _ in range(RELIABLE_RUNS):
-=======
-    staging.workload("good", PROGRAM, timeout="2s", more=METRIC)
-    for _ in range(3):
->>>>>>> p-judge
         first = staging.submit("good", image=GOOD, against="none")
         staging.work()
         assert staging.run(first).state == "inconclusive", "there is no baseline yet"

@@ -58,8 +58,6 @@ def test_an_own_run_takes_the_place_of_samples_that_nobody_approved(rooms: Rooms
     assert states(rooms) == [(1, "proposed", ["run_own:gemm-0"])]
 
 
-<<<<<<< HEAD
-=======
 def test_two_runs_cannot_be_approved_because_they_do_not_show_how_far_runs_differ(
     rooms: Rooms,
 ) -> None:
@@ -83,7 +81,6 @@ def test_the_oldest_approved_version_stays_known_until_it_is_refused(rooms: Room
     assert known.oldest == known.runs
 
 
->>>>>>> p-judge
 def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
     for run in ("run_1", "run_2", "run_3"):
         ran(rooms, run)
@@ -102,29 +99,17 @@ def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
 
 
 def test_after_a_refused_proposal_the_next_goes_on_from_what_is_approved(rooms: Rooms) -> None:
-<<<<<<< HEAD
     first = ["run_0", "run_1", "run_a"]
     for run in first:
-=======
-    for run in ("run_1", "run_2", "run_a"):
->>>>>>> p-judge
         ran(rooms, run)
     rooms.baselines.approve(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     rooms.baselines.refuse(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     ran(rooms, "run_c")
-<<<<<<< HEAD
     known = [f"{run}:gemm-0" for run in first]
     assert states(rooms) == [
         (1, "approved", known),
         (2, "refused", [*known, "run_b:gemm-0"]),
         (3, "proposed", [*known, "run_c:gemm-0"]),
-=======
-    first = ["run_1:gemm-0", "run_2:gemm-0", "run_a:gemm-0"]
-    assert states(rooms) == [
-        (1, "approved", first),
-        (2, "refused", [*first, "run_b:gemm-0"]),
-        (3, "proposed", [*first, "run_c:gemm-0"]),
->>>>>>> p-judge
     ]
