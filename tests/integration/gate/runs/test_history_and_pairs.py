@@ -14,11 +14,11 @@ import pytest
 from canary_runs import DRIVER, GPU, STACK, host
 from engine_edges import Script, exited
 
-from compatgate.canary.protocol import make_reader
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import HostContext, Settings
 from compatgate.canary.executors.jobs import HostObservation, PreparedJob
+from compatgate.canary.protocol import make_reader
 from compatgate.canary.workload import ImageSpec, MetricSpec, Suite, Workload
 from compatgate.canary.workloads import Library
 from compatgate.service.runs.queue.schemas import RunRequest
@@ -56,16 +56,19 @@ class Processes(Script):
         yield self
 
     def start(self, prepared):
-        rng, said = self.rng, [
-            {
-                "type": "env",
-                "driver": DRIVER,
-                "gpus": [{"name": GPU}],
-                "cuda": "12.4.1",
-                "cudnn": "9.1.0.70",
-                "torch": "2.4.1+cu124",
-            }
-        ]
+        rng, said = (
+            self.rng,
+            [
+                {
+                    "type": "env",
+                    "driver": DRIVER,
+                    "gpus": [{"name": GPU}],
+                    "cuda": "12.4.1",
+                    "cudnn": "9.1.0.70",
+                    "torch": "2.4.1+cu124",
+                }
+            ],
+        )
         for name in METRICS:
             level = 10 * rng.lognormvariate(0, self.apart)
             level *= 1.1 if prepared.job.image == SLOW and name == "m7" else 1.0
