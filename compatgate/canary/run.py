@@ -263,12 +263,14 @@ class Check(Struct, frozen=True):
 
     Attributes:
         skipped: the check does not apply, so it neither passes nor fails; the message says why.
+        host: the check is about the host's GPU; a failure says nothing about the stack.
     """
 
     name: str
     ok: bool
     message: str = ""
     skipped: bool = False
+    host: bool = False
 
 
 class Witness(Struct, frozen=True):

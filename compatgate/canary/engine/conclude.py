@@ -186,10 +186,14 @@ def _judge_checks(report: Report) -> StepVerdict | None:
     failed = [check for check in report.checks if not check.ok]
     if not failed:
         return None
-    first = failed[0]
+    # What fails in the stack counts, even on a host that is sick as well.
+    first = min(failed, key=lambda check: check.host)
     also = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     message = f": {first.message}" if first.message else ""
-    return StepVerdict("failed", f"check {first.name} failed{message}{also}")
+    reason = f"check {first.name} failed{message}{also}"
+    if first.host:
+        return StepVerdict("inconclusive", f"the host, not the stack: {reason}")
+    return StepVerdict("failed", reason)
 
 
 def _judge_missing_results(

@@ -310,11 +310,12 @@ class Rule:
         A metric that may be worse is worth another run in every case.
         """
         level = self.plan.passing_level(self.plan.most)
-        ratios = {n: course for n, course in self.courses.items() if isinstance(course, RatioCourse)}
-        if any(one.tail(blocks, self.changes(blocks)[n]) <= ALARM for n, one in ratios.items()):
+        changes = self.changes(blocks)
+        ratios = {n: one for n, one in self.courses.items() if isinstance(one, RatioCourse)}
+        if any(one.tail(blocks, changes[name]) <= ALARM for name, one in ratios.items()):
             return False
         for name, course in ratios.items():
-            change, runs = self.changes(blocks)[name], len(course.contrast.reference)
+            change, runs = changes[name], len(course.contrast.reference)
             best = (1 / runs + 1 / self.plan.most) / (1 / runs + 1)
             reach = (change.reach(level) + change.reach(_LUCK)) * best**0.5
             if course.contrast.borrows and reach > course.limit:

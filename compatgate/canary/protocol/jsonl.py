@@ -252,7 +252,8 @@ class JsonLines:
             raise BrokenLine(
                 f"the check {name}: skipped must be true or false, and true only with ok"
             )
-        check = Check(name, ok, read_text(body, "message", default="")[:_MESSAGE], skipped)
+        message = read_text(body, "message", default="")[:_MESSAGE]
+        check = Check(name, ok, message, skipped, host=name in self._workload.host_checks)
         known = self._checks.get(name)
         # A check that failed once has failed, whatever comes later; one that passed was not
         # skipped.

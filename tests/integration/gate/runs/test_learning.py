@@ -7,7 +7,7 @@ from sample_runs import FAMILY, GEMM, SKU, propose_samples, values
 
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
-from compatgate.errors import Conflict
+from compatgate.errors import BadInput, Conflict
 from compatgate.service.app import Rooms
 
 GROUND = BaselineKey("gemm@0123456789ab", SKU, FAMILY)
@@ -56,6 +56,29 @@ def test_an_own_run_takes_the_place_of_samples_that_nobody_approved(rooms: Rooms
     propose_samples(rooms, GROUND, "run_1")
     ran(rooms, "run_own")
     assert states(rooms) == [(1, "proposed", ["run_own:gemm-0"])]
+
+
+def test_two_runs_cannot_be_approved_because_they_do_not_show_how_far_runs_differ(
+    rooms: Rooms,
+) -> None:
+    ran(rooms, "run_1")
+    ran(rooms, "run_2")
+    (row,) = rooms.baselines.list().items
+    with pytest.raises(BadInput, match="learned from 2 runs, 3 are needed"):
+        rooms.baselines.approve(row.id, by="ana")
+
+
+def test_the_oldest_approved_version_stays_known_until_it_is_refused(rooms: Rooms) -> None:
+    for centre, run in ((10.0, "a"), (10.4, "b")):
+        for number in range(3):
+            ran(rooms, f"run_{run}{number}", centre)
+        newest = rooms.baselines.list(state="proposed").items[0]
+        rooms.baselines.approve(newest.id, by="ana")
+    assert rooms.baselines.approved(GROUND)["time"].oldest == (values(),) * 3
+    oldest = rooms.baselines.list(state="replaced").items[0]
+    rooms.baselines.refuse(oldest.id, by="ana")
+    known = rooms.baselines.approved(GROUND)["time"]
+    assert known.oldest == known.runs
 
 
 def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:

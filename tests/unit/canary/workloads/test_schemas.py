@@ -43,6 +43,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "limits": {"memory": "8GiB", "shm": "1GiB", "tmp": "1GiB", "pids": 10, "cpus": 2.5},
         "metrics": {"time": {"unit": "ms", "better": "lower", "tolerance": 0.1, "peak": "bf16"}},
         "checks": {"right": "it is right"},
+        "host_checks": ["right"],
     },
     "suites": {"smoke": {"description": "fast", "workloads": ["gemm"], "replaces": True}},
     "hosts": {
