@@ -13,7 +13,7 @@ PYTEST  := $(CACHED) $(if $(MEMORY),PYTEST_DEBUG_TEMPROOT=$(MEMORY)) $(BIN)/pyth
 LOCKED  := --quiet --no-deps --require-hashes --only-binary :all: --requirement
 SAMPLE  := facts_hold facts_tables gpu_names gpu_records judge lessons requirements threads vocabulary
 
-.PHONY: serve check test lint style site types facts unit compiled tests format bench system torch docs vocabulary lock newest image clean
+.PHONY: serve check test lint style site types facts unit compiled tests format bench canary-cpu system torch docs vocabulary lock newest image clean
 
 serve: $(VENV)/.installed  ## a running gate with the example matrix, on a database in .demo
 	@mkdir -p .demo
@@ -24,7 +24,7 @@ check: $(VENV)/.installed  ## what needs neither root nor a server: lint, pages,
 	$(MAKE) --no-print-directory --jobs=3 style site types unit
 
 test:  ## everything that CI runs; WORKERS processes share the tests
-	@echo "make test installs into $(VENV) (1.3 GB)$(if $(CI), and $(TORCH) (5 GB)), and as root with apt what"
+	@echo "make test installs into $(VENV) (1.3 GB)$(if $(CI), and $(TORCH) (7 GB)), and as root with apt what"
 	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take a"
 	@echo "quarter of an hour on two cores. make check is the quick part: two minutes, and no root."
 	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
@@ -65,7 +65,10 @@ format: $(VENV)/.installed  ## rewrite files in the house style
 bench: $(VENV)/.installed  ## figures for bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
-torch:  ## PyTorch apart (up to 5 GB), for the tests of canary programs; CI has it
+canary-cpu: $(VENV)/.installed torch  ## canary programs and seeded faults without a GPU; writes bench/CANARY_CPU.md
+	$(BIN)/python bench/canary_cpu.py --python $(TORCH)/bin/python
+
+torch:  ## PyTorch and other frameworks apart (up to 7 GB), for the tests of canary programs; CI has it
 	./scripts/install-test-torch $(TORCH) $(PYTHON)
 
 docs: $(VENV)/.installed  ## the operations of the client, generated reference pages, and the answers in README.md and the tutorial

@@ -35,7 +35,7 @@ FIRST = (
 """In this order; whatever else there is comes after them."""
 ON_CPU = ("busy", "gemm", "gemm-fp8", "memory-bandwidth", "conv", "attention", "cuda-graph")
 """Programs that take ``--device cpu``, and are soon done with it."""
-SHORTER = {"soak": {"4h": "60s"}}
+SHORTER = {"soak": {"4h": "60s"}, "burn": {"5m": "60s"}}
 """Arguments of hours, and what stands for them here."""
 TOOLS = {"inference-tail-triton": "tritonserver", "video-decode": "ffmpeg"}
 """Programs of the image that a workload calls."""

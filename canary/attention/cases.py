@@ -27,7 +27,7 @@ def definition(q, k, v, causal):
     """Compute the softmax of the products of queries and keys, times values, step by step."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     if causal:
-        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         scores = scores.masked_fill(later, -math.inf)
     return scores.softmax(-1) @ v
 

@@ -7,6 +7,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
 
 import canary_env  # noqa: E402
+import canary_numerics as numerics  # noqa: E402
 import canary_program as program  # noqa: E402
 
 
@@ -22,9 +23,11 @@ def main():
 
     steps = program.Steps(len(backends.NAMES) + len(speed.CASES))
     right.check(options.seed, device, options.repetitions, steps)
+    timed = []
     for case in speed.CASES:
-        speed.measure(case, options, device)
+        timed.append(speed.measure(case, options, device))
         steps.done()
+    numerics.check_whole("timed", *max(timed))
 
 
 if __name__ == "__main__":

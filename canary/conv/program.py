@@ -8,6 +8,7 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
 
 import canary_env  # noqa: E402
 import canary_lines as say  # noqa: E402
+import canary_numerics as numerics  # noqa: E402
 import canary_program as program  # noqa: E402
 
 
@@ -25,9 +26,11 @@ def main():
     say.check("cudnn", used, f"version {cudnn.version()}" if used else "PyTorch does not use it")
     steps = program.Steps(2 * len(shapes.SHAPES))
     right.check(options.seed, device, steps)
+    timed = []
     for shape in shapes.SHAPES:
-        speed.measure(shape if on_gpu else shapes.smallest(shape), options, device)
+        timed.append(speed.measure(shape if on_gpu else shapes.smallest(shape), options, device))
         steps.done()
+    numerics.check_whole("timed", *max(timed))
 
 
 if __name__ == "__main__":

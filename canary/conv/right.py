@@ -5,6 +5,7 @@ import canary_models as models
 import canary_numerics as numerics
 import torch
 from shapes import SHAPES, channels_last, gradients, smaller, smallest
+from whole import PARTS
 
 PRECISIONS = {
     "fp32": torch.float32,
@@ -12,7 +13,6 @@ PRECISIONS = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-PARTS = ("output", "input gradient", "weight gradient")
 TRANSFORMS = {"fp32": 8, "fp16": 8}
 """Factor for Winograd and FFT algorithms, which lose more than a plain sum.
 

@@ -1,5 +1,7 @@
 """Capture inference and training in CUDA graphs, replay them, and compare with eager execution."""
 
+import copy
+import math
 import os
 import sys
 
@@ -44,6 +46,7 @@ def main():
     _memory(torch, device, infer)
     progress.done()
     _times(torch, device, graph, infer, options)
+    _timed(torch, network, graph, given)
     progress.done()
 
 
@@ -65,6 +68,18 @@ def _same(torch, graph, infer, given):
     say.check("same", differing == 0, f"{differing} of {INPUTS} replays differ from eager")
     message = f"{len(set(seen))} results of {INPUTS} inputs"
     say.check("reads-input", len(set(seen)) == INPUTS, message)
+
+
+def _timed(torch, network, graph, given):
+    """Check the result of the replay that was timed last against fp64.
+
+    Errors of random sign add up as the square root of their number, a sum of `WIDTH` terms in each
+    layer; four standard deviations are allowed.
+    """
+    with torch.no_grad():
+        right = copy.deepcopy(network).double()(given.double())
+    bound = 4 * math.sqrt(LAYERS * WIDTH) * numerics.ROUNDING["fp32"]
+    numerics.check_error("right", numerics.rows_error(graph.result.double(), right), bound)
 
 
 def _training(torch, device, seed):

@@ -1,6 +1,7 @@
 """Report this process's driver and GPUs; NVML, the kernel module and CUDA must agree."""
 
 import os
+import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -55,9 +56,35 @@ def _report(nvml, kernel):
     count, wrong = canary_driver.cuda_devices()
     said = wrong or f"CUDA sees {count}, NVML {len(usable)}"
     say.check("cuda-agrees", wrong is None and _agree(count, usable, nvml, devices), said)
+    _check_slices([gpu["uuid"] for gpu in map(nvml.describe, usable) if gpu["mig"]])
     errors = {nvml.pci(d): nvml.uncorrected(d) for d in devices}
     bad = ", ".join(f"{where}: {count}" for where, count in errors.items() if count)
     say.check("ecc", not bad, bad or "no uncorrected errors since the driver was loaded")
+
+
+def _check_slices(uuids):
+    """Check that a process that names a MIG slice by its UUID gets that slice alone."""
+    if not uuids:
+        say.skip("slices", "no MIG slice here")
+        return
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import canary_cuda as c; print(c.described())"
+    wrong = []
+    for uuid in uuids:
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code],
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": uuid or ""},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if (
+            done.returncode
+            or not uuid
+            or done.stdout.count("'uuid'") != 1
+            or uuid not in done.stdout
+        ):
+            wrong.append(f"{uuid}: CUDA shows {done.stdout.strip()[:200]}")
+    say.check("slices", not wrong, "; ".join(wrong) or f"{len(uuids)} slices open by their UUIDs")
 
 
 def _agree(count, usable, nvml, devices):

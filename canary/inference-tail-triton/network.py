@@ -8,7 +8,7 @@ matter either. An answer is either right or wrong. Needs only Python 3.8.
 import hashlib
 import struct
 
-import onnx_file
+import canary_onnx as onnx
 
 LAYERS, QUESTIONS = 4, 4
 MOST = 8
@@ -30,8 +30,20 @@ class Network:
 
     def onnx(self):
         """Return the network as an ONNX file, with a variable batch size."""
-        weights = [[float(sign) for row in layer for sign in row] for layer in self._layers]
-        return onnx_file.clipped_products(weights, self.width, MOST)
+        limits = {"least": -MOST, "most": MOST}
+        tensors = [onnx.tensor(name, [], packed([limit])) for name, limit in limits.items()]
+        nodes, given = [], "x"
+        for number, layer in enumerate(self._layers):
+            last = number == LAYERS - 1
+            weights = packed([float(sign) for row in layer for sign in row])
+            tensors.append(onnx.tensor(f"w{number}", [self.width] * 2, weights))
+            summed = "y" if last else f"s{number}"
+            nodes.append(onnx.node("MatMul", [given, f"w{number}"], summed))
+            if not last:
+                given = f"c{number}"
+                nodes.append(onnx.node("Clip", [summed, *limits], given))
+        shape = ["batch", self.width]
+        return onnx.model(nodes, tensors, shape, shape)
 
     def _answer(self, values):
         for number, layer in enumerate(self._layers):

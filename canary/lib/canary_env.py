@@ -3,6 +3,7 @@
 Python 3.8 or newer; imports PyTorch only on demand.
 """
 
+import importlib
 import importlib.util
 import os
 import platform
@@ -94,6 +95,47 @@ def torch(options, **other):
     return module, device
 
 
+def framework(options, component, name, start):
+    """Import a framework, start it, print the env line, and return its module.
+
+    Args:
+        options: of `canary_program`.
+        component: its name in the env line.
+        name: of its module.
+        start: function of the module that makes it load its libraries.
+
+    Raises:
+        NoGpu: ``--device cuda``, and CUDA gives this process no GPU.
+        NothingToTest: the image does not have it.
+    """
+    gpus = _gpus(options)
+    beside = _beside(gpus)
+    if importlib.util.find_spec(name) is None:
+        _say(gpus, {}, {}, beside)
+        raise NothingToTest(f"{sys.executable} has no {name}")
+    if options.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    module = importlib.import_module(name)
+    start(module)
+    _say(gpus, {component: str(module.__version__)}, {component: module.__file__}, beside)
+    return module
+
+
+def need_distributed(torch, device, gpus=1):
+    """Check that torch.distributed and enough GPUs are here.
+
+    Raises:
+        NothingToTest: this PyTorch cannot communicate.
+        NoGpu: CUDA gives this process fewer GPUs.
+    """
+    if not torch.distributed.is_available():
+        raise NothingToTest(f"PyTorch {torch.__version__} has no torch.distributed")
+    if device.type == "cuda" and not torch.distributed.is_nccl_available():
+        raise NothingToTest(f"PyTorch {torch.__version__} was built without NCCL")
+    if device.type == "cuda" and torch.cuda.device_count() < gpus:
+        raise NoGpu(f"{gpus} GPUs are needed, CUDA gives {torch.cuda.device_count()}")
+
+
 def _multiply(torch, device, a, b):
     first, second = (torch.tensor(rows, dtype=torch.float32, device=device) for rows in (a, b))
     return torch.matmul(first, second).cpu().tolist()
@@ -121,7 +163,7 @@ def _say(gpus, versions, paths, other, every=None):
     files = {**loaded.paths(libraries), **paths}
     if os.environ.get("COMPATGATE_INTERPRETER") != "worker":  # the worker's is not under test
         everything["python"], files["python"] = platform.python_version(), sys.executable
-    say.env(driver=_driver(), gpus=gpus, versions=everything, paths=files, **other)
+    say.env(driver=driver(), gpus=gpus, versions=everything, paths=files, **other)
 
 
 def _dotted(number):
@@ -130,7 +172,8 @@ def _dotted(number):
     return f"{number // base}.{number % base // 100}.{number % 100}"
 
 
-def _driver():
+def driver():
+    """Return the version of the host's driver; None without one."""
     try:
         with Nvml() as nvml:
             return nvml.driver()

@@ -114,18 +114,47 @@ def whole_product(a, b, found, signs, inputs=None, sums="fp32", output=None, cut
     Returns:
         The largest difference of a row as a share of its bound; above 1 the product is wrong.
     """
-    terms = b.shape[0]
-    variance = 2 * ROUNDING[inputs] ** 2 if inputs else 0.0
-    variance += ROUNDING[sums] ** 2 * terms / 2
-    variance += (_REDUCTIONS * ROUNDING[output or sums]) ** 2
-    if cuts:
-        variance += (2 * 0.8 * 2 / 3 * ROUNDING[sums] * terms / _STEP) ** 2
+    allowed = variance(b.shape[0], inputs, sums, output, cuts)
     off = abs(_times(found, signs) - _times(a, _times(b, signs)))
     ones = abs(signs[:, :1])
-    squares = _times(a, _times(b, ones, squared=True), squared=True)
-    bound = DEVIATIONS * (variance * squares) ** 0.5
+    return worst_share(off, _times(a, _times(b, ones, squared=True), squared=True), allowed)
+
+
+def variance(terms, inputs=None, sums="fp32", output=None, cuts=False):
+    """Return the variance of an element's error over its sum of squares, see `whole_product`."""
+    total = 2 * ROUNDING[inputs] ** 2 if inputs else 0.0
+    total += ROUNDING[sums] ** 2 * terms / 2
+    total += (_REDUCTIONS * ROUNDING[output or sums]) ** 2
+    if cuts:
+        total += (2 * 0.8 * 2 / 3 * ROUNDING[sums] * terms / _STEP) ** 2
+    return total
+
+
+def worst_share(off, squares, allowed):
+    """Return the largest difference as a share of its bound.
+
+    Args:
+        off: differences, folded with signs.
+        squares: sums of the squares of all products behind each difference.
+        allowed: of `variance`.
+    """
+    bound = DEVIATIONS * (allowed * squares) ** 0.5
     worst = float((off / (bound + (bound == 0))).max())
     exact = not bool(((bound == 0) * (off != 0)).any())
+    return worst if math.isfinite(worst) and exact else math.inf
+
+
+def rows_error(result, reference):
+    """Return the largest error of a row (the last dimension) in the 2-norm, relative to its size.
+
+    The size is the norm of the row, or the root mean square of all rows' norms where that is
+    larger: a row that is small by cancellation has the rounding errors of its neighbours.
+    """
+    off, size = ((part * part).sum(-1) for part in (result - reference, reference))
+    usual = size.mean()
+    size = size + (usual - size) * (size < usual)
+    worst = float((off / (size + (size == 0))).max()) ** 0.5
+    exact = not bool(((size == 0) * (off != 0)).any())
     return worst if math.isfinite(worst) and exact else math.inf
 
 

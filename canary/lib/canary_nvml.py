@@ -260,3 +260,16 @@ class Nvml:
         except AttributeError:
             said = None
         return f"{said.decode('ascii', 'replace') if said else 'error'} ({code})"
+
+
+def usable(gpus):
+    """Return what ``CUDA_VISIBLE_DEVICES`` calls each GPU, or each MIG slice, of this process.
+
+    Args:
+        gpus: as in the env line. CUDA shows a process no more than one slice; NVML has the others.
+    """
+    if any(gpu.get("mig") for gpu in gpus):
+        with Nvml() as nvml:
+            slices = [nvml.describe(s)["uuid"] for d in nvml.devices() for s in nvml.slices(d)]
+        return [uuid for uuid in slices if uuid]
+    return [gpu["uuid"] or str(index) for index, gpu in enumerate(gpus)]

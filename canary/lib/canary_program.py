@@ -12,6 +12,7 @@ if __name__ == "__main__":
 
 import argparse
 import os
+import re
 import sys
 
 import canary_lines as say
@@ -57,6 +58,14 @@ def parser(description, devices=("cuda", "cpu")):
 def options(description):
     """Parse the shared arguments; wrong ones end the program with status 2."""
     return parser(description).parse_args()
+
+
+def duration(text):
+    """Read seconds from ``90s``, ``30m`` or ``4h``, for an argument of a parser."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
+    if not found or not float(found.group(1)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; use 90s, 30m or 4h")
+    return float(found.group(1)) * {"s": 1, "m": 60, "h": 3600}[found.group(2)]
 
 
 def start(main):

@@ -46,6 +46,7 @@ class Group:
             self.device = torch.device("cuda", gpu)
         else:
             conditions.watch([])
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
             torch.set_num_threads(1)
             self.device = torch.device("cpu")
         distributed.init_process_group(
@@ -109,7 +110,7 @@ class Group:
         return self.agreed(self._clock.seconds(batch, look) / calls)
 
 
-def reports(work, count, arguments, options, folder, patience_s):
+def reports(work, count, arguments, options, folder, patience_s, look=None):
     """Run the ranks of this container to their end, and return their reports.
 
     A rank that fails, or takes too long, ends the program: the others would wait for it for ever.
@@ -122,6 +123,7 @@ def reports(work, count, arguments, options, folder, patience_s):
         options: of `canary_program`.
         folder: for the reports.
         patience_s: seconds that all may take.
+        look: called again and again meanwhile.
     """
     # A fork is quick, but cannot use CUDA again.
     context = multiprocessing.get_context("fork" if options.device == "cpu" else "spawn")
@@ -136,6 +138,8 @@ def reports(work, count, arguments, options, folder, patience_s):
     while any(process.is_alive() for process in every) and time.monotonic() < end:
         if any(process.exitcode for process in every):
             break
+        if look:
+            look()
         time.sleep(0.02)
     statuses = {number: process.exitcode for number, process in enumerate(every)}
     for process in every:

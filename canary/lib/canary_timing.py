@@ -157,6 +157,16 @@ def repeat(call, clock, options, calls=None, before=None):
     return measure(value, options, first)
 
 
+def repeat_kept(call, clock, options, before=None):
+    """Time a call as `repeat` does; return the times, and what the last call returned."""
+    kept = [None]
+
+    def keep():
+        kept[0] = call()
+
+    return repeat(keep, clock, options, before=before), kept[0]
+
+
 def measure(value, options, first=()):
     """Settle, then take values with their conditions.
 
@@ -189,6 +199,21 @@ def _settle(value, options):
     ):
         values.append(value(look))
     return values, is_steady(values, clocks) if longest else None
+
+
+def slowest(every):
+    """Return the times of the slowest of several series, value by value, with its conditions."""
+    values, warmup = (
+        [max(part) for part in zip(*(getattr(one, of) for one in every))]
+        for of in ("values", "warmup")
+    )
+    longest = [max(every, key=lambda one, n=n: one.values[n]) for n in range(len(values))]
+    names = set.intersection(*(set(one.conditions) for one in every))
+    conditions = {
+        name: [one.conditions[name][n] for n, one in enumerate(longest)] for name in names
+    }
+    settled = [one.settled for one in every]
+    return Times(values, warmup, conditions, None if None in settled else all(settled))
 
 
 def is_steady(values, clocks=()):

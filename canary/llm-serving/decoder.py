@@ -3,6 +3,7 @@
 Python 3.8 or newer, PyTorch 2.0 or newer. Weights come from a seed and are equal everywhere.
 """
 
+import copy
 import math
 from collections import namedtuple
 
@@ -118,3 +119,24 @@ def follow(model, prompts, tokens):
     for step in range(tokens.shape[1] - 1):
         logits.append(model(tokens[:, step : step + 1], cache, start + step))
     return logits
+
+
+@torch.no_grad()
+def exact(model, tokens, places):
+    """Return the logits of some places in double precision, in one pass without a cache.
+
+    Layers are widened one after the other: a whole model in double precision fills a small GPU.
+
+    Args:
+        model: with the weights to use.
+        tokens: of one sequence.
+        places: whose next token is asked for.
+    """
+    count, size = tokens.shape[0], model.size
+    x = model.embedding.weight[tokens].double() + model.place_embedding.weight[:count].double()
+    x = x.unsqueeze(0)
+    cache = x.new_zeros(2, 1, size.heads, count, size.width // size.heads)
+    for layer in model.layers:
+        x = copy.deepcopy(layer).double()(x, cache, 0)
+    norm = copy.deepcopy(model.norm).double()
+    return torch.stack([model.head.weight.double() @ norm(x[0, place]) for place in places])

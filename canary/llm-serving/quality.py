@@ -44,13 +44,14 @@ def check(seed, device):
         model = made(size, seed, device, dtype)
         logits = follow(model, prompts.to(device), tokens.to(device))
         found = [step.cpu().double() for step in logits]
-        _answers(name, found, wanted, tokens, _bound(size, name))
+        _answers(name, found, wanted, tokens, bound_of(size, name))
         if name == "fp32":
-            _cache(model, prompts.to(device), tokens.to(device), logits, _bound(size, name))
-            _batch(model, prompts.to(device), tokens.to(device), logits, _bound(size, name))
+            _cache(model, prompts.to(device), tokens.to(device), logits, bound_of(size, name))
+            _batch(model, prompts.to(device), tokens.to(device), logits, bound_of(size, name))
 
 
-def _bound(size, precision):
+def bound_of(size, precision):
+    """Return the largest error allowed of logits in a precision, see above."""
     steps = _ROUNDINGS * size.layers + 4
     terms = size.width if precision == "fp32" else 1
     return 4 * math.sqrt(steps * terms) * numerics.ROUNDING[precision]

@@ -17,7 +17,7 @@ _ALLOWED = 30
 
 
 class Solver:
-    """One factorisation of one matrix in single precision.
+    """One factorisation of one matrix.
 
     Attributes:
         name: name of the metric.
@@ -38,13 +38,13 @@ class Solver:
         """Factorise or solve."""
         return self._function(self._matrix)
 
-    def worst(self):
+    def worst(self, found):
         """Return the largest residual as a share of its bound, and of what it is."""
-        found = self.run()
         found = found if isinstance(found, tuple) else (found,)
         wide = [part.double() for part in found]
         size = self._matrix.shape[0]
-        bound = _ALLOWED * math.sqrt(size) * numerics.ROUNDING["fp32"]
+        precision = "fp64" if self._matrix.dtype == torch.float64 else "fp32"
+        bound = _ALLOWED * math.sqrt(size) * numerics.ROUNDING[precision]
         shares = [
             (float(_norm(off)) / float(against) / bound, what)
             for what, off, against in self._residuals(self._matrix.double(), *wide)
@@ -67,6 +67,10 @@ def parts(options, device):
     yield Solver("qr", matrix, torch.linalg.qr, _of_qr)
     yield Solver("eigh", symmetric, torch.linalg.eigh, _of_eigh)
     yield Solver("svd", matrix, torch.linalg.svd, _of_svd)
+    wide, wide_right = matrix.double(), right.double()
+    yield Solver(
+        "fp64-solve", wide, lambda a: torch.linalg.solve(a, wide_right), _solved(wide_right)
+    )
 
 
 def _solved(right):

@@ -45,7 +45,7 @@ class Product:
         """Multiply."""
         return self._matrix @ self._given
 
-    def worst(self):
+    def worst(self, result):
         """Return the largest error of an element as a share of its bound, and of what it is."""
         _, places, values = self._parts
         given = self._given.cpu().double()
@@ -56,7 +56,7 @@ class Product:
             exact += terms
             most += terms.abs()
         bound = (ENTRIES + 1) * numerics.ROUNDING["fp32"] * most
-        off = (self.run().cpu().double() - exact).abs()
+        off = (result.cpu().double() - exact).abs()
         share = float((off / bound.clamp(min=1e-300)).max())
         return (share if math.isfinite(share) else math.inf), "elements"
 

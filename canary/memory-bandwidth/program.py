@@ -40,6 +40,7 @@ def main():
         progress.done()
     # The timed buffers must still be right.
     say.check("right", *_arrives(place, size, options.seed + 1))
+    say.check("filled", *_filled(place, size))
 
 
 def _arrives(place, size, seed):

@@ -55,7 +55,7 @@ def around(ways, found):
     """Describe connections that pass by an existing NVLink, ``0 -> 1 via SHM/direct/direct``.
 
     Args:
-        ways: of `transports.between`.
+        ways: of `canary_nccl.between`.
         found: `Links`.
     """
     return [

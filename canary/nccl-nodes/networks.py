@@ -1,28 +1,24 @@
-"""Read from NCCL's log which networks it uses, and whether it should. Python 3.8 or newer.
+"""Judge the networks that NCCL's log names. Python 3.8 or newer."""
 
-Lines look like ``host:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA``.
-"""
-
-import glob
 import os
-import re
 from collections import Counter
+
+import canary_nccl as nccl
 
 RDMA = "/sys/class/infiniband"
 SOCKET = "NET/Socket"
-_NETWORK = re.compile(r"NCCL INFO Channel .*\bvia (NET/[^/\s]+)")
 
 
 def read(folder):
-    """Return how many connections of this node go over which network.
+    """Return how many connections of this node go over which network, ``NET/IB``.
 
     Args:
-        folder: of the logs ``nccl.*``.
+        folder: of NCCL's logs.
     """
     found = Counter()
-    for path in sorted(glob.glob(os.path.join(folder, "nccl.*"))):
-        with open(path, encoding="utf-8", errors="replace") as file:
-            found.update(match.group(1) for match in map(_NETWORK.search, file) if match)
+    for way, count in nccl.by_way(nccl.between(nccl.lines_of(folder))).items():
+        if way.startswith("NET/"):
+            found["/".join(way.split("/")[:2])] += count
     return found
 
 
@@ -33,7 +29,7 @@ def judge(ways, rdma=RDMA):
         Whether they are right, None without an RDMA device; and a message.
     """
     devices = sorted(os.listdir(rdma)) if os.path.isdir(rdma) else []
-    said = ", ".join(f"{way} x {count}" for way, count in ways.most_common()) or "none named"
     if not devices:
-        return None, f"{said}; no RDMA device in this container"
-    return bool(ways) and SOCKET not in ways, f"{said}; RDMA devices: {', '.join(devices)}"
+        return None, f"{nccl.words(ways)}; no RDMA device in this container"
+    right = bool(ways) and SOCKET not in ways
+    return right, f"{nccl.words(ways)}; RDMA devices: {', '.join(devices)}"

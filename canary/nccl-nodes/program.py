@@ -1,20 +1,30 @@
-"""Reduce over the GPUs of several nodes: right sums, latency, bandwidth, and the network used."""
+"""Run the collectives over the GPUs of several nodes: results, latency, bandwidth, the network."""
 
 import os
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, os.pardir, "lib")]
 
 import canary_env  # noqa: E402
 import canary_lines as say  # noqa: E402
+import canary_nccl as nccl  # noqa: E402
 import canary_program as program  # noqa: E402
-import canary_timing as timing  # noqa: E402
 import networks  # noqa: E402
 
 PATIENCE_S = 1100
 NEEDED = ("COMPATGATE_NODE", "COMPATGATE_NODES", "MASTER_ADDR", "MASTER_PORT")
+SIZES = {
+    "latency": ("all-reduce", {"cuda": 8, "cpu": 8}),
+    "bandwidth-1MiB": ("all-reduce", {"cuda": 1 << 20, "cpu": 1 << 12}),
+    "bandwidth-64MiB": ("all-reduce", {"cuda": 64 << 20, "cpu": 1 << 13}),
+    "bus-bandwidth": ("all-reduce", {"cuda": 512 << 20, "cpu": 1 << 14}),
+    "all-gather": ("all-gather", {"cuda": 256 << 20, "cpu": 1 << 14}),
+    "reduce-scatter": ("reduce-scatter", {"cuda": 256 << 20, "cpu": 1 << 14}),
+    "all-to-all": ("all-to-all", {"cuda": 256 << 20, "cpu": 1 << 14}),
+    "pairs": ("pairs", {"cuda": 256 << 20, "cpu": 1 << 14}),
+}
+"""Metric to the collective, and the bytes of its longer buffer."""
 
 
 def main():
@@ -27,39 +37,16 @@ def main():
         raise program.NothingToTest(
             f"it was started on one node only: {', '.join(missing)} not set"
         )
-    if not torch.distributed.is_available():
-        raise program.NothingToTest(f"PyTorch {torch.__version__} has no torch.distributed")
-    if device.type == "cuda" and not torch.distributed.is_nccl_available():
-        raise program.NothingToTest(f"PyTorch {torch.__version__} was built without NCCL")
+    canary_env.need_distributed(torch, device)
+    import canary_collectives as collectives
     import canary_ranks as ranks
-    import rank
 
     here = torch.cuda.device_count() if device.type == "cuda" else 1
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ.update(
-            NCCL_DEBUG="INFO",
-            NCCL_DEBUG_SUBSYS="INIT,NET,GRAPH,P2P",
-            NCCL_DEBUG_FILE=os.path.join(folder, "nccl.%h.%p"),
-        )
-        arguments = node * here, nodes * here, options
-        report = ranks.reports(rank.work, here, arguments, options, folder, PATIENCE_S)[0]
-        _check(report, nodes * here)
+    with nccl.logged() as folder:
+        arguments = node * here, nodes * here, options, "env://", SIZES
+        reports = ranks.reports(collectives.work, here, arguments, options, folder, PATIENCE_S)
         _check_transport(device, networks.read(folder))
-    for name, (size, taken) in report["times"].items():
-        times = timing.Times(*taken)
-        if name == "latency":
-            timing.report(name, "us", times, timing.microseconds)
-        else:
-            # What each GPU sends, as nccl-tests counts (doc/PERFORMANCE.md).
-            sent = size * 2 * (nodes * here - 1) / (nodes * here)
-            timing.report(name, "GB/s", times, timing.per_second(sent / 1e9))
-
-
-def _check(report, ranks):
-    message = f"{report['wrong']} of {report['sums'] * ranks} sums are wrong, on {ranks} ranks"
-    say.check("right", not report["wrong"], message)
-    message = f"in {report['apart']} of {report['rounds']} rounds ranks held other bits"
-    say.check("agree", not report["apart"], message)
+    collectives.report(reports, nodes * here, ("latency",))
 
 
 def _check_transport(device, ways):

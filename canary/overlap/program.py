@@ -26,12 +26,7 @@ def main():
     options = program.options(__doc__)
     settings = {name: os.environ[name] for name in SETTINGS if name in os.environ}
     torch, device = canary_env.torch(options, settings=settings)
-    if not torch.distributed.is_available():
-        raise program.NothingToTest(f"PyTorch {torch.__version__} has no torch.distributed")
-    if device.type == "cuda" and not torch.distributed.is_nccl_available():
-        raise program.NothingToTest(f"PyTorch {torch.__version__} was built without NCCL")
-    if device.type == "cuda" and torch.cuda.device_count() < RANKS:
-        raise program.NoGpu(f"{RANKS} GPUs are needed, CUDA gives {torch.cuda.device_count()}")
+    canary_env.need_distributed(torch, device, RANKS)
     import canary_ranks as ranks
     import rank
 

@@ -15,9 +15,9 @@ import canary_cuda  # noqa: E402
 import canary_env  # noqa: E402
 import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
+import canary_ptx as ptx  # noqa: E402
 import canary_timing as timing  # noqa: E402
 import canary_toolkit as toolkit  # noqa: E402
-import ptx  # noqa: E402
 
 THREADS = 256
 SHORT, LONG = 4, 2000

@@ -16,7 +16,7 @@ def load(name, seed, device):
     """Return a function that does one piece of work."""
     models.usual_arithmetic()
     if name in training.ON_GPU:
-        return training.stepper(name, seed, device)
+        return training.Stepper(name, seed, device).step
     half = models.reduced_precision(device)
     side = 4096 if device.type == "cuda" else 64
     if name == "gemm":
@@ -51,13 +51,13 @@ def keep_at(work, seconds, device, look):
     return sorted(times)[len(times) // 2] * 1e3
 
 
-def fingerprint(seed, device):
-    """Return digests of a product in full fp32 and one in half precision."""
+def fingerprint(works, seed, device):
+    """Return digests of what the timed products and attention give, and of one in full fp32."""
+    found = [numerics.bits(works[name]()) for name in ("gemm", "attention") if name in works]
     models.plain_arithmetic()
     side = 1024 if device.type == "cuda" else 64
     left, right = (models.numbers(seed, what, (side, side)).to(device) for what in "lr")
-    half = models.reduced_precision(device)
-    return numerics.bits(left @ right) + numerics.bits(left.to(half) @ right.to(half))
+    return "".join([*found, numerics.bits(left @ right)])
 
 
 def _timed(work, calls, device, look):

@@ -1,8 +1,6 @@
 """Keep a GPU busy for hours, and watch for drift, leaks, Xid, ECC and throttling."""
 
-import argparse
 import os
-import re
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -14,7 +12,6 @@ import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
 
 LOADS = ("transformer", "convnet", "gemm", "attention")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def main():
@@ -33,14 +30,14 @@ def main():
             for name, work in works.items():
                 times[name].append(loads.keep_at(work, share, device, watching.look))
                 say.metric(name, "ms", [times[name][-1]])
-            watching.window(loads.fingerprint(options.seed, device))
+            watching.window(loads.fingerprint(works, options.seed, device))
             say.progress((done + 1) / options.windows)
-        verdicts.report(times, watching)
+        verdicts.report(times, watching, shared=device.type == "cpu")
 
 
 def _options():
     parser = program.parser(__doc__)
-    parser.add_argument("--for", dest="length", type=_length, default=3600.0, metavar="4h")
+    parser.add_argument("--for", dest="length", type=program.duration, default=3600.0, metavar="4h")
     parser.add_argument(
         "--windows", type=int, default=120, help="number of windows that are compared"
     )
@@ -53,13 +50,6 @@ def _options():
             "argument --windows: must be at least 4, to compare the first and the last quarter"
         )
     return options
-
-
-def _length(text):
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
-    if not found or not float(found.group(1)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; use 90s, 30m or 4h")
-    return float(found.group(1)) * _SECONDS[found.group(2)]
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import canary_lines as say
 import canary_numerics as numerics
+import canary_watch
 
 DRIFT = 0.05
 """Largest slowdown of the last quarter against the first one."""
@@ -12,31 +13,24 @@ TENSORS, GPU, HOST = 1 * MIB, 256 * MIB, 64 * MIB
 """Largest growth after that: tensors of PyTorch, the whole GPU, the process."""
 
 
-def report(times, watching):
+def report(times, watching, shared=False):
     """Print all checks.
 
     Args:
         times: load to milliseconds of each window.
         watching: observations of `watch`.
+        shared: others may use the device, so that a slowdown says nothing.
     """
-    _drift(times)
+    if shared:
+        say.skip("steady", "a CPU is shared")
+    else:
+        _drift(times)
     _leak("host-memory", [("the process", watching.resident, HOST)])
     if watching.used:
         parts = [("tensors", watching.allocated, TENSORS), ("the GPU", watching.used, GPU)]
         _leak("device-memory", parts)
     numerics.check_same("same-bits", watching.fingerprints, "windows")
-    if watching.xids is not None:
-        numbers = ", ".join(map(str, sorted(set(watching.xids))))
-        say.check("xid", not watching.xids, f"Xid {numbers}" if numbers else "none")
-    errors = watching.new_errors()
-    if errors is not None:
-        said = f"{sum(errors.values())} uncorrected errors" if errors else "this GPU has no ECC"
-        say.check("ecc", not any(errors.values()), said)
-    if watching.looks:
-        seen = ", ".join(f"{word} {count} times" for word, count in watching.slowed.items())
-        heat = "" if watching.hottest is None else f", at most {watching.hottest} C"
-        said = f"{seen or 'no slowdown'} in {watching.looks} looks{heat}"
-        say.check("throttling", not watching.slowed, said)
+    canary_watch.report(watching)
 
 
 def growth(values):

@@ -18,6 +18,8 @@ import network  # noqa: E402
 OLDEST = (8, 5)
 """First TensorRT that runs an engine by the names of its tensors."""
 RUNS = 5
+PLACES = 4
+"""Places of the large network's result that are compared, each in all channels."""
 
 
 def main():
@@ -89,6 +91,8 @@ def _measure(gpu, engines, options):
     timing.report("load", "ms", timing.repeat(load, clock, options), timing.milliseconds)
     times = timing.repeat(loaded[-1].run, canary_cuda.EventClock(gpu), options)
     timing.report("run", "ms", times, timing.milliseconds)
+    error = large.error_at(loaded[-1].result(), PLACES)
+    numerics.check_error("timed", error, large.bound("fp16" if fp16 else "fp32"))
 
 
 if __name__ == "__main__":

@@ -99,10 +99,14 @@ class Program(Struct, frozen=True):
         command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
         gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
         nodes: number of nodes that run the same program at once.
+        host_checks: checks that are about the host's GPU and not about the stack; where one fails,
+            the host is at fault, so the step is inconclusive.
         adapter: reader of the output; ``jsonl`` is the line protocol.
         user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
             root.
         interpreter: whose Python runs the command: the image's, or the worker's, mounted read-only.
+        paired: false for a workload of hours: it is judged by its history, never in pairs, and a
+            run of it is never repeated.
     """
 
     name: Slug
@@ -116,9 +120,11 @@ class Program(Struct, frozen=True):
     environment: dict[_Variable, _Text] = {}
     metrics: Annotated[dict[_Name, MetricSpec], Meta(max_length=256)] = {}
     checks: Annotated[dict[_Name, Line], Meta(max_length=256)] = {}
+    host_checks: Annotated[tuple[_Name, ...], Meta(max_length=256)] = ()
     adapter: Slug = "jsonl"
     user: Literal["nobody", "image"] = "nobody"
     interpreter: Literal["image", "worker"] = "image"
+    paired: bool = True
 
 
 class Workload(Program, frozen=True):

@@ -145,6 +145,10 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
         what = "needs a command that starts with python3"
         hint = "only Python can be the worker's; omit interpreter"
         results.append(raw.problem(("interpreter",), what, value=written.command[0], hint=hint))
+    if strange := [name for name in written.host_checks if name not in written.checks]:
+        hint = f"declare it under [checks]; known: {', '.join(written.checks) or 'none'}"
+        what = f"{strange[0]} is not a check"
+        results.append(raw.problem(("host_checks",), what, value=strange[0], hint=hint))
     if not (written.metrics or written.checks):
         hint = "declare a metric or a check; without one a run can show nothing"
         results.append(raw.problem((), "no metric and no check is declared", hint=hint))

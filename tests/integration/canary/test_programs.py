@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Device, Report
 from compatgate.canary.workloads.manifest import read_workload
@@ -31,7 +32,9 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = i ? &two : &one; 
 int nvmlDeviceGetName(void *d, char *t, unsigned n) {
     strcpy(t, d == &one || d == &two ? "NVIDIA A100-SXM4-40GB"
                                      : "NVIDIA A100-SXM4-40GB MIG 1g.5gb"); return 0; }
-int nvmlDeviceGetUUID(void *d, char *t, unsigned n) { strcpy(t, "GPU-1"); return 0; }
+int nvmlDeviceGetUUID(void *d, char *t, unsigned n) {
+    strcpy(t, d == &one || d == &two ? "GPU-1" : "MIG-abababab-abab-abab-abab-abababababab");
+    return 0; }
 int nvmlDeviceGetPciInfo_v3(void *d, pci *p) {
     strcpy(p->bus, d == &one ? "00000000:9B:00.0" : "00000000:9C:00.0"); return 0; }
 int nvmlDeviceGetMemoryInfo(void *d, memory *m) { m->total = 42949672960ULL; return 0; }
@@ -47,9 +50,17 @@ int nvmlDeviceGetNvLinkState(void *d, unsigned l, unsigned *a) {
     *a = l < 12; return l < 12 ? 0 : 2; }
 int nvmlDeviceGetTopologyCommonAncestor(void *a, void *b, int *l) { *l = 30; return 0; }
 """
-CUDA = """
+CUDA = r"""
+#include <stdlib.h>
+#include <string.h>
 int cuInit(unsigned f) { return CUINIT; }
-int cuDeviceGetCount(int *n) { *n = 2; return 0; }
+int cuDeviceGetCount(int *n) { *n = getenv("CUDA_VISIBLE_DEVICES") ? 1 : 2; return 0; }
+int cuDeviceGet(int *d, int i) { *d = i; return 0; }
+int cuDeviceGetName(char *t, int n, int d) { strcpy(t, "NVIDIA A100 MIG 1g.5gb"); return 0; }
+int cuDeviceGetPCIBusId(char *t, int n, int d) { strcpy(t, "0000:9B:00.0"); return 0; }
+int cuDeviceTotalMem_v2(size_t *n, int d) { *n = 1; return 0; }
+int cuDeviceGetAttribute(int *v, int w, int d) { *v = 8; return 0; }
+int cuDeviceGetUuid_v2(unsigned char *u, int d) { memset(u, OTHER ? 0xcd : 0xab, 16); return 0; }
 int cuGetErrorName(int c, const char **t) { *t = "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE";
     return 0; }
 """
@@ -81,7 +92,7 @@ def driver(tmp_path: Path) -> Callable[..., Path]:
         _without_gcc()
 
     def build(**settings: int) -> Path:
-        defines = {"INIT": 0, "MIG": 0, "ECC": 0, "CUINIT": 0, **settings}
+        defines = {"INIT": 0, "MIG": 0, "ECC": 0, "CUINIT": 0, "OTHER": 0, **settings}
         for name, text in (("libnvidia-ml.so.1", NVML), ("libcuda.so.1", CUDA)):
             source = tmp_path / f"{name}.c"
             source.write_text(text)
@@ -131,6 +142,7 @@ def test_devices_are_reported_as_nvml_has_them(driver: Callable[..., Path]) -> N
         "seen",
         "driver-agrees",
         "cuda-agrees",
+        "slices",
         "ecc",
     }
 
@@ -139,6 +151,21 @@ def test_where_mig_is_on_the_slices_are_what_can_be_used(driver: Callable[..., P
     report = _run("device-visible", driver(MIG=1))
     assert report.env is not None
     assert [gpu.mig for gpu in report.env.gpus] == ["1g.5gb", None]
+    assert _failed(report) == {}
+
+
+def test_a_uuid_that_opens_another_slice_is_found(driver: Callable[..., Path]) -> None:
+    found = _failed(_run("device-visible", driver(MIG=1, OTHER=1)))
+    assert set(found) == {"slices"}
+    assert "MIG-cdcdcdcd" in found["slices"]
+
+
+def test_errors_of_the_gpu_are_the_hosts_fault(driver: Callable[..., Path]) -> None:
+    report = _run("device-visible", driver(ECC=3))
+    workload = read_workload(canary_dir() / "device-visible")
+    verdict = conclude_step(workload, ExecutionEnd("exited", 0), report)
+    assert verdict.outcome == "inconclusive"
+    assert verdict.reason == "the host, not the stack: check ecc failed: 00000000:9c:00.0: 3"
 
 
 def test_what_is_wrong_with_the_driver_fails_a_check(driver: Callable[..., Path]) -> None:

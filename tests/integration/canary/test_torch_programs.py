@@ -48,8 +48,12 @@ PROGRAMS = (
     "data-loader",
     "overlap",
     "shared-gpu",
+    "nccl-allreduce",
+    "fsdp",
+    "burn",
 )
 FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "0")
+MORE = {"burn": ("--for", "1s")}
 BARE = "gemm-fp8"
 """The program that is started as a user would, and imports PyTorch by itself."""
 
@@ -59,7 +63,8 @@ def test_on_the_cpu_a_program_keeps_to_its_manifest_and_its_checks_hold(name: st
     if name == BARE:
         report = run(name, *FEW, python=torch_python(), environment={"OMP_NUM_THREADS": "1"})
     else:
-        done = run_with_torch([canary_dir() / name / "program.py", *FEW])
+        few = (*FEW, *MORE.get(name, ()))
+        done = run_with_torch([canary_dir() / name / "program.py", *few])
         assert done.returncode == 0, done.stderr.decode()
         report = read_report([done.stdout], read_workload(canary_dir() / name))
     keeps_to_its_manifest(name, report)
@@ -120,7 +125,7 @@ def test_a_node_whose_sums_are_wrong_is_found_by_the_first_one(tmp_path: Path) -
         "d.all_reduce = lambda t, op=d.ReduceOp.SUM: (whole(t, op=op), "
         "t.numel() > 1 and op == d.ReduceOp.SUM and t[:1].add_(1))"
     )
-    assert set(failed(_as_nodes(tmp_path, fault))) == {"right", "agree"}
+    assert set(failed(_as_nodes(tmp_path, fault))) == {"all-reduce-right", "agree"}
 
 
 def test_a_program_for_nodes_has_nothing_to_test_on_one() -> None:

@@ -131,9 +131,9 @@ def test_read_shows_what_a_workload_may_declare(run: Run) -> None:
 
 
 def test_read_keeps_to_what_a_workload_declares(run: Run) -> None:
-    sample = str(SAMPLES / "gpu-burn-1080.txt")
-    out = run("canary", "read", "--workload", "gpu-burn", sample, "--format", "json")[1]
-    assert [m["name"] for m in json.loads(out)["metrics"]] == ["gflops-gpu0", "temperature-gpu0"]
+    sample = str(SAMPLES / "nvbandwidth-v0.5-a10.txt")
+    out = run("canary", "read", "--workload", "nvbandwidth", sample, "--format", "json")[1]
+    assert [m["name"] for m in json.loads(out)["metrics"]] == ["host_to_device_memcpy_ce-min"]
 
 
 def test_read_says_what_is_damaged(run: Run, tmp_path: Path) -> None:
@@ -147,10 +147,10 @@ def test_read_says_what_is_damaged(run: Run, tmp_path: Path) -> None:
     [
         (("--adapter", "nccl-test", "-"), "did you mean nccl-tests"),
         (("--adapter", "jsonl", "-"), "give --workload"),
-        (("--workload", "gpu-burns", "-"), "did you mean gpu-burn"),
-        (("--adapter", "gpu-burn", "/no/such/file"), "cannot read '/no/such/file'"),
+        (("--workload", "nvbandwidths", "-"), "did you mean nvbandwidth"),
+        (("--adapter", "nvbandwidth", "/no/such/file"), "cannot read '/no/such/file'"),
         (("-",), "one of the arguments --adapter --workload is required"),
-        (("--adapter", "gpu-burn", "--workload", "gpu-burn", "-"), "not allowed with"),
+        (("--adapter", "nvbandwidth", "--workload", "nvbandwidth", "-"), "not allowed with"),
     ],
 )
 def test_read_refuses_bad_input_with_2(run: Run, arguments: tuple[str, ...], says: str) -> None:

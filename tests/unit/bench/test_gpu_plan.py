@@ -59,7 +59,7 @@ def test_the_regressions_that_were_asked_for_can_be_made_on_a_gpu() -> None:
         ("nccl-allreduce", 1, "it needs 2 GPUs, and 1 is here"),
         ("nccl-allreduce", 2, ""),
         ("nvbandwidth", 1, "there is no /opt/nvbandwidth/nvbandwidth here"),
-        ("gpu-burn", 1, "there is no /opt/gpu-burn here"),
+        ("burn", 1, "it needs 8 GPUs, and 1 is here"),
         ("dcgm-diag", 1, "there is no dcgmi here"),
         ("inference-tail-triton", 1, "there is no tritonserver here"),
         ("video-decode", 1, "there is no ffmpeg here"),

@@ -7,7 +7,6 @@ fewer results.
 """
 
 from compatgate.canary.protocol.adapters.dcgm import read_dcgm
-from compatgate.canary.protocol.adapters.gpu_burn import read_gpu_burn
 from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
 from compatgate.canary.protocol.adapters.nvbandwidth import read_nvbandwidth
 from compatgate.canary.protocol.adapters.tool import ToolOutput, ToolReader
@@ -18,6 +17,5 @@ TOOLS: dict[str, ToolReader] = {
     "nccl-tests": read_nccl_tests,
     "nvbandwidth": read_nvbandwidth,
     "dcgm-diag": read_dcgm,
-    "gpu-burn": read_gpu_burn,
 }
 """Adapter, as in ``workload.toml``, to the reader of the tool's output."""

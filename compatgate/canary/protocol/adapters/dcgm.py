@@ -6,6 +6,7 @@ version 4, ``testing/python3/dcgm_diag_schema.json`` of https://github.com/NVIDI
 Checks: ``diagnostics`` (at least one test ran and none failed), and one per test that ran, by its
     name in
 lower case (``pcie``, ``memory``, ``targeted-stress``). A test that DCGM skipped is not reported.
+All are about the host: DCGM brings its own libraries, and none of the stack's is loaded.
 Metrics, if DCGM reports them: ``TEST-gflops-gpuN`` (GFLOP/s), ``pcie-d2h-gpuN``, ``pcie-h2d-gpuN``
 and ``pcie-bidirectional-gpuN`` (GB/s).
 """
@@ -69,7 +70,7 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         if version := read_member(place, "version", str):
             found.other["dcgm"] = version
     if error := whole.get("runtime_error") or body.get("runtime_error") or body.get("Error"):
-        found.check("diagnostics", False, str(error))
+        found.check("diagnostics", False, str(error), host=True)
         return
     tests = [
         test
@@ -80,7 +81,7 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
     if "failed" in outcomes:
         return
     if passed := outcomes.count("passed"):
-        found.check("diagnostics", True, f"{passed} tests passed")
+        found.check("diagnostics", True, f"{passed} tests passed", host=True)
     else:
         found.problem("dcgmi diag ran no test")
 
@@ -104,8 +105,8 @@ def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "fail
             if result.status in _FAILED:
                 where = f"GPU {result.entity}: " if result.entity else ""
                 reasons += [where + line for line in result.warnings or (result.status,)]
-        found.check(name, False, "; ".join(reasons) or "failed")
-        found.check("diagnostics", False, f"{name}: {'; '.join(reasons) or 'failed'}")
+        found.check(name, False, "; ".join(reasons) or "failed", host=True)
+        found.check("diagnostics", False, f"{name}: {'; '.join(reasons) or 'failed'}", host=True)
         return "failed"
     if statuses & _SKIPPED or not statuses:
         skipped: list[str] = found.other.setdefault("skipped", [])
@@ -114,7 +115,7 @@ def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "fail
         if statuses & _PASSED:
             found.problem(f"{name}: ran on some GPUs only")
         return "skipped"
-    found.check(name, True, f"{len(results)} results")
+    found.check(name, True, f"{len(results)} results", host=True)
     return "passed"
 
 

@@ -9,15 +9,13 @@ about the stack. Two conditions together prove it; neither is enough alone:
 - The tool fails with its own message, in a form that only its own code prints. A message of the
   stack's libraries (``NCCL WARN Cuda failure ...``) or of a program of the stack has another form
   and counts against the stack.
-- The code that failed is the tool's. gpu-burn names it: it loads a kernel file that was built with
-  it. nvbandwidth and nccl-tests fail in a CUDA runtime, which is theirs only if it is linked into
-  them: ``own_cuda`` of the env line, which ``canary/lib/canary_tool.py`` reads from the tool's
-  file. A tool that loads the image's libcudart fails as the image's own programs would.
+- The code that failed is the tool's. It fails in a CUDA runtime, which is its own only if it is
+  linked into it: ``own_cuda`` of the env line, which ``canary/lib/canary_tool.py`` reads from the
+  tool's file. A tool that loads the image's libcudart fails as the image's own programs would.
 
 Source: https://github.com/NVIDIA/nvbandwidth ``error_handling.h``,
-https://github.com/NVIDIA/nccl-tests ``src/common.h``, https://github.com/wilicc/gpu-burn
-``gpu_burn-drv.cpp``; the messages are those of ``cudaGetErrorString(35)`` and ``(222)``, the same
-in CUDA 12 and 13.
+https://github.com/NVIDIA/nccl-tests ``src/common.h``; the messages are those of
+``cudaGetErrorString(35)`` and ``(222)``, the same in CUDA 12 and 13.
 """
 
 from __future__ import annotations
@@ -113,11 +111,15 @@ class ToolResults:
             return False
         return declared is not None
 
-    def check(self, name: str, ok: bool, message: str = "") -> None:
-        """Add a check; one that failed once has failed."""
+    def check(self, name: str, ok: bool, message: str = "", *, host: bool = False) -> None:
+        """Add a check; one that failed once has failed.
+
+        Args:
+            host: the check is about the host's GPU, not about the stack.
+        """
         known = self._checks.get(name)
         if known is None or known.ok:
-            self._checks[name] = Check(name, ok, message[:_MESSAGE])
+            self._checks[name] = Check(name, ok, message[:_MESSAGE], host=host)
 
     def own_fault(self, message: str) -> None:
         """Record a failure of the tool itself, see `own_cuda`; only the first is stored."""
@@ -209,7 +211,9 @@ _MAX_IN_MEMORY = 256 << 20
 
 
 class ToolOutput:
-    """Reader of one execution of a tool."""
+    """Reader of one execution of a tool, which is read at its end."""
+
+    progress: float | None = None
 
     def __init__(self, read: ToolReader, workload: Workload | None = None) -> None:
         self._read = read
@@ -333,7 +337,6 @@ _NVBANDWIDTH = re.compile(
     r" in expression .+"
 )
 _NCCL_TESTS = re.compile(rf"(?:\S+:)? ?Test CUDA failure \S+:\d+ '{_RUNTIME}'")
-_GPU_BURN = re.compile(rf"Couldn't init a GPU test: Error in load module \([^()]+:\d+\): {_PTX}")
 
 
 def note_nvbandwidth(message: str, found: ToolResults) -> bool:
@@ -347,14 +350,6 @@ def note_nccl_tests(line: str, found: ToolResults) -> bool:
     PTX is left out: the tool also launches kernels of NCCL, which is under test.
     """
     return _has_own_cuda(found) and _note(_NCCL_TESTS, line, found)
-
-
-def note_gpu_burn(line: str, found: ToolResults) -> bool:
-    """Record a failure of gpu-burn if it is the tool's own; return whether it is.
-
-    gpu-burn has no CUDA runtime, and errors of cuBLAS come from the image under test.
-    """
-    return _note(_GPU_BURN, line, found)
 
 
 def _has_own_cuda(found: ToolResults) -> bool:

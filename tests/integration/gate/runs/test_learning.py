@@ -99,16 +99,17 @@ def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
 
 
 def test_after_a_refused_proposal_the_next_goes_on_from_what_is_approved(rooms: Rooms) -> None:
-    for run in ("run_1", "run_2", "run_a"):
+    first = ["run_0", "run_1", "run_a"]
+    for run in first:
         ran(rooms, run)
     rooms.baselines.approve(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     rooms.baselines.refuse(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     ran(rooms, "run_c")
-    first = ["run_1:gemm-0", "run_2:gemm-0", "run_a:gemm-0"]
+    known = [f"{run}:gemm-0" for run in first]
     assert states(rooms) == [
-        (1, "approved", first),
-        (2, "refused", [*first, "run_b:gemm-0"]),
-        (3, "proposed", [*first, "run_c:gemm-0"]),
+        (1, "approved", known),
+        (2, "refused", [*known, "run_b:gemm-0"]),
+        (3, "proposed", [*known, "run_c:gemm-0"]),
     ]

@@ -22,5 +22,5 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
     monkeypatch.syspath_prepend(str(package_dir() / "diagnostics"))
     yield importlib.import_module
     for name in set(sys.modules) - before:
-        if name.startswith("canary_") or name == "loaded":
+        if name == "loaded" or str(canary_dir()) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 import pytest
@@ -32,24 +34,28 @@ OTHERS = (
 @pytest.fixture
 def transports(shared: Load, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(canary_dir() / "nccl-allreduce"))
-    return shared("transports")
+    return shared("canary_nccl")
+
+
+def _read(transports: ModuleType, lines: Iterable[str]) -> Counter[str]:
+    return transports.by_way(transports.between(lines))
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_channels_name_their_way(transports: ModuleType, line: str) -> None:
-    assert transports.read([line + "\n"]) == {LINES[line]: 1}
+    assert _read(transports, [line + "\n"]) == {LINES[line]: 1}
 
 
 @pytest.mark.parametrize("line", OTHERS)
 def test_lines_about_something_else_are_not_counted(transports: ModuleType, line: str) -> None:
-    assert transports.read([line]) == {}
+    assert _read(transports, [line]) == {}
 
 
 def test_sockets_are_told_from_the_rest(transports: ModuleType) -> None:
-    found = transports.read([*LINES, *OTHERS])
+    found = _read(transports, [*LINES, *OTHERS])
     assert transports.through(found, transports.SLOW) == 1
     assert transports.words(found).startswith("P2P/CUMEM x 1")
-    assert transports.words(transports.read(OTHERS)) == "none named"
+    assert transports.words(_read(transports, OTHERS)) == "none named"
 
 
 def test_an_existing_nvlink_must_be_used(transports: ModuleType, shared: Load) -> None:
@@ -60,3 +66,43 @@ def test_an_existing_nvlink_must_be_used(transports: ModuleType, shared: Load) -
     assert topology.around(ways, joined) == ["6 -> 7 via SHM/direct/direct"]
     assert topology.around(ways, topology.Links([0] * 8, set())) == []
     assert (joined.least, topology.Links([0], set()).least) == (18, 1)
+
+
+@pytest.mark.parametrize(
+    ("way", "links", "failed"),
+    [
+        ("P2P/CUMEM", ([4, 4], {(0, 1), (1, 0)}), set()),
+        ("NET/Socket/0", ([0, 0], set()), {"transport"}),
+        ("SHM/direct/direct", ([4, 2], {(0, 1), (1, 0)}), {"topology", "links"}),
+    ],
+)
+def test_the_transport_is_held_against_the_links_that_nvml_shows(
+    way: str,
+    links: tuple[list[int], set[tuple[int, int]]],
+    failed: set[str],
+    shared: Load,
+    transports: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topology, program = shared("topology"), shared("program")
+    monkeypatch.setattr(topology, "links", lambda gpus: (topology.Links(*links), None))
+    ways = transports.between([f"a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via {way}\n"])
+    assert program._check_ways(ways, [{}, {}]).least == (min(links[0]) or 1)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["name"] for line in lines} == {"transport", "topology", "links"}
+    assert {line["name"] for line in lines if not line["ok"]} == failed
+
+
+def test_a_transport_that_is_not_known_is_not_reported(
+    shared: Load,
+    transports: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topology, program = shared("topology"), shared("program")
+    monkeypatch.setattr(topology, "links", lambda gpus: (None, "no NVIDIA driver here"))
+    program._check_ways(transports.between([]), [{}, {}])
+    names = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    skipped = {json.loads(line)["name"] for line in names}
+    assert skipped == {"topology", "links"}

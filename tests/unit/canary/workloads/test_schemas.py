@@ -36,12 +36,14 @@ GOOD: dict[str, dict[str, Any]] = {
         "user": "nobody",
         "interpreter": "worker",
         "harness": True,
+        "paired": False,
         "replaces": False,
         "image": {"inside": False, "context": ".", "network": True, "tool": "/opt/gemm"},
         "environment": {"OMP_NUM_THREADS": "1"},
         "limits": {"memory": "8GiB", "shm": "1GiB", "tmp": "1GiB", "pids": 10, "cpus": 2.5},
         "metrics": {"time": {"unit": "ms", "better": "lower", "tolerance": 0.1, "peak": "bf16"}},
         "checks": {"right": "it is right"},
+        "host_checks": ["right"],
     },
     "suites": {"smoke": {"description": "fast", "workloads": ["gemm"], "replaces": True}},
     "hosts": {
@@ -56,6 +58,7 @@ GOOD: dict[str, dict[str, Any]] = {
                 "slots": 2,
                 "devices": "cdi",
                 "build_network": True,
+                "exclusive": False,
                 "health": "none",
                 "quiet": [{"start": "08:00", "end": "18:00", "days": ["mon"], "timezone": "UTC"}],
                 "slurm": {

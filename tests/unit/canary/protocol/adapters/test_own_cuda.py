@@ -18,7 +18,6 @@ BANDWIDTH = (
 )
 BANDWIDTH_PTX = f"[cudaErrorUnsupportedPtxVersion] {PTX} in expression f() in g() : kernels.cu:9"
 NCCL = f"node-1: Test CUDA failure common.cu:1045 '{OLD}'"
-BURN = f"Couldn't init a GPU test: Error in load module (gpu_burn-drv.cpp:248): {PTX}"
 
 
 def _json(**body: object) -> str:
@@ -51,7 +50,6 @@ OWN = {
         "nccl-tests",
         f"# nThread 1 nGpus 2\n{NCCL}\n .. node-1 pid 7: Test failure a:1",
     ),
-    "gpu-burn": ("gpu-burn", f"{BURN}\n\nTested 1 GPUs:\n\tGPU 0: OK"),
 }
 
 
@@ -74,7 +72,6 @@ STACKS = {
     "NCCL's log": ("nccl-tests", f"node-1:7:9 [0] init.cc:99 NCCL WARN Cuda failure '{OLD}'"),
     "a call of NCCL": ("nccl-tests", f"node-1: Test NCCL failure common.cu:9 'x / {OLD}'"),
     "a log that quotes it": ("nccl-tests", f"node-1:7:9 [0] NCCL INFO {NCCL}"),
-    "cuBLAS": ("gpu-burn", f"Couldn't init a GPU test: Error in init (gpu_burn-drv.cpp:99): {PTX}"),
     "another error": (
         "nvbandwidth",
         "[cudaErrorNoDevice] no device in expression f() in g() : a:1",

@@ -21,7 +21,6 @@ WHOLE = {
     "nccl-tests": "nccl-all-reduce-h100-nvl.txt",
     "nvbandwidth": "nvbandwidth-v0.10.txt",
     "dcgm-diag": "dcgm-v4-diagnostic.json",
-    "gpu-burn": "gpu-burn-1080.txt",
 }
 ENV = (
     '{"type": "env", "driver": "610.57.04", "gpus": [{"name": "NVIDIA H100 NVL"}], '
@@ -145,7 +144,7 @@ def test_what_is_cut_off_gives_no_value_that_the_whole_has_not(tool: str, cut: f
         assert names[metric.name][: len(metric.values)] == metric.values
 
 
-@pytest.mark.parametrize("tool", ["nccl-tests", "dcgm-diag", "gpu-burn"])
+@pytest.mark.parametrize("tool", ["nccl-tests", "dcgm-diag"])
 @given(cut=st.floats(0, 1))
 def test_a_tool_with_an_end_is_whole_or_has_problems(tool: str, cut: float) -> None:
     text = _text(tool)
@@ -192,11 +191,10 @@ def test_deep_nesting_is_a_problem() -> None:
     "line",
     [
         "NCCL INFO Channel " + "->" * 100_000,
-        f"20.0%  proc'd: {' ' * 100_000}errors: {' ' * 100_000}temps: {'-- ' * 100_000}X",
         "[" + "- " * 100_000 + "]",
         "#  Rank " + "0 " * 100_000,
     ],
-    ids=["nccl", "gpu-burn", "torch", "rank"],
+    ids=["nccl", "torch", "rank"],
 )
 @tools
 def test_a_line_made_to_be_slow_is_read_in_one_go(tool: str, line: str) -> None:
