@@ -31,6 +31,8 @@ UNSUSPICIOUS = 0.05
 """Chance of a counter's events above which they raise no suspicion."""
 ALARM = 0.01
 """Chance that a suite fails with nothing changed, over all metrics and looks."""
+_NOISY = 3.0
+"""Factor of what a regression surely exceeds, where blocks differ by half the tolerance."""
 _LUCK = 0.1
 """Chance of bad luck of the worst metric that further runs must overcome."""
 MAX_NEEDED = 200
@@ -165,6 +167,8 @@ class RatioCourse:
         tails = []
         for sign in self._signs:
             sure = self.beyond * measure_limit(self.spec.tolerance, sign)
+            if change.deviation > self.limit / 2:
+                sure *= _NOISY  # the history may have hidden its worst runs
             tails.append(change.tail(sign * change.centre - sure))
         return min(1.0, min(tails) * len(tails))
 
