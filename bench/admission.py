@@ -106,8 +106,8 @@ def serve() -> None:
         port = listener.getsockname()[1]
         server.serve(
             server.ServerOptions(listener, 1, "warning"),
-            lambda: prepared.open_gate(ImageSettings()),
-            lambda gate: create_front(gate, Settings(anonymous=frozenset({"gate"})), 32),
+            lambda: prepared.open_rooms(ImageSettings()),
+            lambda rooms: create_front(rooms, Settings(anonymous=frozenset({"gate"})), 32),
             lambda: print(port, flush=True),
         )
 

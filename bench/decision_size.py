@@ -121,7 +121,7 @@ def run(url: str, args: argparse.Namespace, batch: int) -> Sizes:
     tables.migrate_schema(database)
     with tempfile.TemporaryDirectory() as folder:
         prepared = startup.prepare(startup.StartOptions(url, [str(MATRIX)], state=folder))
-        rooms = prepared.open_gate(ImageSettings())
+        rooms = prepared.open_rooms(ImageSettings())
         records = list(decide(rooms, args.decisions, args.new))
         rooms.close()
     empty = measure(database)

@@ -196,7 +196,7 @@ def serve(
         options = server.ServerOptions(listener, workers, "warning")
         server.serve(
             options,
-            lambda: prepared.open_gate(ImageSettings(), commit=commit),
+            lambda: prepared.open_rooms(ImageSettings(), commit=commit),
             lambda rooms: make_app(rooms, threads, lines),
             lambda: print(port, flush=True),
         )

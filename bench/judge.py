@@ -130,7 +130,7 @@ def try_history(rng: np.random.Generator, noise: Noise, shift: float, runs: int)
     courses = {
         str(i): RatioCourse(
             SPEC,
-            Contrast(tuple(after), tuple(before)),
+            Contrast(tuple(after), tuple(before), floor=noise.step**2 / 12),
             RUNS.beyond,
         )
         for i, (before, after) in enumerate(zip(centres.tolist(), candidate.tolist(), strict=True))

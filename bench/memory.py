@@ -77,8 +77,8 @@ def serve() -> None:
         port = listener.getsockname()[1]
         server.serve(
             server.ServerOptions(listener, 1, "error"),
-            lambda: prepared.open_gate(ImageSettings()),
-            lambda gate: create_front(gate, Settings(anonymous=frozenset({"gate"})), 16),
+            lambda: prepared.open_rooms(ImageSettings()),
+            lambda rooms: create_front(rooms, Settings(anonymous=frozenset({"gate"})), 16),
             lambda: print(port, flush=True),
         )
 

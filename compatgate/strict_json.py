@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
 
+from compatgate.core.performance import pause_garbage_collection
 from compatgate.errors import BadInput
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -22,6 +24,7 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _MAX_KEY_LENGTH = 80
 _FREE_COLLECTIONS = 50_000
+_LARGE = 256 * 1024
 _BYTES_OF_COLLECTION = 16
 """Bytes of a large body for each list or object; those of real documents have some forty."""
 
@@ -40,9 +43,10 @@ def decode_strict(raw: bytes) -> Any:
     JSON without blanks encodes to the same bytes again, which proves cheaply that no key was lost;
     other JSON is read a second time, object by object.
     """
-    value = _decode(raw)
-    if not _is_reproduced(value, raw):
-        json.loads(raw, object_pairs_hook=build_object, parse_int=str, parse_float=str)
+    with pause_garbage_collection() if len(raw) > _LARGE else nullcontext():
+        value = _decode(raw)
+        if not _is_reproduced(value, raw):
+            json.loads(raw, object_pairs_hook=build_object, parse_int=str, parse_float=str)
     return value
 
 

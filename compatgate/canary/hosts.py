@@ -66,6 +66,9 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
         driver: driver version of the host, if known; evidence uses the measured version.
         slots: GPUs for runs (a run takes as many as its suite needs, at least one); without GPUs,
             the number of concurrent runs.
+        exclusive: a run that measures has the host to itself; false: it shares processors, bus and
+            power with runs in other slots. Of no effect on a ``slurm`` or ``kubernetes`` host,
+            whose slots are jobs.
         devices: how to request GPUs: Docker's device request, or CDI names.
         build_network: builds of workloads with ``network = true`` may use the network.
         health: where to read GPU health and the kernel log: ``local``, on the worker's machine;
@@ -81,6 +84,7 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
     gpu: LineText | None = None
     driver: LineText | None = None
     slots: Annotated[int, Meta(ge=1, le=1024)] = 1
+    exclusive: bool = True
     devices: Literal["request", "cdi"] = "request"
     build_network: bool = False
     health: Literal["local", "node", "none"] = "local"

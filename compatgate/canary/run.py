@@ -60,6 +60,7 @@ class Run(Struct, frozen=True):
         doing, progress: current activity and its progress from 0 to 1, for people.
         reason: why the run has its state or, after its end, its outcome; one line.
         against: reference of a paired run; None if the candidate is judged alone.
+        explained: why a person accepts improbably good values of this run; "" if nobody does.
     """
 
     id: str
@@ -85,6 +86,7 @@ class Run(Struct, frozen=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     against: Against | None = None
+    explained: str = ""
 
 
 class Origin(Struct, frozen=True):
@@ -137,8 +139,9 @@ class StepResult(Struct, frozen=True):
         block: position of a block of a paired run; None for a step. Its name is the step's, with
             pair and arm.
         imported: source of an imported result; None: a worker measured it.
-        attributable: a hang, a GPU that was not found, or a missing result: the candidate's fault
-            if the reference, or for a hang an earlier run, shows that the host is not the cause.
+        attributable: the reference in the same pair decides whose fault it was: a hang, a GPU that
+            was not found, a result that is missing, lost output. Without a reference, an earlier
+            run decides about a hang, and the host's own probe about a GPU.
     """
 
     name: str
@@ -323,7 +326,16 @@ class Report(Struct, frozen=True):
 
 
 class OutputReader(Protocol):
-    """Reader of one execution's output; one per adapter."""
+    """Reader of one execution's output; one per adapter.
+
+    Attributes:
+        progress: share of its work that the program printed last; None: none yet.
+    """
+
+    @property
+    def progress(self) -> float | None:
+        """Return the share of its work that the program printed last."""
+        ...
 
     def feed(self, data: bytes) -> None:
         """Read the next piece."""

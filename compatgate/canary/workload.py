@@ -105,6 +105,8 @@ class Program(Struct, frozen=True):
         user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
             root.
         interpreter: whose Python runs the command: the image's, or the worker's, mounted read-only.
+        paired: false for a workload of hours: it is judged by its history, never in pairs, and a
+            run of it is never repeated.
     """
 
     name: Slug
@@ -122,6 +124,7 @@ class Program(Struct, frozen=True):
     adapter: Slug = "jsonl"
     user: Literal["nobody", "image"] = "nobody"
     interpreter: Literal["image", "worker"] = "image"
+    paired: bool = True
 
 
 class Workload(Program, frozen=True):

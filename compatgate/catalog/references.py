@@ -240,7 +240,8 @@ def node_references(context: Context) -> Iterator[Problem]:
 
 
 def _node_values(subject: str, when: When) -> Iterator[Problem]:
-    for name, values in when.node.items():
+    named = dict.fromkeys(when.uses, ()) | when.node
+    for name, values in named.items():
         component = NODE_COMPONENTS.get(name)
         if component is None:
             yield Problem("node-references", subject, f"a node has no part {name}")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LARGEST = 1024 * 1024
 _CUDA_EXTRA = re.compile(r"cuda(\d{2})\b")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =](.+)")
-_GPU_CONTENT = ("code", "runtime", "libraries", "dependencies")
+_GPU_CONTENT = ("code", "runtime", "libraries", "bindings", "dependencies")
 _MAX_INCLUDES = 16
 
 

@@ -169,8 +169,14 @@ class _StackReader:
             return _ReadStack(stack, places, (), ())
         from compatgate.check.wheels import read_wheels
 
-        network = not args.cached_wheels
-        read = read_wheels(stack, origins, self._platforms.all, self._facts(), network=network)
+        read = read_wheels(
+            stack,
+            origins,
+            self._platforms.all,
+            self._facts(),
+            network=not args.cached_wheels,
+            one_question=not args.set,  # what is set may be another CUDA
+        )
         return _ReadStack(read.stack, places, read.records, read.notes)
 
 

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -14,9 +15,11 @@ from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     from compatgate.core.facts import Facts
+    from compatgate.core.facts.nvidia import Pair
     from compatgate.core.facts.records import Record
     from compatgate.core.package_finder import OpenPackage
     from compatgate.core.request import Cpu, Os
+    from compatgate.core.stack import Stack
     from compatgate.discovery.lockfiles.interface import PackageOrigin
     from compatgate.discovery.wheels.on_demand import MeasureResult, PackageRequest
 
@@ -43,10 +46,12 @@ def read_wheels(
     facts: Facts,
     *,
     network: bool,
+    one_question: bool = False,
 ) -> WheelReading:
     """Find or measure the records that a stack lacks; report failures.
 
-    Without ``network`` only cached measurements count.
+    Without ``network`` only cached measurements count. With ``one_question`` only the libraries for
+    this stack's CUDA are read.
     """
     from compatgate.core.package_finder import open_packages, release_of
     from compatgate.core.stack import parse_stack
@@ -62,22 +67,41 @@ def read_wheels(
         return WheelReading(stack)
     from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.wheels.index import read_index_settings
-    from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
+    from compatgate.discovery.wheels.measure import (
+        MeasureOptions,
+        QuestionNeeds,
+        list_ptx_toolkits,
+    )
     from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
+    progress = ProgressLines()
     packages = measure_packages(
         [_package_request(package, origins) for package in missing],
-        WheelSources(read_index_settings()),
-        MeasureOptions(toolkits=list_ptx_toolkits(facts.arch), cache=default_wheel_folder()),
-        ProgressLines(),
+        WheelSources(read_index_settings(), places=facts.wheel_places),
+        MeasureOptions(
+            toolkits=list_ptx_toolkits(facts.arch),
+            cache=default_wheel_folder(),
+            question=QuestionNeeds(_find_cuda(parsed, facts)) if one_question else None,
+        ),
+        progress,
         network=network,
     )
     why = {release_of(one.wanted.package): one.why for one in packages if one.record is None}
     return WheelReading(
         {**stack, "unmeasured": {**stack.get("unmeasured", {}), **why}} if why else stack,
         tuple(one.record for one in packages if one.record),
-        tuple(map(_note, packages)),
+        tuple(_note(one, progress) for one in packages),
     )
+
+
+def _find_cuda(stack: Stack, facts: Facts) -> Pair | None:
+    """Return the CUDA that the rules will take for a stack; None where it is not known."""
+    from compatgate.core.package_cuda import assume_cuda
+    from compatgate.core.stack import find_labelled_cuda
+
+    stated = assume_cuda(stack, facts, ()).get("cuda")
+    labelled = find_labelled_cuda(stack, facts.frameworks)
+    return max((one.major_minor for one in (stated, labelled) if one), default=None)
 
 
 def _package_request(package: OpenPackage, origins: Mapping[str, PackageOrigin]) -> PackageRequest:
@@ -92,12 +116,20 @@ def _package_request(package: OpenPackage, origins: Mapping[str, PackageOrigin])
     return PackageRequest(package, origin) if same else build_request(package)
 
 
-def _note(one: MeasureResult) -> str:
+def _note(one: MeasureResult, progress: ProgressLines) -> str:
+    """Say in one line what was read for a package, and where."""
     title = f"{one.wanted.package.name} {one.wanted.package.version}"
-    if one.record is None:
+    record = one.record
+    if record is None:
         return f"{title} could not be measured: {one.why}"
-    when = "measured now" if one.fresh else "measured before"
-    return f"{title}: {when}, {one.record.wheel} (sha256 {one.record.sha256})"
+    note = f"{record.wheel} (sha256 {record.sha256})"
+    if not one.fresh:
+        return f"{title}: measured before, {note}"
+    size = progress.sizes.get(record.wheel, 0)
+    note += f", {size / 1e6:.1f} MB from {urlsplit(record.source).hostname or 'a file'}"
+    if record.skipped:
+        note += f", without {len(record.skipped)} libraries that this stack does not load"
+    return f"{title}: measured now, {note}"
 
 
 class ProgressLines:
@@ -108,6 +140,8 @@ class ProgressLines:
 
     def __init__(self, *, members: bool = False) -> None:
         self._members = members
+        self.sizes: dict[str, int] = {}
+        """Bytes that are read of each wheel."""
         self._writing = threading.Lock()
 
     def __enter__(self) -> ProgressLines:
@@ -118,6 +152,7 @@ class ProgressLines:
 
     def begin(self, wheel: str, size: int) -> None:
         """Print the name of the wheel and the size to read."""
+        self.sizes[wheel] = size
         self.say(f"{wheel}: reading {size / 1e6:.1f} MB")
 
     def member(self, path: str, size: int) -> None:

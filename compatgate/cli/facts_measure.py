@@ -9,16 +9,20 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from compatgate.check.wheels import ProgressLines
-from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.core.facts.records import Library, Record
+    from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.wheels.index import IndexFile, PackageIndex
     from compatgate.discovery.wheels.measure import MeasureOptions, Progress
+    from compatgate.discovery.wheels.on_demand import WheelSource, WheelSources
 
 HELP = "measure requirements, linked libraries and GPU code of wheels"
 _EXAMPLES = """\
@@ -87,21 +91,24 @@ def run(args: argparse.Namespace) -> int:
     from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.wheels.index import read_index_settings
     from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
+    from compatgate.discovery.wheels.on_demand import WheelSources
 
     if not 0 < args.timeout <= _LONGEST_HOURS * 3600:
         hint = f"more than 0, at most {_LONGEST_HOURS * 3600:.0f}"
         raise BadInput("is not a time limit", field="--timeout", value=args.timeout, hint=hint)
+    facts = load_facts(args.facts)
     options = MeasureOptions(
-        toolkits=list_ptx_toolkits(load_facts(args.facts).arch),
+        toolkits=list_ptx_toolkits(facts.arch),
         cache=None if args.no_cache else default_wheel_folder(),
         whole=args.whole,
     )
-    indexes = tuple(args.index or read_index_settings())
+    places = None if args.index else facts.wheel_places
+    sources = WheelSources(tuple(args.index or read_index_settings()), places=places)
     failed = 0
     with make_progress() as progress:
         for what in args.what:
             try:
-                for record in _measure(what, args, indexes, options, progress):
+                for record in _measure(what, args, sources, options, progress):
                     if args.format == "json":
                         print(json.dumps(record.to_json()), flush=True)
                     else:
@@ -119,45 +126,77 @@ def run(args: argparse.Namespace) -> int:
 def _measure(
     what: str,
     args: argparse.Namespace,
-    indexes: tuple[str, ...],
+    sources: WheelSources,
     options: MeasureOptions,
     progress: Progress,
 ) -> Iterator[Record]:
     from compatgate.discovery.registry.limits import Deadline, ImageOptions
     from compatgate.discovery.registry.transport import Transport
     from compatgate.discovery.wheels.index import PackageIndex
-    from compatgate.discovery.wheels.measure import measure_file, measure_path
+    from compatgate.discovery.wheels.measure import describe_url, measure_file, measure_path
 
     if "://" not in what and (what.endswith(".whl") or os.path.exists(what)):
         yield measure_path(what, options, progress)
         return
-    with Deadline(args.timeout) as deadline, Transport(ImageOptions(), deadline) as transport:
-        index = PackageIndex(indexes, transport)
-        for wheel in _wheels(what, args, index):
-            yield measure_file(wheel, index, transport, options, progress)
+    with Deadline(args.timeout) as deadline:
+        if "://" in what:
+            if not what.startswith(("https://", "http://", "file://")):
+                hint = "use https, http or file"
+                raise BadInput("is not the URL of a wheel", field=what, hint=hint)
+            with Transport(ImageOptions(), deadline) as transport:
+                index = PackageIndex((), transport)
+                yield measure_file(describe_url(what), index, transport, options, progress)
+            return
+        failed: CompatgateError | None = None
+        for source in _list_sources(what, args, sources):
+            try:
+                with Transport(source.transport or ImageOptions(), deadline) as transport:
+                    urls = (source.index,) if source.index else sources.indexes
+                    index = PackageIndex(urls, transport, hosts=source.hosts, flat=source.flat)
+                    for wheel in source.files or _choose(what, args, index):
+                        yield measure_file(wheel, index, transport, options, progress)
+                return
+            except (NotFound, Unavailable) as error:
+                failed = failed or error
+        if failed:
+            raise failed
 
 
-def _wheels(what: str, args: argparse.Namespace, index: PackageIndex) -> list[IndexFile]:
-    """Return the wheels that an argument names."""
-    from compatgate.discovery.lockfiles.platform import Platform
-    from compatgate.discovery.wheels.index import choose_wheel
-    from compatgate.discovery.wheels.measure import describe_url
+def _list_sources(
+    what: str, args: argparse.Namespace, sources: WheelSources
+) -> Iterator[WheelSource]:
+    """Yield the places of a release, then the indexes; each file of a place is one source."""
+    from compatgate.discovery.wheels.on_demand import WheelSource, known_places
 
-    if "://" in what:
-        if not what.startswith(("https://", "http://", "file://")):
-            raise BadInput("is not the URL of a wheel", field=what, hint="use https, http or file")
-        return [describe_url(what)]
     name, version = _release(what)
-    files = index.wheels(name, version)
-    if args.all:
-        return files
+    for place in known_places(name, version, _platform_of(args), sources):
+        if place.files:
+            yield from (replace(place, files=(file,)) for file in place.files)
+        else:
+            yield place
+    yield WheelSource(title="the index")
+
+
+def _platform_of(args: argparse.Namespace) -> Platform:
+    """Return the platform of the wheels: the stated one, else this machine's."""
+    from compatgate.discovery.lockfiles.platform import Platform
+
     wanted = args.platform or f"linux-{platform.machine()}"
-    python = args.python or ".".join(platform.python_version_tuple()[:2])
-    place = Platform(
+    return Platform(
         "windows" if wanted.startswith("windows") else "linux",
         "aarch64" if wanted.endswith(("aarch64", "arm64")) else "x86_64",
-        python,
+        args.python or ".".join(platform.python_version_tuple()[:2]),
     )
+
+
+def _choose(what: str, args: argparse.Namespace, index: PackageIndex) -> list[IndexFile]:
+    """Return the wheels of a release on an index: all, or the one for the platform."""
+    from compatgate.discovery.wheels.index import choose_wheel
+
+    files = index.wheels(*_release(what))
+    if args.all:
+        return files
+    place = _platform_of(args)
     chosen = choose_wheel(files, place)
     if not chosen:
         others = ", ".join(sorted(file.name for file in files)[:5])

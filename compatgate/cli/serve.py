@@ -254,7 +254,22 @@ def read_wheels(settings: ServeSettings) -> WheelSettings:
     hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
     networks = settings.index_networks
     transport = ImageOptions(registries=hosts, internal=False, networks=networks)
-    return WheelSettings(indexes, default_wheel_folder(), transport=transport)
+    places = _check_places(settings)
+    return WheelSettings(indexes, places, default_wheel_folder(), transport=transport)
+
+
+def _check_places(settings: ServeSettings) -> frozenset[str]:
+    """Return the allowed places of wheels, which the facts must know."""
+    if not settings.wheel_places:
+        return frozenset()
+    from compatgate.catalog import load_facts
+
+    known = {one.name for one in load_facts(settings.args.facts).wheel_places.places}
+    for name in settings.wheel_places:
+        if name not in known:
+            hint = f"one of {', '.join(sorted(known))}"
+            raise BadInput("is not a place of wheels", field="--wheel-place", value=name, hint=hint)
+    return frozenset(settings.wheel_places)
 
 
 def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages:

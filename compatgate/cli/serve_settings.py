@@ -14,6 +14,7 @@ from compatgate.kit.http.signatures import Secret, read_secrets
 from compatgate.service.gate.questions.images import (
     RegistryPlace,
     parse_indexes,
+    parse_names,
     parse_networks,
     parse_places,
 )
@@ -149,6 +150,14 @@ class ServeSettings(Settings):
         " without one, these packages stay unknown",
         parse_indexes,
         variable="COMPATGATE_INDEXES",
+    )
+    wheel_places: Repeated[str] = Repeated(
+        "--wheel-place NAME",
+        "place of wheels that these packages may be measured at, beside the indexes, like pytorch"
+        " (compatgate facts show wheel_places); may be repeated (default:"
+        " $COMPATGATE_WHEEL_PLACES, comma-separated; else none)",
+        parse_names,
+        variable="COMPATGATE_WHEEL_PLACES",
     )
     index_networks: Repeated[IPv4Network | IPv6Network] = Repeated(
         "--index-network CIDR",

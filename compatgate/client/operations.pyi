@@ -522,6 +522,7 @@ class Operations:
         host: str | None = None,
         priority: int | None = None,
         against: str | None = None,
+        explained: str | None = None,
     ) -> Request[RunsMade]:
         """Queue a suite: one run for each SKU and driver of the target."""
     @single
@@ -601,8 +602,8 @@ class Operations:
         """Show a version of a baseline with its distribution."""
     @single
     @staticmethod
-    def approve_baseline(id: int, *, explained: str | None = None) -> Request[BaselineDetailBody]:
-        """Approve a proposed baseline for future runs; implausible values need a reason."""
+    def approve_baseline(id: int) -> Request[BaselineDetailBody]:
+        """Approve a proposed baseline for future runs."""
     @single
     @staticmethod
     def refuse_baseline(id: int) -> Request[BaselineDetailBody]:

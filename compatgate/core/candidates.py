@@ -18,6 +18,7 @@ from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Pin, Release
+from compatgate.core.facts.packages import NO_GPU_CODE
 from compatgate.core.package_wheels import covers_release
 from compatgate.core.request import Pool
 from compatgate.core.stack import canonical_key
@@ -283,7 +284,7 @@ class Candidates:
 
     def is_without_code(self, name: str) -> bool:
         """Tell whether the facts say that no release of a package needs code for a GPU."""
-        return self._facts.packages.carries(name) in ("nothing", "options")
+        return self._facts.packages.carries(name) in NO_GPU_CODE
 
     def _versions(self, name: str) -> list[Version]:
         if name not in self._packages:

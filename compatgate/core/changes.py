@@ -18,7 +18,7 @@ from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.facts.frameworks import Build, Pin, Release
-    from compatgate.core.facts.nvidia import Pair
+    from compatgate.core.facts.nvidia import Gpu, Pair
     from compatgate.core.matrix import Entry
     from compatgate.core.rule_context import RuleContext
 
@@ -87,6 +87,9 @@ def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
     gpu, branches = context.pool.gpu, context.facts.driver_branches.branches
     if gpu is None or context.driver is None:
         return
+    if context.os == "windows":
+        yield from _windows_driver_for_gpu(context, gpu)
+        return
     if gpu.first_branch and context.driver.major < gpu.first_branch:
         firsts = [b.first for b in branches.values() if b.branch >= gpu.first_branch and b.first]
         if context.floor and context.floor[0].major >= gpu.first_branch:
@@ -96,6 +99,21 @@ def driver_for_gpu(context: RuleContext) -> Iterator[Candidate]:
     if last and last.last:
         message = f"go back to driver branch {last.branch}, its newest is {last.last}"
         yield Candidate({"driver": last.last.text}, message)
+
+
+def _windows_driver_for_gpu(context: RuleContext, gpu: Gpu) -> Iterator[Candidate]:
+    """Yield the first Windows driver read for the GPU, or the newest of its last branch."""
+    first, last = gpu.first_branch or 0, gpu.last_windows_branch or gpu.last_branch
+    rows = [one for one in context.facts.driver_branches.windows if one.seen]
+    for row in rows:
+        listed = gpu.first_windows or row.seen[0]
+        if row.branch >= first and context.driver and context.driver < listed:
+            yield raise_driver(context, listed)
+            break
+    for row in rows:
+        if row.branch == last:
+            message = f"go back to driver branch {row.branch}, its newest known is {row.seen[-1]}"
+            yield Candidate({"driver": row.seen[-1].text}, message)
 
 
 def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from compatgate.core.facts import Facts
 from compatgate.core.fixes import FixFinder
 from compatgate.core.matrix import Matrix, Waiver
+from compatgate.core.package_cuda import assume_cuda
 from compatgate.core.parts import Parts
 from compatgate.core.performance import sha256
 from compatgate.core.request import Policy, Pool, Target
@@ -40,7 +41,6 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.rules.caveats import incomplete, some_pools, waived
 from compatgate.core.rules.matrix import evidence_for
 from compatgate.core.stack import Stack, complete_stack
-from compatgate.core.stack_facts import assume_default_wheels
 from compatgate.core.versions import format_parts
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -103,7 +103,7 @@ def assess(
         ]
 
     def complete(one: Stack) -> Stack:
-        return assume_default_wheels(complete_stack(one, facts.frameworks), facts, target.pools)
+        return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
 
     stack = complete(stack)
     judged = judge(stack)

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from compatgate.core.gpus import resolve_gpu
+from compatgate.core.package_cuda import assume_cuda
 from compatgate.core.parts import Candidate, Parts, parts_of
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import POOL_CHANGES, change_pool
@@ -17,7 +18,6 @@ from compatgate.core.rule import OUTCOME_RANK, Fix, Problem, Rule, RuleAnswer
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules import RULES
 from compatgate.core.stack import complete_stack, update_stack
-from compatgate.core.stack_facts import assume_default_wheels
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
@@ -185,7 +185,7 @@ def apply_changes(
     if node:
         pool = change_pool(pool, node, context.facts.gpus)
     if ours:
-        stack = assume_default_wheels(
+        stack = assume_cuda(
             complete_stack(update_stack(stack, ours), context.facts.frameworks),
             context.facts,
             (pool,),

@@ -155,6 +155,11 @@ class GpuIndex:
         return {name: frozenset(normal.split("-")) for normal, name in self.names.items()}
 
     @lazy_property
+    def vocabulary(self) -> frozenset[str]:
+        """Return the words of all names."""
+        return frozenset[str]().union(*self.words.values())
+
+    @lazy_property
     def variants(self) -> set[str]:
         """Return words that turn one SKU's name into another's: ``ti``, ``laptop``, ``80gb``."""
         split = (normal.rpartition("-") for normal in self.names)
@@ -184,7 +189,8 @@ class GpuIndex:
 
     def matching(self, words: list[str]) -> list[Gpu]:
         """Return the SKUs whose name has every word, and no other variant (``ti``, ``laptop``)."""
-        if all(map(is_variant, words)):
+        named = {word for word in words if word != "sxm" and not is_memory(word)}
+        if all(map(is_variant, words)) or not named <= self.vocabulary:
             return []
         other = {word for word in self.variants if not is_memory(word)} - {*words}
         names = (name for name in self.table.gpus if not self.words[name] & other)

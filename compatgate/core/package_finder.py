@@ -12,6 +12,7 @@ from compatgate.core.facts.records import Record
 from compatgate.core.gpu_code import Arch
 from compatgate.core.package_requirements import Platform
 from compatgate.core.package_wheels import (
+    UNLABELLED,
     covers_release,
     find_labelled_record,
     find_record,
@@ -171,6 +172,7 @@ class PackageFinder:
                 stated=stated,
                 installed=True,
                 gpus=named or gpus_of_record(measured),
+                variant=facts.packages.variant_of(name),
             )
             measured.memory[key] = found
         return found
@@ -192,8 +194,9 @@ class PackageFinder:
         said = tuple(one for one in facts.statements(recorded) if covers_release(one, version))
         if fitting is None and names_cuda(version):
             fitting = find_labelled_record(facts, recorded, version, said, platform)
-        if fitting is None and (label or version.local) and not stated:
-            released = released_record(name, version, label or version.local, said, platform)
+        if fitting is None and not stated and not (wheel and not version.local):
+            named_label = label or version.local or UNLABELLED
+            released = released_record(name, version, named_label, said, platform)
             why = f"the wheel is assumed to be its project's {version.public}+{label}"
             fitting = (released, why if label else _AS_BUILT) if released else None
         record, assumed = fitting or (None, "")
@@ -211,6 +214,7 @@ class PackageFinder:
             gpus=named or gpus_of_record(record),
             on_request=record is not None and facts.is_measured(record),
             fetched=record is not None and bool(label),
+            variant=facts.packages.variant_of(recorded),
         )
 
 

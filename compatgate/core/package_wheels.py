@@ -23,7 +23,7 @@ from compatgate.core.package_requirements import Platform
 from compatgate.core.request import Cpu, Os
 from compatgate.core.stack_facts import default_build, find_release
 from compatgate.core.stack_values import Wheel
-from compatgate.core.versions import Version, format_parts, parse_version
+from compatgate.core.versions import Version, cuda_of_label, format_parts, parse_version
 
 _ROCM_LIBRARY = re.compile(
     r"lib(?:amdhip64|hip[a-z]+|hsa-runtime64|MIOpen|migraphx|rocblas|rccl)\b"
@@ -46,6 +46,15 @@ def gpus_of_record(record: Record | None) -> str:
     if any(map(_CUDA_LIBRARY.match, named)) or not any(map(_ROCM_LIBRARY.match, needed)):
         return ""
     return "AMD"
+
+
+_CUBLAS = re.compile(r"libcublas(?:Lt)?\.so\.(\d+)|(?i:cublas(?:lt)?64_(\d+)\.dll)")
+
+
+def cublas_major(name: str) -> int | None:
+    """Return the CUDA major of a cuBLAS: 12 for ``libcublas.so.12`` and ``cublas64_12.dll``."""
+    match = _CUBLAS.fullmatch(name)
+    return int(match[1] or match[2]) if match else None
 
 
 def runtime_major(name: str) -> int | None:
@@ -129,7 +138,7 @@ def find_record(
     fitting = [
         record
         for record in known
-        if _has_version(record, version) and _is_for_platform(record.wheel, platform)
+        if _has_version(record, version) and is_for_platform(record.wheel, platform)
     ]
     if not fitting:
         return None
@@ -169,7 +178,7 @@ _PLATFORM_SUFFIXES = {
 }
 
 
-def _is_for_platform(wheel: str, platform: Platform) -> bool:
+def is_for_platform(wheel: str, platform: Platform) -> bool:
     """Tell whether a wheel's platform tag fits a pool (PEP 425)."""
     system = "windows" if platform.os == "windows" else "linux"
     name = wheel.removesuffix(".whl")
@@ -284,33 +293,40 @@ _RELEASE_LABEL = re.compile(
 )
 
 
+UNLABELLED = "none"
+"""Stands for the wheel without a label in statements."""
+
+
 def released_record(
     name: str, version: Version, label: str, statements: Sequence[Statement], platform: Platform
 ) -> Record | None:
-    """Make the record of a wheel that a project attaches to its release, from its workflow.
+    """Make the record of a wheel from its project's build script or workflow.
 
-    Its label says the CUDA major, the torch and the C++ ABI (``cu12torch2.8cxx11abiTRUE``), the
-    workflow the GPU code. Nobody read this wheel: the record has no file name and no digest.
+    The label (``cu12torch2.8cxx11abiTRUE``) or the statement says CUDA and torch, the script the
+    GPU code. Nobody read this wheel: the record has no file name and no digest.
 
     Args:
         platform: the pool's platform; None is returned where the project has no wheel for it.
     """
+    wheels = find_stated_wheels(statements, label, platform)
     match = _RELEASE_LABEL.fullmatch(label)
-    wheels = _find_wheels(statements, label, platform) if match else None
-    if match is None or wheels is None:
+    if wheels is None or not (match or wheels.cuda):
         return None
-    cxx11 = match["abi"].lower() == "true" if wheels.new_abi is None else wheels.new_abi
+    cuda = wheels.cuda or cuda_of_label(label)
+    new_abi = wheels.new_abi
+    if match and new_abi is None:
+        new_abi = match["abi"].lower() == "true"
+    torch = match["torch"] if match else wheels.torch
     library = Library(
         path="",
-        needs=(f"libcudart.so.{match['cuda'][:2]}",),
+        needs=(f"libcudart.so.{cuda[0]}",) if cuda and platform.os != "windows" else (),
         sass={one.name: 1 for one in wheels.code if one.kind == "sass"},
         ptx={one.name: 1 for one in wheels.code if one.kind == "ptx"},
         units=1,
-        torch=TorchAbi(cxx11=cxx11, symbols=1),
+        ptx_cuda=format_parts(cuda) if cuda and len(cuda) > 1 else None,
+        torch=TorchAbi(cxx11=new_abi, symbols=1) if torch else None,
     )
-    return Record(
-        name, version.text, wheel="", libraries=(library,), built_for_torch=match["torch"]
-    )
+    return Record(name, version.text, wheel="", libraries=(library,), built_for_torch=torch)
 
 
 def release_label(
@@ -341,22 +357,28 @@ def release_label(
     )
 
 
-def _find_wheels(
+def find_stated_wheels(
     statements: Sequence[Statement], label: str, platform: Platform
 ) -> ProjectWheels | None:
-    """Return the row of a label; labels are equal whatever their case (PEP 440)."""
+    """Return the row of a label; labels are equal whatever their case and separators (PEP 440)."""
+    wanted = _normalise(label)
     for one in statements:
-        for wheels in one.wheels:
-            there = any(label.lower() == known.lower() for known in wheels.labels)
-            if there and _is_wheel_for(wheels, platform):
+        for wheels in one.wheels if one.source.confidence != "derived" else ():
+            there = any(wanted == _normalise(known) for known in wheels.labels)
+            if there and wheels.code and _is_wheel_for(wheels, platform):
                 return wheels
     return None
 
 
+def _normalise(label: str) -> str:
+    return re.sub(r"[-_]", ".", label.lower())
+
+
 def _is_wheel_for(wheels: ProjectWheels, platform: Platform) -> bool:
-    """Tell whether wheels of a project are for a platform; its workflows build for Linux."""
+    """Tell whether wheels of a project are for a platform."""
     python = platform.python
-    if platform.os == "windows" or wheels.cpu not in (None, platform.cpu):
+    system = "windows" if platform.os == "windows" else "linux"
+    if system not in wheels.os or wheels.cpu not in (None, platform.cpu):
         return False
     return not (python and wheels.pythons) or format_parts(python.major_minor) in wheels.pythons
 

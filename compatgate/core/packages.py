@@ -6,17 +6,18 @@ The libraries that a package loads, and their translation units, decide whether 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CudaArch, Pair
+from compatgate.core.facts.packages import Variant
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.gpu_runs import RunMode, find_run_mode
 from compatgate.core.package_requirements import Platform, PlatformRequirements, Requirement
-from compatgate.core.package_wheels import runtime_major, torch_of_label
+from compatgate.core.package_wheels import cublas_major, runtime_major, torch_of_label
 from compatgate.core.performance import lazy_property
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, format_parts
@@ -49,6 +50,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         on_request: the record is not in the catalog: the wheel was measured on request.
         fetched: the record is that of the wheel that the package's installer fetches beside the
             stack's torch.
+        variant: libraries that it chooses by the GPU.
     """
 
     name: str
@@ -64,6 +66,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     gpus: str = ""
     on_request: bool = False
     fetched: bool = False
+    variant: Variant | None = None
 
     @lazy_property
     def is_known(self) -> bool:
@@ -132,11 +135,25 @@ class GpuPackage(Struct, frozen=True, dict=True):
         others = "linux" if self.platform.os == "windows" else "windows"
         return tuple(library for library in listed if library.system != others)
 
+    @lazy_property
+    def skipped(self) -> frozenset[str]:
+        """Return the libraries of its wheel that were not read, as another question needs none."""
+        return frozenset(self.record.skipped if self.record else ())
+
+    def unread_for(self, cuda: Version | None) -> list[str]:
+        """Return the libraries for a CUDA that were not read."""
+        if not (self.skipped and self.record and cuda):
+            return []
+        groups = self.record.alternatives
+        chosen = (path for group in groups for path in select_paths(group, cuda.major_minor))
+        return sorted(self.skipped.intersection(chosen))
+
     def runtimes(self, cuda: Version) -> dict[int, str]:
         """Return the majors and names of the CUDA runtimes that it is linked against.
 
-        Of alternatives, the library whose name has this CUDA counts; a runtime that the package
-        brings itself is left out.
+        Without a runtime, the cuBLAS that it opens by name counts, if it cannot work without it. Of
+        alternatives, the library whose name has this CUDA counts; a runtime that the package brings
+        itself is left out.
         """
         key = ("runtimes", cuda.major_minor)
         if key not in self.memory:
@@ -144,16 +161,27 @@ class GpuPackage(Struct, frozen=True, dict=True):
                 library for group in loaded_groups(self, self.shipped, cuda) for library in group
             ]
             own = {name for one in self.shipped for name in (_file_name(one.path), one.soname)}
+            own.update(_file_name(path) for path in self.skipped)
             names = {name for library in loaded for name in library.needs} - own
             majors = {name: runtime_major(name) for name in sorted(names)}
+            if not any(majors.values()) and any("cublas" in one.opens for one in self.statements):
+                opened = {name for library in loaded for name in library.opens} - own
+                majors = {name: cublas_major(name) for name in sorted(opened)}
             self.memory[key] = {major: name for name, major in majors.items() if major}
         found: dict[int, str] = self.memory[key]
         return found
 
     @lazy_property
+    def cuda_majors(self) -> frozenset[int]:
+        """Return the majors of the CUDA runtimes and cuBLAS that its libraries load."""
+        names = {name for one in self.shipped for name in (*one.needs, *one.opens)}
+        majors = (runtime_major(name) or cublas_major(name) for name in names)
+        return frozenset(major for major in majors if major)
+
+    @lazy_property
     def named_cudas(self) -> tuple[Pair, ...]:
         """Return the CUDAs that its alternative libraries are named after, ascending."""
-        here = {library.path for library in self.shipped}
+        here = {*(library.path for library in self.shipped), *self.skipped}
         groups = self.record.alternatives if self.record else ()
         pairs = (cuda_of_name(path) for group in groups for path in group if path in here)
         return tuple(sorted({pair for pair in pairs if pair}))
@@ -179,17 +207,15 @@ class GpuPackage(Struct, frozen=True, dict=True):
         that the package compiles (cuDF's ``shim.fatbin``, by nvJitLink): no driver compiles them.
         """
         carrying = [one for one in self.shipped if one.carries_code and one.loaded]
-        own = [library for library in carrying if not _is_bundled(library)] or carrying
+        own = [library for library in carrying if not is_bundled(library.path)] or carrying
         own = [library for library in own if not _is_to_be_linked(library)] or own
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
 
 
-def _is_bundled(library: Library) -> bool:
+def is_bundled(path: str) -> bool:
     """Tell whether a library is another project's, which the package only bundles."""
-    return (
-        ".libs/" in library.path or _BUNDLED_LIBRARY.fullmatch(_file_name(library.path)) is not None
-    )
+    return ".libs/" in path or _BUNDLED_LIBRARY.fullmatch(_file_name(path)) is not None
 
 
 def _file_name(path: str) -> str:
@@ -219,26 +245,40 @@ def cuda_of_name(path: str) -> Pair | None:
 def loaded_groups(
     package: GpuPackage, libraries: Iterable[Library], cuda: Version | None
 ) -> list[list[Library]]:
-    """Return the libraries that are loaded with a CUDA, alternatives together."""
+    """Return the libraries that are loaded with a CUDA, alternatives together.
+
+    A group whose library for the CUDA was not read is left out: `unread_for` names it.
+    """
     by_path = {library.path: library for library in libraries}
-    groups = [
-        [by_path.pop(path) for path in group if path in by_path]
-        for group in (package.record.alternatives if package.record else ())
-    ]
-    found = [_select_for_cuda(group, cuda) for group in groups if group]
+    found = []
+    for group in package.record.alternatives if package.record else ():
+        here = [by_path.pop(path) for path in group if path in by_path]
+        chosen = select_paths(group, cuda.major_minor) if cuda else ()
+        loaded = [one for one in here if one.path in chosen]
+        if here and (loaded or package.skipped.isdisjoint(chosen)):
+            found.append(loaded or here)
     return found + [[library] for library in by_path.values()]
 
 
-def _select_for_cuda(group: list[Library], cuda: Version | None) -> list[Library]:
-    """Return the libraries for a CUDA: the highest not above it, else the lowest of its major."""
-    if cuda is None:
-        return group
-    own = cuda.major_minor
-    named = {pair for library in group if (pair := cuda_of_name(library.path))}
-    same_major = [pair for pair in named if pair[0] == own[0]]
-    nearest = max((p for p in same_major if p <= own), default=min(same_major, default=None))
-    found = [one for one in group if nearest and cuda_of_name(one.path) == nearest]
-    return found or group
+def select_paths(paths: Sequence[str], cuda: Pair) -> tuple[str, ...]:
+    """Return the paths of alternatives for a CUDA: the highest not above it, else the lowest.
+
+    Only alternatives of its major count.
+    """
+    named = {pair for path in paths if (pair := cuda_of_name(path))}
+    same_major = [pair for pair in named if pair[0] == cuda[0]]
+    nearest = max((p for p in same_major if p <= cuda), default=min(same_major, default=None))
+    return tuple(path for path in paths if nearest and cuda_of_name(path) == nearest)
+
+
+def _select_for_device(package: GpuPackage, device: Pair) -> tuple[Library, ...]:
+    """Return the libraries that count, without those that the package loads on other GPUs."""
+    variant = package.variant
+    if variant is None:
+        return package.libraries
+    marked = [one for one in package.libraries if variant.marker in _file_name(one.path)]
+    others = [one for one in package.libraries if one not in marked]
+    return tuple((marked if device < variant.below else others) or package.libraries)
 
 
 _STRAY_SHARE = 0.04
@@ -313,9 +353,10 @@ def library_modes(
     """
     key = (device, cuda.major_minor if cuda else None)
     if key not in package.memory:
+        loaded = _select_for_device(package, device)
         package.memory[key] = tuple(
             tuple((library, library_run_mode(library, device, facts)) for library in group)
-            for group in loaded_groups(package, package.libraries, cuda)
+            for group in loaded_groups(package, loaded, cuda)
         )
     found: tuple[LibraryModes, ...] = package.memory[key]
     return found

@@ -6,18 +6,20 @@ below it does not. Where OpenSSL is loaded it is several times faster, but relea
 interpreter's lock for more than 2047 bytes at once: among many threads, getting the lock back
 costs more than the digest.
 
-`BoundedCache` holds values within a limit of bytes, so that no sequence of questions fills the
-memory. `near_names` has a budget for each request: comparing two names costs microseconds, a
-thousand wrong names against a hundred known ones costs seconds. A hint that the budget cannot pay
-for is left out.
+`pause_garbage_collection` is for making many objects at once. `BoundedCache` holds values within a
+limit of bytes, so that no sequence of questions fills the memory. `near_names` has a budget for
+each request: comparing two names costs microseconds, a thousand wrong names against a hundred known
+ones costs seconds. A hint that the budget cannot pay for is left out.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Generic, TypeVar, overload
@@ -84,6 +86,18 @@ def combine_digests(digests: dict[str, str]) -> str:
     """Return one digest of several named digests, in any order."""
     lines = "".join(f"{name} {digest}\n" for name, digest in sorted(digests.items()))
     return sha256(lines.encode())
+
+
+@contextmanager
+def pause_garbage_collection() -> Iterator[None]:
+    """Run no garbage collection inside: each would walk all new objects and free none."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 MIB = 1024 * 1024

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from compatgate.core.components import OF_BUILDS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.facts.frameworks import KnownIssue, KnownIssues
+from compatgate.core.facts.frameworks import KnownIssue, KnownIssues, Made
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
 from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_runs import Carrier, RunMode, carriers_of, find_run_mode
@@ -72,6 +72,7 @@ DERIVED_VALUES: dict[str, Parts] = {
     "code": CODE | RECORDS,
     "runs": CODE,
     "ptx_cuda": CODE,
+    "run_time_code": RECORDS,
     "of_build": BUILD,
     "package_set": RECORDS,
     "cudnn_release": frozenset(("cudnn",)),
@@ -104,6 +105,19 @@ class SuiteEvidence(NamedTuple):
     coverage: Coverage
     pool: RunPool | None
     uncounted: tuple[Evidence, ...] = ()
+
+
+class CompiledHere(NamedTuple):
+    """Code that a part of the stack compiles when it runs.
+
+    Attributes:
+        title: name and version of the part.
+        makes: what it gives to the driver.
+    """
+
+    title: str
+    makes: Made
+    source: Source
 
 
 class RuleContext:
@@ -235,7 +249,7 @@ class RuleContext:
 
     @lazy_property
     def branch(self) -> Branch | None:
-        """Return the Linux driver branch; None when the driver is not known, or not Linux."""
+        """Return the driver's branch, in the numbers of Linux; None when it is not known."""
         if self.driver is None or self.jetson:
             return None
         return branch_of(self.driver, self.os, self.facts)
@@ -385,6 +399,24 @@ class RuleContext:
         compiled = [one.ptx_cuda for one in self.carriers if self._runs_here(one) == "ptx"]
         return max((cuda for cuda in compiled if cuda), default=None)
 
+    @lazy_property
+    def run_time_code(self) -> tuple[CompiledHere, ...]:
+        """Return what parts of the stack compile with its toolkit when they run, PTX first."""
+        if self.cuda is None:
+            return ()
+        found = [
+            CompiledHere(match.title, row.makes, row.source)
+            for match in self.frameworks
+            if (row := match.table.run_time_code(match.version))
+        ]
+        for package in self.packages:
+            for one in package.statements:
+                if one.makes:
+                    avoided = any(name in self.stack.versions for name in one.unless)
+                    makes = "cubin" if avoided else one.makes
+                    found.append(CompiledHere(package.title, makes, one.source))
+        return tuple(sorted(found, key=lambda one: one.makes != "ptx"))
+
     def find_dispute(self, codes: Iterable[Arch]) -> Dispute | None:
         """Return why it is not known whether code that is not made for this Tegra part runs.
 
@@ -471,7 +503,10 @@ class RuleContext:
             name
             for name in self.stack.versions
             if name in self.facts.frameworks
-            or (self.facts.is_package(name) and packages.carries(name) != "nothing")
+            or (
+                self.facts.is_package(name)
+                and packages.carries(name) not in ("nothing", "bindings")
+            )
         )
 
     @lazy_property

@@ -9,7 +9,7 @@ build, or else the build that accepts the stack's CUDA counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -30,46 +30,46 @@ from compatgate.core.versions import (
 
 
 def branch_of(driver: Version, os: DriverOs, facts: Facts) -> Branch | None:
-    """Return the branch of a Linux driver; None for an unknown branch, and on Windows."""
-    return facts.driver_branches.branches.get(driver.major) if os == "linux" else None
+    """Return the branch of a driver; None for an unknown one."""
+    table = facts.driver_branches
+    if os == "linux":
+        return table.branches.get(driver.major)
+    own = table.of_windows(driver)
+    if own is None or own.branch in table.branches:
+        return table.branches.get(own.branch) if own else None
+    return Branch(own.branch, None, None, False, own.cuda, None, None, own.source)
 
 
 def reported_cuda(driver: Version, os: DriverOs, facts: Facts) -> Pair | None:
     """Return the CUDA version that a driver reports, or the highest known to work on it."""
     if os == "linux":
         return facts.highest_cuda(driver.major)
-
-    def reaches(minimum: Mapping[str, Version]) -> bool:
-        return os in minimum and minimum[os] <= driver
-
-    table = facts.cuda_driver
-    known = [
-        *(t.version.major_minor for t in table.toolkits if reaches(t.driver)),
-        *((c.major, 0) for c in table.minor_compat.values() if reaches(c.minimum)),
-    ]
-    return max(known, default=None)
+    if own := facts.driver_branches.of_windows(driver):
+        return own.cuda or facts.highest_cuda(own.branch)
+    floors = facts.cuda_driver.minor_compat.values()
+    known = (c.major for c in floors if os in c.minimum and c.minimum[os] <= driver)
+    return max(((major, 0) for major in known), default=None)
 
 
 def is_published(driver: Version, os: DriverOs, facts: Facts) -> bool:
     """Return whether `reported_cuda` is published for a driver, and not only a lower bound."""
-    if os == "linux":
-        branch = branch_of(driver, os, facts)
-        return branch is not None and branch.cuda is not None
-    return driver <= max(t.driver[os] for t in facts.cuda_driver.toolkits if os in t.driver)
+    branch = branch_of(driver, os, facts)
+    return branch is not None and branch.cuda is not None
 
 
 def find_toolkit(cuda: Version, facts: Facts) -> Toolkit | None:
     """Return the row of a toolkit, the first of its series where no update is stated.
 
-    None for a release that the facts do not know.
+    Before CUDA 11 a third number can be the build of a component (10.2.300 on Jetson): the newest
+    release that is not above it counts. None for a release that the facts do not know.
     """
     series = facts.toolkits_of.get(cuda.major_minor, ())
     if len(cuda.parts) < 3 or not series:
         return series[0] if series else None
+    if cuda.major < facts.cuda_driver.first_compatible_major:
+        return next((t for t in reversed(series) if t.version <= cuda), series[0])
     text = format_parts(cuda.at(3))
     wanted = facts.cuda_driver.same_row.get(text, text)
-    if all(len(t.version.parts) < 3 for t in series):
-        return series[0]  # before CUDA 11 the table has one row a series
     return next((t for t in series if format_parts(t.version.at(3)) == wanted), None)
 
 
@@ -240,6 +240,7 @@ class FrameworkMatch(Struct, frozen=True):
             facts about the published wheels do not hold for it. It has no ``release``, and a
             ``build`` only where the recipe of a conda channel is known.
         without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
+        like: the release that a release candidate or nightly build is assumed to be like.
     """
 
     name: str
@@ -249,6 +250,7 @@ class FrameworkMatch(Struct, frozen=True):
     build: Build | None
     published: bool = True
     without_cuda: bool = False
+    like: FrameworkMatch | None = None
 
     @property
     def title(self) -> str:
@@ -264,6 +266,11 @@ class FrameworkMatch(Struct, frozen=True):
     def other_gpus(self) -> str:
         """Return the vendor that the version's label names; empty for NVIDIA."""
         return gpus_of_label(self.version.local)
+
+    @property
+    def needs_known_gpu(self) -> bool:
+        """Return whether the toolkit of its build must know the GPU."""
+        return bool(self.table.refuses_newer_gpus or (self.build and self.build.compiles))
 
     @property
     def newest(self) -> Version:
@@ -285,10 +292,36 @@ def find_framework(
     own_build = bool(version.local) and (version.cuda is None or is_jetson(version))
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
-        return FrameworkMatch(name, version, table, None, None, False, without_cuda)
+        like = None if without_cuda or own_build else _find_nearest(name, version, cuda, table)
+        return FrameworkMatch(name, version, table, None, None, False, without_cuda, like)
     release = find_release(table, version)
     build = find_build(release, version, cuda) if release else None
     return FrameworkMatch(name, version, table, release, build)
+
+
+_BEFORE_RELEASE = re.compile(r"(?:rc\d+|\.dev\d+)(?:\+cu\d+)?$")
+"""Ends the versions of release candidates and nightly builds: ``2.8.0.dev20250407+cu128``."""
+
+
+def _find_nearest(
+    name: str, version: Version, cuda: Version | None, table: Framework
+) -> FrameworkMatch | None:
+    """Return the release that a version leads to, or another one of its minor or the one before.
+
+    It is the nearest with a build for the label, or for the stack's CUDA.
+    """
+    if not _BEFORE_RELEASE.search(version.whole):
+        return None
+    (major, minor), numbers = version.major_minor, version.at(3)
+    near = [r for r in table.releases if r.version.at(2) in ((major, minor - 1), (major, minor))]
+    for release in sorted(
+        near, key=lambda r: (r.version.at(3) == numbers, r.version), reverse=True
+    ):
+        if build := find_build(release, version, cuda):
+            label = f"+{version.local}" if version.local else ""
+            of_release = parse_version(name, release.version.public + label)
+            return FrameworkMatch(name, of_release, table, release, build)
+    return None
 
 
 def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
@@ -299,7 +332,8 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     for the oldest that its build accepts. Nothing is assumed where the stack states its CUDA or
     leaves it open, where a framework's label says it, for a wheel that has no CUDA on any of the
     pools, or where the code for CUDA is in a plugin (JAX) that the stack does not have. A stack
-    without a framework has the CUDA of its toolkit libraries.
+    without a framework has the CUDA of its toolkit libraries. A month of Triton
+    (``tritonserver=24.08``) names NVIDIA's image, which brings its CUDA and ``cuda-compat``.
 
     Returns:
         The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
@@ -307,6 +341,8 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     """
     if "cuda" in stack.components or any(text.startswith("cuda: ") for text in stack.open):
         return stack
+    if in_image := _assume_image(stack, facts):
+        return in_image
     found: list[tuple[Pair, str]] = []
     for name, version in stack.versions.items():
         if name not in facts.frameworks:
@@ -326,6 +362,22 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     newest = parse_version("cuda", format_parts(max(pair for pair, _ in found)))
     said = tuple(sentence for _, sentence in found)
     return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+
+
+_MONTH = re.compile(r"\d\d\.\d\d")
+
+
+def _assume_image(stack: Stack, facts: Facts) -> Stack | None:
+    """Return a stack with the CUDA of the monthly image that it names; None without one."""
+    triton = stack.get("tritonserver")
+    image = facts.containers.find(triton.text) if triton and _MONTH.fullmatch(triton.text) else None
+    if image is None or image.cuda is None:
+        return None
+    what = f"tritonserver {image.release} is assumed to be NVIDIA's image, with CUDA {image.cuda}"
+    series = make_version(format_parts(image.cuda.major_minor), image.cuda.major_minor)
+    brought = {} if stack.cuda_compat else {"cuda_compat": series, "compat_use": "tried"}
+    components = {"cuda": image.cuda, **stack.components}
+    return structs.replace(stack, components=components, assumed=(what,), **brought)
 
 
 def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:
@@ -476,6 +528,9 @@ def find_build(release: Release, version: Version, cuda: Version | None) -> Buil
     if cuda is None:
         return None
     exact = next((b for b in builds if b.cuda == cuda.major_minor), None)
+    plain = default_build(release)
+    if exact and not exact.listed and plain and accepts(plain, cuda):
+        return plain  # a version alone is the index's wheel, which runs with each minor
     return exact or next((b for b in builds if accepts(b, cuda)), None)
 
 

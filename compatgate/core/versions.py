@@ -141,12 +141,13 @@ def format_parts(parts: tuple[int, ...]) -> str:
 
 
 _LOCAL_CUDA = re.compile(
-    r"(?:^|[.\-_])(?:cu(?P<tag>\d{2,4})|cuda-?(?P<dotted>\d{1,2}(?:\.\d{1,2})?))"
+    r"(?:^|[.\-_])(?:(?:cu|cuda(?=\d{3}))(?P<tag>\d{2,4})"
+    r"|cuda-?(?P<dotted>\d{1,2}(?:\.\d{1,2})?))"
 )
 
 
 def cuda_of_label(local: str) -> CudaBuild | None:
-    """Return the CUDA in a local version: ``cu121``, ``cu12``, ``cuda12.4``, ``nv25.5.cu129``."""
+    """Return the CUDA of a label: ``cu121``, ``cuda115``, ``cuda12.4``, ``nv25.cu129``."""
     match = _LOCAL_CUDA.search(local)
     if not match:
         return None
@@ -217,14 +218,16 @@ _CUDA = re.compile(r"[vV]?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?
 _CUDA_TAG = re.compile(r"cu(\d{2,4})")
 _LARGEST_UPDATE = 9
 """A third part above this is a component's build number (12.4.131), not a toolkit update."""
+_FIRST_WITH_UPDATES = 11
+"""Before this major, the third part is the build number of the release itself (8.0.44, 8.0.61)."""
 
 
 def _parse_cuda(name: str, text: str) -> Version:
     example = "like 12.4, 12.4.1 or 12040"
     if match := _CUDA.fullmatch(text):
         parts = tuple(int(part) for part in match.groups()[:3] if part)
-        stated = len(parts) < 3 or parts[2] <= _LARGEST_UPDATE
-        return make_version(text, parts if stated else parts[:2])
+        of_release = parts[0] < _FIRST_WITH_UPDATES or len(parts) < 3 or parts[2] <= _LARGEST_UPDATE
+        return make_version(text, parts if of_release else parts[:2])
     if re.fullmatch(r"\d{4,5}", text):
         number = int(text)
         if number % 10 == 0 and number // 1000 >= 7:

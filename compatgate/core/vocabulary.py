@@ -89,6 +89,7 @@ CONDA: dict[str, str] = {
     "pytorch": "torch",
     "pytorch-gpu": "torch",
     "pytorch-cpu": "torch",
+    "libtorch": "torch",
     "tensorflow-gpu": "tensorflow",
     "onnxruntime": "onnxruntime-gpu",
     "cupy-core": "cupy",

@@ -133,21 +133,26 @@ class WheelCache:
     Args:
         folder: None disables the cache.
         digest: SHA-256 of the wheel; None (not stated) disables the cache.
+        part: names the part of the wheel that a question needs; empty: all of it.
     """
 
-    def __init__(self, folder: str | None, digest: str | None) -> None:
+    def __init__(self, folder: str | None, digest: str | None, part: str = "") -> None:
         self._folder = folder if digest else None
         self._digest = digest
+        self._part = part
         self._names: set[str] = set()
 
     def record(self) -> Record | None:
-        """Return the record of the whole wheel; None where the entry names another wheel."""
-        found = self._find(["record"], Record)
-        return found if found is not None and found.sha256 == self._digest else None
+        """Return the record of the wheel, or of the part; None where it names another wheel."""
+        for key in (["record"], ["record", self._part]) if self._part else (["record"],):
+            found = self._find([*key], Record)
+            if found is not None and found.sha256 == self._digest:
+                return found
+        return None
 
     def keep_record(self, record: Record) -> None:
-        """Store the record of the whole wheel."""
-        self._keep(["record"], record)
+        """Store the record of the wheel, or of the part."""
+        self._keep(["record", self._part] if record.skipped else ["record"], record)
 
     def member(self, path: str, crc: int, size: int) -> MemberResult | None:
         """Return the stored result of a member."""

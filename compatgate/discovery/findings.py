@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.components import is_framework
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.facts.records import Record
@@ -214,8 +215,7 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     """
     observations = list(found.observations)
     compiled = find_toolkits(found.files, facts)
-    if compiled and not any(o.component == "cuda" for o in observations):
-        observations.append(max(compiled, key=lambda o: _version_numbers(o.version)))
+    observations = _add_compiled(observations, compiled)
     measured = select_records(settle(observations)[0], found.measured)
     loose = [file for file in found.files if found.owned.get(file.origin) not in measured]
     if measured:  # code that only supports a package does not decide alone
@@ -238,6 +238,25 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
         ),
         tuple(found.open),
     )
+
+
+def _add_compiled(
+    observations: list[Observation], compiled: Sequence[Observation]
+) -> list[Observation]:
+    """Add the newest CUDA that compiled the code, where nothing better says the CUDA.
+
+    A framework brings its own. Libraries beside code of a newer major do not show what it needs.
+    """
+    stated = [o.version for o in observations if o.component == "cuda"]
+    if not compiled:
+        return observations
+    newest = max(compiled, key=lambda o: _version_numbers(o.version))
+    if not stated:
+        return [*observations, newest]
+    newer = _version_numbers(newest.version)[0] > max(_version_numbers(v)[0] for v in stated)
+    if newer and not any(is_framework(o.component) for o in observations):
+        return [replace(newest, confidence="metadata"), *observations]
+    return observations
 
 
 def select_records(stack: dict[str, Any], measured: Mapping[str, Record]) -> dict[str, Record]:

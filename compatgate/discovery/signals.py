@@ -24,9 +24,7 @@ from compatgate.errors import BadInput
 CUDA_COMPAT = "cuda-compat"
 COMPAT_USE = "cuda-compat-use"
 _SPECIAL_SIGNALS = {
-    "cuda-compat present": CUDA_COMPAT,
     "cuda-compat": CUDA_COMPAT,
-    "bundled compat driver": "compat-driver",
     "compiled compute capabilities": "arch",
     "driver requirement": "require",
 }
@@ -42,7 +40,7 @@ class Signal(Struct, frozen=True):
     """A variable or label that states a component.
 
     Attributes:
-        component: canonical name, or ``cuda-compat``, ``compat-driver``, ``arch``, ``require``.
+        component: canonical name, or ``cuda-compat``, ``arch``, ``require``.
         confidence: None when the value is not reliable.
     """
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -140,15 +137,3 @@ def _constraints(components: dict[str, str]) -> dict[str, Constraint]:
 @lru_cache(maxsize=256)
 def _seconds(text: str) -> int:
     return int(parse_duration(text).total_seconds())
-
-
-@contextmanager
-def pause_garbage_collection() -> Iterator[None]:
-    """Run no garbage collection inside: each would walk all new objects and free none."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

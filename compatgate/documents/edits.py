@@ -16,8 +16,8 @@ import yaml
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.performance import pause_garbage_collection
 from compatgate.core.stack import canonical_key
-from compatgate.documents.convert import pause_garbage_collection
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml

@@ -80,7 +80,9 @@ def _decode(name: str, content: bytes) -> str:
         raise BadInput(f"{name}:{line}: not UTF-8 text", field="file", value=name) from None
 
 
-MAX_PROBLEMS = 1000
+MAX_PROBLEMS = 200
+MAX_EXPLAINED = 10_000
+"""Values of all wrong documents that are compared with a schema: each takes microseconds."""
 FieldPath = tuple[str | int, ...]
 """A place in a document: ``("spec", "pools", 0, "gpu")``."""
 
@@ -152,13 +154,12 @@ class Problems:
     """Collects mistakes, so that all are reported together."""
 
     def __init__(self) -> None:
-        self._found: list[DocumentProblem] = []
+        self._found: dict[tuple[str, str | None, str], DocumentProblem] = {}
+        self._explained = 0
 
     def add(self, problem: DocumentProblem) -> None:
         """Add a mistake, once for the same place and text."""
-        seen = {(p.where, p.field, p.problem) for p in self._found[-50:]}
-        if (problem.where, problem.field, problem.problem) not in seen:
-            self._found.append(problem)
+        self._found.setdefault((problem.where, problem.field, problem.problem), problem)
 
     def extend(self, problems: Iterable[DocumentProblem]) -> None:
         """Add mistakes until there are enough; further ones are not searched."""
@@ -166,6 +167,11 @@ class Problems:
             self.add(problem)
             if self.enough:
                 return
+
+    def may_explain(self, values: int) -> bool:
+        """Return whether the mistakes of a document with so many values may be searched."""
+        self._explained += values
+        return self._explained <= MAX_EXPLAINED
 
     @property
     def enough(self) -> bool:
@@ -181,8 +187,9 @@ class Problems:
             raise ManyProblems(f"{noun}; nothing was changed", list(self))
 
     def __iter__(self) -> Iterator[DocumentProblem]:
-        files = {p.file: index for index, p in reversed(list(enumerate(self._found)))}
-        return iter(sorted(self._found, key=lambda p: (files[p.file], p.line or 0)))
+        found = list(self._found.values())
+        files = {p.file: index for index, p in reversed(list(enumerate(found)))}
+        return iter(sorted(found, key=lambda p: (files[p.file], p.line or 0)))
 
     def __len__(self) -> int:
         return len(self._found)

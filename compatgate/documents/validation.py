@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.performance import near_names
+from compatgate.core.performance import near_names, pause_garbage_collection
 from compatgate.documents import checks, quantities, specs
-from compatgate.documents.convert import pause_garbage_collection
 from compatgate.documents.sources import (
+    MAX_EXPLAINED,
     MAX_PROBLEMS,
     DocumentProblem,
     FieldPath,
@@ -171,17 +171,32 @@ def _convert_document(
 ) -> list[Document]:
     """Return the document as a struct; the schema explains a refusal.
 
-    A document with mistakes, ``found``, is only searched for more, in other fields.
+    Of a large document only the first mistake is told. One with mistakes, ``found``, is only
+    searched for more, in other fields.
     """
     body = raw.value if found else checks.to_canonical(raw.value, kind, gpus)
     try:
         return [make_explicit(msgspec.convert(body, TYPES[kind]))]
     except msgspec.ValidationError as error:
         before, known = len(problems), {problem.field for problem in found}
-        problems.extend(p for p in explain_mistakes(raw, kind) if p.field not in known)
+        if problems.may_explain(_count_values(raw.value)):
+            problems.extend(p for p in explain_mistakes(raw, kind) if p.field not in known)
         if len(problems) == before and not found:
             problems.add(raw.problem((), explain_form(error, "the document")))
         return []
+
+
+def _count_values(document: Any) -> int:
+    """Return the number of values of a document, or one above `MAX_EXPLAINED`."""
+    count, rest = 0, [document]
+    while rest and count <= MAX_EXPLAINED:
+        value = rest.pop()
+        count += 1
+        if isinstance(value, dict):
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+    return count
 
 
 def _check_duplicate(

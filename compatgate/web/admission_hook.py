@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -161,7 +161,7 @@ class AdmissionDesk:
             return _refuse(review, environ, uid, status=200 if uid else 400)
         asked = ReviewContext(
             sender.name,
-            parse_timeout(_find_timeout(environ)),
+            _find_wait(environ.get("QUERY_STRING", "")),
             partial(answer_link, service, environ=environ),
             partial(_count_decision, service, note),
             partial(_check_question, service, sender),
@@ -219,10 +219,10 @@ class AdmissionDesk:
         return HookAnswer(200, msgspec.json.encode(answer.to_json(uid)))
 
 
-def _find_timeout(environ: Mapping[str, Any]) -> str:
-    """Return the query parameter ``timeout``; empty if there is none."""
-    query = environ.get("QUERY_STRING", "")
-    return next((value for key, value in parse_qsl(query) if key == "timeout"), "")
+@lru_cache(maxsize=64)  # an API server sends the same one each time
+def _find_wait(query: str) -> float:
+    """Return the seconds for an answer, by the query parameter ``timeout``."""
+    return parse_timeout(next((value for key, value in parse_qsl(query) if key == "timeout"), ""))
 
 
 class _UnreadBody(RequestTooLarge):

@@ -43,18 +43,17 @@ def page() -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 460 {height}" role="img"'
         ' font-family="sans-serif" font-size="14">',
-        "<title>Imports between rooms: each arc leads down, its width is their number</title>",
+        "<title>Imports between rooms: each arc leads down, as wide as they are many</title>",
     ]
     for (above, below), count in sorted(counted.items()):
         top, end = (ROOMS.index(one) * _STEP + _STEP / 2 for one in (above, below))
-        right, reach = (
-            _LEFT + _WIDTH,
-            _LEFT + _WIDTH + 16 * abs(ROOMS.index(below) - ROOMS.index(above)),
-        )
+        right = _LEFT + _WIDTH
+        reach = right + abs(end - top) / 3
         colour = "#57606a" if top < end else "#cf222e"
         lines.append(
-            f'<path d="M{right} {top:g} C{reach} {top:g} {reach} {end:g} {right} {end:g}" fill="none"'
-            f' stroke="{colour}" stroke-opacity="0.6" stroke-width="{1 + count / 12:.1f}">'
+            f'<path d="M{right} {top:g} C{reach:g} {top:g} {reach:g} {end:g} {right} {end:g}"'
+            f' fill="none" stroke="{colour}" stroke-opacity="0.6"'
+            f' stroke-width="{1 + count / 12:.1f}">'
             f"<title>{above} imports {below}: {count}</title></path>"
         )
     for place, room in enumerate(ROOMS):

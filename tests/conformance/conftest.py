@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from asking import ask, facts, gpus, now, pool_of, stack_of  # noqa: F401 - fixtures
+from packaging.specifiers import SpecifierSet
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpu
@@ -112,6 +113,12 @@ class Walk:
         return RuleContext(
             parse_stack(stack), pool, target, self.facts, Matrix(), today=today, now=1_795_000_000.0
         )
+
+    def without_build(self, framework: str, version: str) -> str:
+        """What CG401 says of a CUDA without a known build: a complete list alone denies."""
+        complete = self.framework(framework).get("complete_builds", ())
+        listed = any(SpecifierSet(one["versions"]).contains(version) for one in complete)
+        return "fail" if listed else "unknown"
 
     def says(self, rule: str, stack: dict[str, Any], **pool: Any) -> str:
         """The worst outcome that a rule finds, or ``pass`` or ``not-applicable``."""

@@ -110,7 +110,8 @@ def test_each_toolkits_own_driver_bounds_the_limits_of_minor_compatibility(walk,
             continue
         if own is None:
             driver = walk.as_driver(walk.numbers(floor))
-            older = os == "linux" and branch_cuda(walk, driver) < walk.numbers(release["series"])
+            branch = driver if os == "linux" else f"{walk.numbers(driver)[0]}.1"
+            older = branch_cuda(walk, branch) < walk.numbers(release["series"])
             said = "warn" if older else "not-checked"
             walk.expect(said, "CG102", stack, driver=driver, os=system, **ANY)
             continue
@@ -158,7 +159,7 @@ def test_on_a_branch_whose_cuda_is_not_published_newer_ptx_is_unknown(walk):
     for branch in branches:
         if branch["nvidia_smi_cuda"] is None:
             older = [b for b in branches if b["branch"] < branch["branch"] and b["nvidia_smi_cuda"]]
-            reach = walk.numbers(older[-1]["nvidia_smi_cuda"])
+            reach = walk.numbers(older[-1]["nvidia_smi_cuda"]) if older else (0, 0)
             for release in walk.read("cuda_driver")["releases"]:
                 known = walk.numbers(release["series"]) <= reach
                 stack = {"cuda": release["series"], "arch": ["compute_50"]}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from calendar import monthrange
 from datetime import date, timedelta
 
+import pytest
+
 
 def last_day(text):
     if len(text) == len("2026-11-21"):
@@ -70,8 +72,10 @@ def test_each_gpu_is_driven_from_its_first_branch_to_its_last(walk):
         last = gpu["last_driver_branch"] or lasts.get(gpu["compute_capability"])
         for branch in known:
             outside = (first and branch < first) or (last and branch > last)
+            listed = [walk.numbers(driver)[0] for driver in gpu.get("first_drivers", ())]
             shown = "not-checked" if newer and branch >= min(newer) else "unknown"
             inside = "pass" if first else shown
+            inside = "warn" if listed and branch < min(listed) else inside
             expected = "fail" if outside else inside
             if gpu["segment"] == "jetson":  # its driver comes with L4T: CG130 judges it
                 expected = "not-applicable"
@@ -109,3 +113,64 @@ def test_each_mig_slice_needs_the_driver_that_makes_it(walk):
         walk.expect("pass", "CG106", {"cuda": "12.4"}, driver=at, gpu=name)
         walk.expect("not-applicable", "CG106", {"cuda": "12.4"}, driver=at, gpu=gpu["name"])
     walk.done(at_least=30)
+
+
+def test_windows_packages_have_the_limits_of_the_branch_that_they_are_of(walk):
+    by_name = {gpu["name"]: gpu for gpu in walk.read("gpus")["gpus"]}
+    for row in walk.read("driver_branches")["windows"]:
+        for name in ("GeForce-RTX-4090", "GeForce-GTX-1060", "GeForce-GTX-480", "GeForce-GTX-860M"):
+            gpu = by_name[name]
+            first = gpu["first_driver_branch"] or 0
+            last = gpu.get("last_windows_branch") or gpu["last_driver_branch"] or 999
+            inside = "pass" if first else "not-checked|unknown"
+            expected = inside if first <= row["branch"] <= last else "fail"
+            for number in (row["first"], row["last"]):
+                driver = f"{number}.99"
+                at = {"driver": driver, "gpu": name, "os": "windows"}
+                walk.expect(expected, "CG105", {"cuda": "11.4"}, **at)
+    walk.done(at_least=250)
+
+
+CASES = [
+    # rule, expected, what the pool has
+    ("CG105", "fail", {"driver": "560.94", "gpu": "GeForce-RTX-5090", "os": "windows"}),
+    ("CG105", "fail", {"driver": "595.71", "gpu": "GeForce-GTX-1060", "os": "wsl"}),
+    ("CG105", "warn", {"driver": "570.65", "gpu": "GeForce-RTX-5090", "os": "windows"}),
+    ("CG105", "unknown", {"driver": "900.10", "gpu": "GeForce-RTX-5090", "os": "windows"}),
+    ("CG105", "fail", {"driver": "460.89", "gpu": "GeForce-RTX-3090", "os": "wsl"}),
+    ("CG105", "unknown", {"driver": "471.11", "gpu": "GeForce-RTX-3090", "os": "wsl"}),
+    ("CG105", "pass", {"driver": "496.49", "gpu": "GeForce-RTX-3090", "os": "wsl"}),
+    ("CG105", "warn", {"driver": "535.104.05", "gpu": "H200-SXM5"}),
+    ("CG105", "warn", {"driver": "550.54.15", "gpu": "H200-SXM5"}),
+    ("CG105", "pass", {"driver": "550.90.07", "gpu": "H200-SXM5"}),
+    ("CG105", "fail", {"driver": "470.256.02", "gpu": "GeForce-GTX-480"}),
+    ("CG203", "fail", {"driver": "470.256.02", "gpu": "sm_21"}),
+    ("CG118", "fail", {"driver": "470.256.02", "node": {"kernel": "6.12.1"}}),
+    ("CG118", "unknown", {"driver": "470.239.06", "node": {"kernel": "6.12.1"}}),
+    ("CG118", "pass", {"driver": "470.223.02", "node": {"kernel": "6.5.0"}}),
+]
+
+
+@pytest.mark.parametrize(("rule", "expected", "pool"), CASES)
+def test_a_driver_is_judged_by_its_system_its_gpu_and_its_kernel(walk, rule, expected, pool):
+    walk.expect(expected, rule, {"cuda": "11.4"}, **{"gpu": "T4", **pool})
+    walk.done()
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "expected"),
+    [
+        ("8.0.44", "367.57", "pass"),
+        ("8.0.61", "367.57", "fail"),
+        ("8.0", "367.57", "pass"),
+        ("9.2.88", "396.26", "pass"),
+        ("9.2.148", "396.26", "fail"),
+        ("9.1.85", "387.26", "pass"),
+        ("7.5.18", "352.31", "pass"),
+        ("7.0.28", "346.35", "fail"),
+        ("10.2.300", "440.33.01", "pass"),
+    ],
+)
+def test_before_cuda_11_each_release_has_a_driver_of_its_own(walk, cuda, driver, expected):
+    walk.expect(expected, "CG101", {"cuda": cuda}, driver=driver, gpu="GeForce-GTX-1080")
+    walk.done()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from compatgate.core.node import parse_node_version
 from compatgate.core.rules import BY_ID
+from compatgate.core.versions import parse_version
 
 STACK = {"cuda": "12.4"}
+_EXAMPLES = {"peer-memory": "dma-buf", "ofed": "24.10-0.7.0.0"}
 
 
 def test_each_gpu_takes_the_flavours_that_its_architecture_takes(walk):
@@ -120,12 +123,18 @@ def test_each_defect_is_found_in_its_releases_and_not_after(walk):
         gpu = "A100-SXM4-80GB-MIG-1g.10gb" if when.get("mig") else gpu
         node = {name: values[0] for name, values in when.get("node", {}).items()}
         first = defect["only"][0] if "only" in defect else defect.get("first", "1.10.0")
+        expected = "not-checked|warn" if "where" in defect else defect["outcome"]
         if defect["component"] == "driver":
-            node = {"kernel": "6.8"}
-            walk.expect(defect["outcome"], "CG115", STACK, driver=first, gpu=gpu, node=node)
+            kernel = next((k["first"] for k in when.get("kernels", ())), "6.8")
+            used = {name: _EXAMPLES.get(name, "1.0") for name in when.get("uses", ())}
+            capability = when.get("capabilities", ["8.0"])[0]
+            gpu = "GeForce-RTX-4090" if when.get("segments") else gpu
+            gpu = gpu if gpu != "A100-SXM4-80GB" else f"sm_{capability.replace('.', '')}"
+            node = {"kernel": kernel, **used, **node}
+            driver = first if first != "1.10.0" else "580.95.05"
+            walk.expect(expected, "CG115", STACK, driver=driver, gpu=gpu, node=node)
             continue
         stated = {**node, defect["component"]: first}
-        expected = "not-checked|warn" if "where" in defect else defect["outcome"]
         walk.expect(expected, "CG115", STACK, driver="580.95.05", gpu=gpu, node=stated)
         if defect["fixed"]:
             stated[defect["component"]] = defect["fixed"]
@@ -178,7 +187,7 @@ def test_each_branch_needs_the_kernel_that_its_source_names(walk):
 
 def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
     table = walk.read("kernel_support")
-    failed = {one["id"]: one for one in table["build_failures"]}
+    failed = walk.facts.kernel_support.failures
     listed = {
         (row["branch"], ".".join(row["kernel"].split(".")[:2]))
         for row in table["validated_kernels"]
@@ -186,7 +195,8 @@ def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
     assert len(table["named_kernels"]) + len(table["validated_kernels"]) >= 40
     for row in table["named_kernels"]:
         branch = int(row["driver"].split(".")[0])
-        if any(row["driver"] in one["driver"].get("only", ()) for one in failed.values()):
+        driver, kernel = parse_version("driver", row["driver"]), parse_node_version(row["kernel"])
+        if any(one.drivers.contains(driver) and one.kernels.contains(kernel) for one in failed):
             continue  # judged by what was seen
         major, minor = (int(part) for part in row["kernel"].split("."))
         node = {"kernel": f"{row['kernel']}.0"}
@@ -204,13 +214,18 @@ def test_a_kernel_is_known_up_to_the_newest_that_the_source_names(walk):
 
 
 def test_what_was_seen_not_to_build_is_unknown_and_mended_by_the_driver_that_mends_it(walk):
-    for row in walk.read("kernel_support")["build_failures"]:
-        driver = row["driver"].get("only", [row["driver"].get("first")])[0]
-        node = {"kernel": f"{row['kernel']['first']}.1"}
-        walk.expect("fail", "CG118", STACK, driver=driver, gpu="T4", node=node)
-        if row["fixed"]:
-            node = {"kernel": row["kernel"]["first"]}
-            walk.expect("pass", "CG118", STACK, driver=row["fixed"], gpu="T4", node=node)
+    failures = walk.facts.kernel_support.failures
+    for one in failures:
+        driver = next(v for v in (one.drivers.first, *one.drivers.only) if v)
+        kernel = next(v for v in (one.kernels.first, *one.kernels.only) if v)
+        at = {"gpu": "T4", "node": {"kernel": kernel.text}}
+        walk.expect("unknown|fail", "CG118", STACK, driver=driver.text, **at)
+        if one.flavour:
+            at["node"] = {"kernel": kernel.text, "kernel-modules": one.flavour}
+            walk.expect("fail", "CG118", STACK, driver=driver.text, **at)
+        again = (f.drivers.contains(one.fixed) and f.kernels.contains(kernel) for f in failures)
+        if one.fixed and not any(again):
+            walk.expect("pass", "CG118", STACK, driver=one.fixed.text, **at)
     walk.done(at_least=10)
 
 

@@ -130,7 +130,7 @@ def test_each_driver_of_a_release_is_a_guest_driver(says: Said, walk: Walk) -> N
     document = walk.read("vgpu")
     drivers = [(r["guest_linux"], "linux") for r in document["releases"]]
     drivers += [(r["guest_windows"], "windows") for r in document["releases"]]
-    drivers += [(row["driver"], "linux") for row in document["clouds"]]
+    drivers += [(row["driver"], row.get("os", "linux")) for row in document["clouds"]]
     stated = [(driver, system) for driver, system in drivers if driver]
     assert len(stated) > 140
     for driver, system in stated:

@@ -221,6 +221,8 @@ def test_a_metric_is_judged_once_a_person_has_approved_what_to_expect(
         assert (status, first["state"]) == (3, "inconclusive")
         assert "no baseline yet" in first["reason"]
         assert begun.check() == (1, {"CG801", "CG811"})
+        for _ in range(2):
+            assert begun.run()[0] == 3
 
         listed = begun.command("canary", "baselines", "list", "--format", "json")
         (proposed,) = json.loads(listed.stdout)

@@ -144,7 +144,7 @@ def test_an_ordinary_nvidia_cuda_image_passes_on_a_host_that_needs_no_forward_co
         "NV_CUDA_COMPAT_PACKAGE": "cuda-compat-12-4",
         "NVIDIA_REQUIRE_CUDA": "cuda>=12.4 brand=tesla,driver>=470,driver<471",
     }
-    package = layer_of({"usr/local/cuda-12.4/compat/libcuda.so.550.54.15": b"\x7fELF"})
+    package = layer_of({"usr/local/cuda-12.4/compat/libcuda.so.550.54.15": bytes(2**20)})
     ordinary = registry.push(package, env=env)
     forced = registry.push(package, env={**env, "LD_LIBRARY_PATH": "/usr/local/cuda/compat"})
     for gpu in ("A100-SXM4-80GB", "GeForce-RTX-4090"):

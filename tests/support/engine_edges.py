@@ -34,6 +34,11 @@ class Reader:
     def __init__(self, workload):
         self._text = b""
 
+    @property
+    def progress(self):
+        said = [json.loads(line) for line in self._text.splitlines() if line.endswith(b"}")]
+        return next((line["progress"] for line in said[::-1] if "progress" in line), None)
+
     def feed(self, data):
         self._text += data
 
@@ -57,7 +62,7 @@ class Says:
         self._judged = judged or (StepJudgement("passed", ""),)
         self.offered = []
 
-    def judge(self, workload, reports, suite=0):
+    def judge(self, workload, reports, suite=0, *, explained=""):
         return self._judged[min(len(reports), len(self._judged)) - 1]
 
     def offer(self, run, workload, step):
@@ -142,6 +147,8 @@ class Memory:
         self.compared = []
         self.earlier = []
         self.in_time = ""
+        self.shares = []
+        self.known = {}
         self.away = {}
 
     def _own(self):
@@ -156,8 +163,12 @@ class Memory:
         self._own()
         self.states.append(state)
 
-    def say(self, lease, doing, progress):
+    def say(self, lease, doing, progress, left_s=None):
         self.said.append(doing)
+        self.shares.append((progress, left_s))
+
+    def lengths(self, lease, steps):
+        return self.known
 
     def write(self, lease, step, data):
         self.log += data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -78,3 +79,21 @@ def test_a_number_longer_than_python_reads_is_no_concern_of_keys() -> None:
             decode_strict(raw)
     else:
         assert decode_strict(raw) == expected
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_a_large_body_is_read_without_collecting_garbage(separators: tuple[str, str]) -> None:
+    raw = json.dumps([{"a": {}}] * 200_000, separators=separators).encode()
+    collected: list[str] = []
+
+    def record(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"]:
+            collected.append(phase)
+
+    gc.callbacks.append(record)
+    try:
+        decode_strict(raw)
+    finally:
+        gc.callbacks.remove(record)
+    assert gc.isenabled()
+    assert not collected

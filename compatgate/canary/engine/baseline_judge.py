@@ -33,27 +33,34 @@ def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str])
 
 
 def find_learning_obstacle(step: StepResult) -> str:
-    """Return why none of a step's values may be learned from; "" if some may."""
+    """Return why none of a step's values may be learned from; "" if some may.
+
+    Pairs that did not pass forbid it, whatever the stored baselines say.
+    """
     if step.judgement is None:
         return step.reason or f"it ended {step.outcome}"
-    return step.reason or "it failed" if step.outcome == "failed" else ""
+    judged = msgspec.convert(step.judgement, WorkloadJudgement)
+    sound = step.outcome == "passed" or step.outcome == judged.outcome == "inconclusive"
+    return "" if sound else step.reason or f"it ended {step.outcome}"
 
 
 def list_learnable(step: StepResult) -> dict[str, str]:
-    """Return the metrics whose values may be learned from, with a doubt about them, or "".
+    """Return the metrics whose values may be learned from, with a person's reason for them, or "".
 
-    A metric is learned by itself, and one that is open only if pairs passed. A metric without a
-    baseline may be learned: the first runs make one.
+    A metric is learned by itself, and one that is open only if pairs passed. Improbably good values
+    need a reason. A metric without a baseline may be learned: the first runs make one.
     """
     if find_learning_obstacle(step):
         return {}
     judged = msgspec.convert(step.judgement, WorkloadJudgement)
     return {
-        metric.name: metric.doubt
+        metric.name: metric.explained
         for metric in judged.metrics
-        if metric.doubt
-        or metric.outcome in _LEARNABLE_OUTCOMES
-        or (step.outcome == "passed" and metric.outcome != "regression")
+        if not metric.doubt
+        and (
+            metric.outcome in _LEARNABLE_OUTCOMES
+            or (step.outcome == "passed" and metric.outcome != "regression")
+        )
     }
 
 
@@ -70,23 +77,39 @@ class BaselineJudge:
         self._sku = sku or NO_GPU_SKU
         self._facts = facts
 
-    def judge(self, workload: Workload, reports: Sequence[Report], suite: int = 0) -> StepJudgement:
+    def judge(
+        self,
+        workload: Workload,
+        reports: Sequence[Report],
+        suite: int = 0,
+        *,
+        explained: str = "",
+    ) -> StepJudgement:
         """Judge all executions of a step together."""
         ground = self._ground(workload, reports[-1])
         if ground is None:
             return StepJudgement("inconclusive", "a reported version cannot be read")
         baselines = self._baselines.approved(ground) if workload.metrics else {}
-        doubts = self._doubts(workload, reports)
         judged = judge_reports(
-            workload.metrics, list(workload.checks), reports, baselines, doubts, suite=suite
+            workload.metrics,
+            list(workload.checks),
+            reports,
+            baselines,
+            self._doubts(workload, reports),
+            dict.fromkeys(workload.metrics, explained),
+            suite=suite,
         )
+        reason = judged.reason
+        if judged.outcome == "inconclusive" and judged.missing:
+            more = len(judged.missing) - 1
+            reason += f"; needs {judged.missing[0]}" + (f" (and {more} more)" if more else "")
         body = judged.to_json()
-        return StepJudgement(judged.outcome, judged.reason, judged.more, body, judged.pairs)
+        return StepJudgement(judged.outcome, reason, judged.more, body, judged.pairs)
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer a step's values to learn from, unless there is a reason against it.
+        """Offer the values of each metric that is neither worse, nor open, nor doubtful.
 
-        Implausible values are offered with their doubt: a person who approves them says why.
+        A metric without a baseline is offered: the first runs make one.
         """
         learnable = list_learnable(step) if workload.metrics and step.report else {}
         report = msgspec.convert(step.report, Report) if learnable else Report()
@@ -100,12 +123,13 @@ class BaselineJudge:
                 metric.name,
                 metric.unit,
                 (metric.values[: max(len(metric.values) // runs, 1)],),
-                doubt=learnable[metric.name],
+                explained=learnable[metric.name],
             )
             for metric in report.metrics
             if metric.name in learnable
         ]
-        self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
+        if known:
+            self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
 
     def _doubts(self, workload: Workload, reports: Sequence[Report]) -> dict[str, str]:
         if self._facts is None:

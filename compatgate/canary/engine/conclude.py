@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.canary.executors.jobs import HostObservation
 from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, find_digest
@@ -47,30 +48,65 @@ class ExecutionEnd(Struct, frozen=True):
     answered: bool = True
 
 
+_NEEDS = {
+    "sick": "a GPU without errors",
+    "shared": "the GPU without neighbours",
+    "suspect": "the GPU without its events",
+    "unknown": "a host watch that sees the GPU",
+}
+"""State of a host to what a run needs in its place."""
+_LASTING = "unknown"
+"""The state of a host that another attempt meets again."""
+
+
 class StepVerdict(Struct, frozen=True):
-    """Outcome of a step, with a one-line reason; ``attributable`` as in `StepResult`."""
+    """Outcome of a step, with a one-line reason.
+
+    Attributes:
+        attributable: as in `StepResult`.
+        passing: the host's state is the reason, and another attempt may not meet it.
+    """
 
     outcome: Outcome
     reason: str = ""
     attributable: bool = False
+    passing: bool = False
 
 
-def conclude_step(workload: Workload, ended: ExecutionEnd, report: Report) -> StepVerdict:
+def conclude_step(
+    workload: Workload, ended: ExecutionEnd, report: Report, *, gpu_seen: bool = False
+) -> StepVerdict:
     """Decide whether an execution may be judged.
 
-    Missing data is never a pass: a result that ``workload.toml`` promises and the program did not
-    report, a GPU that was not seen, or lost output makes the step inconclusive.
+    What the program does or leaves out is the candidate's fault: a crash, a failed check, a result
+    that ``workload.toml`` promises and the program did not report. A hang, a GPU that was not
+    found, an unknown environment and lost output may be the host's fault, so they are inconclusive
+    until something shows that the host is not the cause.
+
+    Args:
+        gpu_seen: the host's own probe found the GPUs of this execution healthy.
     """
     return (
         _judge_contradiction(report)
         or _judge_tool_fault(ended, report)
-        or _judge_exit(workload, ended)
+        or _judge_exit(workload, ended, gpu_seen=gpu_seen)
         or _judge_damage(workload, report)
         or _judge_checks(report)
-        or _judge_missing_results(workload, report)
+        or _judge_missing_results(workload, ended, report)
+        or _judge_env(workload, report, gpu_seen=gpu_seen)
         or _judge_silence(workload, ended, report)
         or StepVerdict("passed")
     )
+
+
+def judge_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
+    """Return an inconclusive verdict if a sick or shared GPU makes the result meaningless."""
+    if not observed.spoils(passed=verdict.outcome == "passed"):
+        return verdict
+    why = f"the host was {observed.state}: {observed.reason}"
+    reason = f"{why} (the workload {verdict.reason or verdict.outcome})"
+    reason += f"; needs {_NEEDS.get(observed.state, 'a healthy host')}"
+    return StepVerdict("inconclusive", reason, passing=observed.state != _LASTING)
 
 
 def _judge_contradiction(report: Report) -> StepVerdict | None:
@@ -103,7 +139,7 @@ def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None
     return StepVerdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
 
 
-def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
+def _judge_exit(workload: Workload, ended: ExecutionEnd, *, gpu_seen: bool) -> StepVerdict | None:
     if ended.how == "timeout":
         reason = f"was stopped after {workload.timeout_s} s"
         if not ended.answered:
@@ -117,7 +153,7 @@ def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
     if code in (0, NOTHING_TO_TEST):
         return None
     if code == NO_GPU and workload.gpus:
-        return StepVerdict("inconclusive", "found no GPU", attributable=True)
+        return _blame_for_gpu("found no GPU", gpu_seen=gpu_seen)
     if code is None:
         return StepVerdict("inconclusive", "ended without an exit status")
     try:
@@ -127,17 +163,22 @@ def _judge_exit(workload: Workload, ended: ExecutionEnd) -> StepVerdict | None:
     return StepVerdict("failed", f"ended with status {code}{name}")
 
 
+def _blame_for_gpu(reason: str, *, gpu_seen: bool) -> StepVerdict:
+    """Return the verdict on a program without a GPU, which may be the host's fault."""
+    if gpu_seen:
+        return StepVerdict("failed", f"{reason}, and the host's driver shows it", attributable=True)
+    return StepVerdict("inconclusive", reason, attributable=True)
+
+
 def _judge_damage(workload: Workload, report: Report) -> StepVerdict | None:
-    if report.env is None:
-        reason = "printed no env line, so loaded components are unknown"
-        return StepVerdict("inconclusive", reason, attributable=True)
     if report.problems:
         own = workload.adapter == "jsonl"
         what = "broke the line protocol" if own else "printed unreadable output"
-        return StepVerdict("inconclusive", f"{what}: {report.problems[0]}")
+        reason = f"{what}: {report.problems[0]}"
+        return StepVerdict("inconclusive", reason, attributable=True)
     if report.truncated:
-        dropped = report.dropped_bytes
-        return StepVerdict("inconclusive", f"printed {dropped} bytes more than the output limit")
+        reason = f"printed {report.dropped_bytes} bytes more than the output limit"
+        return StepVerdict("inconclusive", reason, attributable=True)
     return None
 
 
@@ -155,20 +196,30 @@ def _judge_checks(report: Report) -> StepVerdict | None:
     return StepVerdict("failed", reason)
 
 
-def _judge_missing_results(workload: Workload, report: Report) -> StepVerdict | None:
-    if workload.gpus and not (report.env and report.env.gpus):
-        return StepVerdict("inconclusive", "its env line names no GPU", attributable=True)
+def _judge_missing_results(
+    workload: Workload, ended: ExecutionEnd, report: Report
+) -> StepVerdict | None:
     checked = {check.name for check in report.checks}
     measured = {metric.name for metric in report.metrics if metric.values}
+    outcome: Outcome = "inconclusive" if ended.exit_code == NOTHING_TO_TEST else "failed"
     for kind, promised, answered in (
         ("check", workload.checks, checked),
         ("metric", workload.metrics, measured),
     ):
         if absent := [name for name in promised if name not in answered]:
             reason = f"did not report {kind} {', '.join(absent)}"
-            return StepVerdict("inconclusive", reason, attributable=True)
+            return StepVerdict(outcome, reason, attributable=True)
     if not measured and all(check.skipped for check in report.checks):
         return StepVerdict("inconclusive", "reported no metric and no check")
+    return None
+
+
+def _judge_env(workload: Workload, report: Report, *, gpu_seen: bool) -> StepVerdict | None:
+    if report.env is None:
+        reason = "printed no env line, so loaded components are unknown"
+        return StepVerdict("inconclusive", reason, attributable=True)
+    if workload.gpus and not report.env.gpus:
+        return _blame_for_gpu("its env line names no GPU", gpu_seen=gpu_seen)
     return None
 
 

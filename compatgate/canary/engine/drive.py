@@ -41,6 +41,7 @@ from compatgate.canary.engine.pairs import (
 )
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.forecast import Forecast
 from compatgate.canary.judge.paired.design import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.judge.workload import WorkloadJudgement
@@ -152,13 +153,14 @@ def _give_up(lease: Lease, context: HostContext) -> None:
     """End a run that is out of attempts, even on a host that is gone for good."""
     run = lease.run
     reason = (
-        f"gave up after {run.max_attempts} attempts: {run.reason or 'workers stopped responding'}"
+        f"gave up after {run.max_attempts} attempts: {run.reason or 'workers stopped responding'};"
+        f" once that is fixed: compatgate canary rerun {run.id}"
     )
     try:
         context.executor.clean(run.id)
     except InfrastructureError as error:
         reason += f"; leftovers on {lease.host} are removed when the host answers ({error.detail})"
-    context.queue.finish(lease, "error", reason, None)
+    context.queue.finish(lease, "inconclusive", reason, None)
 
 
 def _run_steps(
@@ -171,7 +173,9 @@ def _run_steps(
     by_history = lease.run.against is not None and lease.run.against.asked == BY_HISTORY
     if not todo and not (by_history and _needs_pairs(done.values())):
         return [done[step.name] for step in planned]
-    steps = StepRunner(lease, context, must_stop)
+    known = context.queue.lengths(lease, [step.name for step in planned])
+    forecast = Forecast({step.name: 1 for step in todo}, known)
+    steps = StepRunner(lease, context, must_stop, forecast)
     context.queue.enter(lease, "preparing")
     if not by_history and check_pairs(lease, context):
         with suppress(ReferenceUnusable):
@@ -179,7 +183,7 @@ def _run_steps(
     prepared = {step.name: _prepare(steps, step) for step in todo}
     context.queue.enter(lease, "running")
     for step in todo:
-        done[step.name] = _run_step(lease, context.queue, steps, planned, step, prepared[step.name])
+        done[step.name] = _run_step(steps, planned, step, prepared[step.name])
     results = [done[step.name] for step in planned]
     if by_history and _needs_pairs(results) and check_pairs(lease, context):
         with suppress(ReferenceUnusable):
@@ -212,25 +216,21 @@ def _run_pairs(
     if compared:
         with tracing.span("canary.pairs", {"compatgate.steps": len(compared)}):
             done |= {one.name: one for one in session.run(compared, jobs, stored)}
+    alone = [step for step in planned if step not in compared and step.name not in done]
+    steps.forecast.plan({step.name: 1 for step in alone})
     for step in planned:
-        if step not in compared and step.name not in done:
+        if step in alone:
             job = jobs[step.name]["B"]
-            done[step.name] = _run_step(lease, context.queue, steps, planned, step, job)
+            done[step.name] = _run_step(steps, planned, step, job)
     return [done[step.name] for step in planned]
 
 
 def _run_step(
-    lease: Lease,
-    queue: Queue,
-    steps: StepRunner,
-    planned: Sequence[Step],
-    step: Step,
-    prepared: PreparedJob,
+    steps: StepRunner, planned: Sequence[Step], step: Step, prepared: PreparedJob
 ) -> StepResult:
-    at = planned.index(step)
-    queue.say(lease, f"running {step.name} ({at + 1} of {len(planned)})", at / len(planned))
+    place = f"{planned.index(step) + 1} of {len(planned)}"
     with tracing.span("canary.step", {"compatgate.step": step.name}):
-        return steps.run(step, prepared)
+        return steps.run(step, prepared, place)
 
 
 def _prepare(steps: StepRunner, step: Step) -> PreparedJob:

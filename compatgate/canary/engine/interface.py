@@ -6,7 +6,7 @@ The gate implements `Queue` and `Baselines` on its database; the worker puts the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -71,6 +71,11 @@ class Lease(Struct, frozen=True):
     attempt: int
     abandoned: bool = False
 
+    @property
+    def is_last(self) -> bool:
+        """Return whether no further attempt may follow."""
+        return self.attempt >= self.run.max_attempts
+
 
 class LeaseLost(Exception):
     """Error: another worker has the run; this one stops without a trace."""
@@ -83,7 +88,7 @@ class Queue(Protocol):
         """Take the next run that one of the hosts can run now, with its slots.
 
         Abandoned runs of these hosts come first. A run out of attempts is leased once more for
-        cleaning, and the engine ends it with ``error``.
+        cleaning, and the engine ends it as inconclusive.
         """
         ...
 
@@ -99,8 +104,14 @@ class Queue(Protocol):
         """Set the state of the run."""
         ...
 
-    def say(self, lease: Lease, doing: str, progress: float | None) -> None:
-        """Set the current activity and progress, for people."""
+    def say(
+        self, lease: Lease, doing: str, progress: float | None, left_s: float | None = None
+    ) -> None:
+        """Set the current activity, progress and the expected seconds until the end."""
+        ...
+
+    def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
+        """Return by step the seconds that a process of it took in earlier runs on the same SKU."""
         ...
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
@@ -134,7 +145,7 @@ class Queue(Protocol):
         ...
 
     def retry(self, lease: Lease, reason: str) -> None:
-        """Queue a run again after an infrastructure failure, or end it with ``error``."""
+        """Queue a run again after the host's fault; after the last attempt it is inconclusive."""
         ...
 
 
@@ -238,11 +249,19 @@ class StepJudgement(Struct, frozen=True):
 class Judge(Protocol):
     """Judge of a step's metrics by the baselines of its workload, SKU and stack family."""
 
-    def judge(self, workload: Workload, reports: Sequence[Report], suite: int = 0) -> StepJudgement:
+    def judge(
+        self,
+        workload: Workload,
+        reports: Sequence[Report],
+        suite: int = 0,
+        *,
+        explained: str = "",
+    ) -> StepJudgement:
         """Judge all executions of a step together.
 
         Args:
             suite: number of metrics of the whole suite; each may raise a false alarm.
+            explained: why a person accepts improbably good values; "" if nobody does.
         """
         ...
 

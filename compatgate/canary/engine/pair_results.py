@@ -137,8 +137,14 @@ def list_metrics(steps: Iterable[Step]) -> dict[str, tuple[Workload, MetricSpec]
     }
 
 
-def learn_knowledge(steps: Iterable[Step], earlier: Sequence[PairsState]) -> dict[str, Knowledge]:
-    """Return what earlier sessions of the same workload's content teach about noise."""
+def learn_knowledge(
+    steps: Iterable[Step], earlier: Sequence[PairsState], explained: str = ""
+) -> dict[str, Knowledge]:
+    """Return what earlier sessions of the same workload's content teach about noise.
+
+    Args:
+        explained: why a person accepts an improbable improvement of this run.
+    """
     results = {}
     for name, (workload, _) in list_metrics(steps).items():
         past = [state.metrics[name] for state in earlier if name in state.metrics]
@@ -147,8 +153,9 @@ def learn_knowledge(steps: Iterable[Step], earlier: Sequence[PairsState]) -> dic
             for one in past
             if one.workload == workload.content and one.ratios
         ]
-        if prior := learn_noise(sessions):
-            results[name] = Knowledge(prior=prior)
+        prior = learn_noise(sessions)
+        if prior or explained:
+            results[name] = Knowledge(prior=prior, explained=explained)
     return results
 
 
@@ -258,7 +265,8 @@ def _attribute(
     same = [one for one in blocks if one.block and one.block.pair == candidate.block.pair]
     if not candidate.attributable or not same:
         return candidate.outcome, reason
-    if same[0].exit_code == 0 and not same[0].attributable:
+    ended_well = same[0].exit_code == 0 and not same[0].attributable
+    if ended_well and same[0].outcome in ("passed", "failed"):
         return "failed", f"{reason}; the reference {reference} ended well on the same GPU"
     return "inconclusive", f"{reason}; the reference {reference} too: {_locate(same[0])}"
 

@@ -12,6 +12,7 @@ pair from its beginning. A block that failed is kept, so that no attempt hides a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from msgspec.structs import replace
@@ -45,7 +46,7 @@ _HINTS = {
 
 
 _LOOKED_FOR = ("auto", BY_HISTORY)
-"""Requests whose reference was only looked for, so that a run goes on without it."""
+"""Requests whose reference was only looked for, so that a run continues without it."""
 
 
 class ReferenceUnusable(Exception):
@@ -73,14 +74,14 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
 
 
 def is_compared(jobs: Jobs, executor: Executor) -> bool:
-    """Return whether the arms differ, and the host can run both on the same nodes.
+    """Return whether the workload takes pairs, the arms differ, and the host can run both.
 
     A workload with its own image runs in the same image twice.
     """
     a, b = jobs["A"], jobs["B"]
     several = a.job.workload.nodes > 1
     can = not several or getattr(executor, "pairs_nodes", True)
-    return can and (a.image, a.tool) != (b.image, b.tool)
+    return a.job.workload.paired and can and (a.image, a.tool) != (b.image, b.tool)
 
 
 class PairSession:
@@ -94,6 +95,7 @@ class PairSession:
         self._judged: PairedJudgement | None = None
         self._images: dict[Arm, str] = {}
         self._single: tuple[str, ...] = ()
+        self._alone: tuple[str, ...] = ()
 
     def prepare(self, planned: Sequence[Step]) -> dict[str, Jobs]:
         """Prepare both images for each step; return the jobs by name of the step."""
@@ -106,10 +108,13 @@ class PairSession:
             step for step in planned if not is_compared(jobs[step.name], self._context.executor)
         ]
         self._single = tuple(dict.fromkeys(step.workload.name for step in alike))
+        self._alone = tuple(step.name for step in alike)
         if len(alike) == len(planned):
             reason = "nothing to compare: candidate and reference run in the same image"
             if any(step.workload.nodes > 1 for step in alike):
                 reason += ", or the host cannot run both on the same nodes"
+            if long := [step.name for step in alike if not step.workload.paired]:
+                reason += f", or take too long for pairs ({', '.join(long)})"
             state = PairsState("inconclusive", reason, single=self._single)
             self._queue.compare(self._lease, state)
         return jobs
@@ -138,7 +143,8 @@ class PairSession:
         """
         record = _restore(compared, jobs, stored)
         self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}
-        known = learn_knowledge(compared, self._queue.earlier_pairs(self._lease))
+        explained = self._lease.run.explained
+        known = learn_knowledge(compared, self._queue.earlier_pairs(self._lease), explained)
         assert isinstance(self._context.executor, PairExecutor)  # noqa: S101 - asked before
         every = [jobs[step.name][arm] for step in compared for arm in ARMS]
         with self._context.executor.hold(every) as executor:
@@ -150,7 +156,8 @@ class PairSession:
         judged = self._judged or judge_record(record, known)
         against = self._lease.run.against
         reference = (against.entry or against.image or "") if against else ""
-        results = conclude_steps(record, judged, reference, self._context.judge.judge)
+        judge_alone = partial(self._context.judge.judge, explained=explained)
+        results = conclude_steps(record, judged, reference, judge_alone)
         state = describe_state(record, judged, self._images, self._single)
         if record.trouble("A") or record.trouble("B"):
             failed = [result for result in results if result.outcome == "failed"]
@@ -201,17 +208,22 @@ class PairSession:
                 if broken and not _is_wanted(record, step, pair, arm):
                     continue
                 if not record.has(step, pair, arm):
-                    doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
-                    planned = max(FIRST_LOOK, pair) * len(record.steps)
-                    done = (pair - 1) * len(record.steps) + record.steps.index(step)
-                    self._queue.say(self._lease, doing, min(done / planned, 0.99))
+                    self._plan(record, pair, steps)
                     record.add(step, self._run_block(executor, step, pair, arm, jobs[step.name]))
+
+    def _plan(self, record: BlockRecord, pair: int, steps: Sequence[Step]) -> None:
+        """Plan the blocks that are left: of the first pairs, or of this one, and of other steps."""
+        ended = {step.name: sum(len(record.blocks(step, arm)) for arm in ARMS) for step in steps}
+        whole = len(ARMS) * max(FIRST_LOOK, pair)
+        left = {name: max(whole - count, 0) for name, count in ended.items()}
+        self._steps.forecast.plan({**dict.fromkeys(self._alone, 1), **left})
 
     def _run_block(
         self, executor: Executor, step: Step, pair: int, arm: Arm, jobs: Jobs
     ) -> StepResult:
         name = name_block(step, pair, arm)
-        result, _ = self._steps.run_once(executor, step, jobs[arm], name, name)
+        doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
+        result, _ = self._steps.run_once(executor, step, jobs[arm], name, name, doing)
         position = BlockPosition(arm, pair, self._lease.attempt)
         result = replace(result, name=name, block=position)
         self._queue.record(self._lease, result)

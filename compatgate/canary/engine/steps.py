@@ -16,17 +16,17 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
-from compatgate.canary.engine.conclude import ExecutionEnd, StepVerdict, conclude_step
+from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
 from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
 from compatgate.canary.executors.jobs import (
     Executor,
     Handle,
-    HostObservation,
     Job,
     PreparedJob,
     Progress,
     Status,
 )
+from compatgate.canary.forecast import Forecast, describe_left
 from compatgate.canary.run import Origin, OutputReader, Report, Run, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
@@ -37,6 +37,8 @@ from compatgate.core.stack import parse_stack
 from compatgate.errors import InfrastructureError
 
 _PROGRESS_S = 1.0
+_TIME_S = 10.0
+"""Pauses before a new progress is told, and before the time left is told again."""
 
 
 class Step(Struct, frozen=True):
@@ -59,7 +61,14 @@ def plan_steps(workloads: Sequence[Workload]) -> list[Step]:
 class StepRunner:
     """Runner of the steps of one leased run."""
 
-    def __init__(self, lease: Lease, context: HostContext, must_stop: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        context: HostContext,
+        must_stop: Callable[[], bool],
+        forecast: Forecast,
+    ) -> None:
+        self.forecast = forecast
         self._lease = lease
         self._queue = context.queue
         self._executor = context.executor
@@ -108,24 +117,37 @@ class StepRunner:
 
         return tell
 
-    def run(self, step: Step, prepared: PreparedJob) -> StepResult:
-        """Run a step, repeat it where that may settle its outcome, and record the result."""
+    def run(self, step: Step, prepared: PreparedJob, place: str) -> StepResult:
+        """Run a step, repeat it where that may settle its outcome, and record the result.
+
+        A workload of hours is never repeated. The reason of each repetition is shown.
+
+        Args:
+            place: of the step in the run, for people.
+        """
         reports: list[Report] = []
         hung = 0
+        most = self._context.settings.repeats if step.workload.paired else 0
+        again = ""
         while True:
-            again = len(reports) + hung
-            name = f"{step.name}-again{again}" if again else step.name
-            result, report = self.run_once(self._executor, step, prepared, name, step.name)
+            number = len(reports) + hung
+            name = f"{step.name}-again{number}" if number else step.name
+            doing = f"running {step.name} ({place}){again}"
+            result, report = self.run_once(self._executor, step, prepared, name, step.name, doing)
             if result.attributable and result.exit_code is None:
                 hung += 1
                 result = self._judge_hang(step, result, hung)
-                if result.outcome == "failed" or hung > 1:
+                if result.outcome == "failed" or hung > min(most, 1):
                     break
+                again = f", again: {result.reason}"
                 continue
             reports.append(report)
             if result.outcome != "passed":
                 break
-            judged = self._context.judge.judge(step.workload, reports, self._suite)
+            explained = self._lease.run.explained
+            judged = self._context.judge.judge(
+                step.workload, reports, self._suite, explained=explained
+            )
             result = msgspec.structs.replace(
                 result,
                 outcome=judged.outcome,
@@ -133,8 +155,9 @@ class StepRunner:
                 judgement=judged.body,
                 report=msgspec.to_builtins(merge_reports(reports)),
             )
-            if not judged.more or len(reports) > self._context.settings.repeats:
+            if not judged.more or len(reports) > most:
                 break
+            again = f", again: {judged.more} more values are needed"
         self._queue.record(self._lease, result)
         return result
 
@@ -143,27 +166,48 @@ class StepRunner:
         if earlier := self._queue.ended_in_time(self._lease, step.name, step.workload.digest):
             reason = f"{result.reason}; on this host it ended in time before (run {earlier})"
             return msgspec.structs.replace(result, outcome="failed", reason=reason)
-        reason = f"{result.reason}, {times} times; it never ended in time on this host"
+        often = f", {times} times" if times > 1 else ""
+        reason = f"{result.reason}{often}; it never ended in time on this host"
         return msgspec.structs.replace(result, reason=reason)
 
     def run_once(
-        self, executor: Executor, step: Step, prepared: PreparedJob, name: str, log_name: str
+        self,
+        executor: Executor,
+        step: Step,
+        prepared: PreparedJob,
+        name: str,
+        log_name: str,
+        doing: str,
     ) -> tuple[StepResult, Report]:
-        """Execute a step once, and conclude it; nothing is recorded."""
+        """Execute a step once, and conclude it; nothing is recorded.
+
+        Args:
+            doing: what is shown while it runs, with its progress.
+        """
         workload = step.workload
         lookout = Lookout(workload, executor, self._context.reader(workload))
         job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
         prepared = msgspec.structs.replace(prepared, job=job)
         log = StepLog(self._queue, self._lease, log_name, workload.limits.output)
         began = datetime.now(UTC)
+        shown = _ShownProgress(self._queue, self._lease, self.forecast, step.name, doing)
+        shown.tell(None)
 
         def must_stop() -> bool:
             log.tick()
+            shown.tick(lookout.progress)
             return self._must_stop()
 
+        def note_start(handle: Handle) -> None:
+            shown.begin()
+            lookout.started(handle)
+
         def say_waiting(why: str) -> None:
-            doing = f"{step.name} waits: {why}" if why else f"running {step.name}"
-            self._queue.say(self._lease, doing, None)
+            if why:
+                waits = f"{step.name} waits: {why}"
+                self._queue.say(self._lease, waits, None, self.forecast.left_s())
+            else:
+                shown.tell(None)
 
         try:
             with self._context.watch(job.gpu_slots) as watching:
@@ -174,14 +218,18 @@ class StepRunner:
                     must_stop,
                     settings=self._context.settings,
                     waits=say_waiting,
-                    started=lookout.started,
+                    started=note_start,
                 )
         finally:
             lookout.close()
             log.close()
+        self.forecast.end(step.name, (datetime.now(UTC) - began).total_seconds())
         report = lookout.report()
         observed = watching.observed()
-        verdict = _discount_unhealthy_host(conclude_step(workload, ended, report), observed)
+        concluded = conclude_step(workload, ended, report, gpu_seen=observed.state == "healthy")
+        verdict = judge_host(concluded, observed)
+        if verdict.passing and workload.paired and not self._lease.is_last:
+            raise InfrastructureError(f"{step.name}: {verdict.reason}")
         result = StepResult(
             name=step.name,
             workload=workload.name,
@@ -214,6 +262,41 @@ def _needs_ptx(run: Run, context: HostContext) -> bool | None:
     return find_run_mode(codes, device, context.code) != "sass"
 
 
+class _ShownProgress:
+    """Progress of one process and of its run, as people see it."""
+
+    def __init__(
+        self, queue: Queue, lease: Lease, forecast: Forecast, name: str, doing: str
+    ) -> None:
+        self._queue = queue
+        self._lease = lease
+        self._forecast = forecast
+        self._name = name
+        self._doing = doing
+        self._began = time.monotonic()
+        self._done: float | None = None
+        self._told = self._began
+
+    def begin(self) -> None:
+        """Count from now on: the job has begun."""
+        self._began = time.monotonic()
+
+    def tick(self, done: float | None) -> None:
+        """Tell a new progress, and how time passes, now and then."""
+        silent = time.monotonic() - self._told
+        if silent >= (_PROGRESS_S if done != self._done else _TIME_S):
+            self.tell(done)
+
+    def tell(self, done: float | None) -> None:
+        """Tell what runs, how far it is, and how long the run may still take."""
+        self._told, self._done = time.monotonic(), done
+        now = self._name, self._told - self._began, done
+        left = self._forecast.left_s(*now)
+        parts = (self._doing, "" if done is None else f"{done:.0%}", describe_left(left))
+        doing = ", ".join(filter(None, parts))
+        self._queue.say(self._lease, doing, self._forecast.share(*now), left)
+
+
 class _Tee:
     """Sink that hands each piece to the reader and to the log."""
 
@@ -224,15 +307,6 @@ class _Tee:
     def feed(self, data: bytes) -> None:
         self._reader.feed(data)
         self._log.feed(strip_signatures(data))
-
-
-def _discount_unhealthy_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
-    """Return an inconclusive verdict if a sick or shared GPU makes the result meaningless."""
-    spoilt = observed.spoils(passed=verdict.outcome == "passed")
-    if not spoilt:
-        return verdict
-    why = f"the host was {observed.state}: {observed.reason}"
-    return StepVerdict("inconclusive", f"{why} (the workload {verdict.reason or verdict.outcome})")
 
 
 class ExecutionStopped(Exception):

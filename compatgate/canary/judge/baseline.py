@@ -77,8 +77,7 @@ class Baseline(Struct, frozen=True):
         approved_by: None until a person approves it; only then is it used.
         approved_at: ISO time.
         source: description of where it was imported from; "" if it was learned from runs here.
-        doubt: why its values are implausible, so that approving it needs a reason; "" if they are
-            not.
+        explained: why a person accepts improbably good values; "" if they are ordinary.
     """
 
     workload: str
@@ -94,7 +93,6 @@ class Baseline(Struct, frozen=True):
     approved_by: str | None = None
     approved_at: str | None = None
     source: str = ""
-    doubt: str = ""
     explained: str = ""
 
     @property

@@ -74,12 +74,12 @@ class Change(Struct, frozen=True):
     borrowed: float
 
     def tail(self, distance: float) -> float:
-        """Return the chance of an estimate so far out."""
-        return compute_t_tail(distance / self.error, self.df)
+        """Return the chance of an estimate so far out, at most one half."""
+        return compute_t_tail(distance / self.error, self.df) if distance > 0 else 0.5
 
     def excludes(self, distance: float, level: float) -> bool:
         """Return whether a change so far from the estimate has at most the chance ``level``."""
-        return compute_t_tail(distance / self.error, self.cautious_df) <= level
+        return distance >= self.reach(level)
 
     def reach(self, level: float) -> float:
         """Return half the width of the interval that excludes ``level`` on each side."""
@@ -114,21 +114,17 @@ def estimate_changes(contrasts: Mapping[str, Contrast]) -> dict[str, Change]:
     common = min(degrees, _count_degrees(list(rows.values()), 1))
     results = {}
     for name, contrast in contrasts.items():
-        noises = [
-            shrink(
-                shrink(own[name], contrast.earlier),
-                Noise(expected.variance, min(expected.df, known - own[name].df))
-                if contrast.borrows and expected
-                else None,
-            )
-            for known in (degrees, common)
-        ]
-        noise, cautious = noises
+        known = noise = shrink(own[name], contrast.earlier)
+        cautious = known.df
+        if contrast.borrows and expected:
+            lent, sure = (max(min(expected.df, df - own[name].df), 0.0) for df in (degrees, common))
+            noise = shrink(known, Noise(expected.variance, lent))
+            cautious = min(noise.df, known.df + sure)
         results[name] = Change(
             centre=moved[name],
             error=sqrt(noise.variance * shares[name]),
             df=max(noise.df, 1.0),
-            cautious_df=max(cautious.df, 1.0),
+            cautious_df=max(cautious, 1.0),
             deviation=sqrt(noise.variance),
             borrowed=noise.df - own[name].df,
         )

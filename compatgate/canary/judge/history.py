@@ -27,7 +27,7 @@ from compatgate.canary.judge.metric import (
     percent,
     round_figure,
 )
-from compatgate.canary.judge.paired.blocks import summarize_block
+from compatgate.canary.judge.paired.blocks import find_step, summarize_block
 from compatgate.canary.judge.prepare import (
     PreparedSamples,
     find_conversion,
@@ -119,6 +119,7 @@ def _contrast(baseline: Samples, candidate: Samples) -> Contrast:
     return Contrast(
         candidate=tuple(map(summarize_block, runs)),
         reference=tuple(summarize_block(run) for run in baseline.runs if run),
+        floor=find_step((baseline.values, [v for run in runs for v in run])) ** 2 / 12,
     )
 
 

@@ -47,7 +47,7 @@ _DIGITS = 6
 LARGE = 2.0
 """Factor beyond which an improvement is implausible until a person explains it."""
 TOO_GOOD = f"a change by more than {LARGE:g} x is implausible"
-_REASON = "a person's reason: approve the proposed baseline with --explained REASON"
+_REASON = "a person's reason: canary run --explained REASON"
 
 
 def judge_metric(

@@ -160,7 +160,7 @@ def shrink(own: Noise, expected: Noise | None) -> Noise:
         return own
     if own.df > 0:
         ratio = own.variance / expected.variance
-        if compute_f_tail(ratio, own.df, expected.df) < _CONTRADICTION:
+        if ratio > 2 and compute_f_tail(ratio, own.df, expected.df) < _CONTRADICTION:
             return own
     df = own.df + expected.df
     return Noise((own.df * own.variance + expected.df * expected.variance) / df, df)
@@ -185,8 +185,8 @@ def count_degrees(residuals: Sequence[Sequence[float]], each: int, dimensions: i
     lengths = [sqrt(fsum(r * r for r in row)) for row in residuals]
     unit = [[r / n for r in row] for row, n in zip(residuals, lengths, strict=True)]
     columns = list(zip(*unit, strict=True))
-    total: float = sum(
-        sum(map(mul, a, b)) ** 2 * (1 if i == j else 2)
+    total = fsum(
+        fsum(map(mul, a, b)) ** 2 * (1 if i == j else 2)
         for i, a in enumerate(columns)
         for j, b in enumerate(columns[: i + 1])
     )

@@ -20,15 +20,13 @@ class Samples(Struct, frozen=True):
 
     Attributes:
         runs: one tuple of values per run, in the order measured, without warm-up.
-        doubt: of values that are offered: why a person must give a reason before they are accepted.
-        explained: of an accepted baseline: why a person accepted implausible values.
+        explained: why a person accepts improbably good values.
         oldest: runs of the oldest baseline that a person accepted; () if it is this one.
     """
 
     name: str
     unit: str
     runs: tuple[tuple[float, ...], ...]
-    doubt: str = ""
     explained: str = ""
     oldest: tuple[tuple[float, ...], ...] = ()
 

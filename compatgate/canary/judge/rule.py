@@ -31,6 +31,8 @@ UNSUSPICIOUS = 0.05
 """Chance of a counter's events above which they raise no suspicion."""
 ALARM = 0.01
 """Chance that a suite fails with nothing changed, over all metrics and looks."""
+_NOISY = 3.0
+"""Factor of what a regression surely exceeds, where blocks differ by half the tolerance."""
 _LUCK = 0.1
 """Chance of bad luck of the worst metric that further runs must overcome."""
 MAX_NEEDED = 200
@@ -165,6 +167,8 @@ class RatioCourse:
         tails = []
         for sign in self._signs:
             sure = self.beyond * measure_limit(self.spec.tolerance, sign)
+            if change.deviation > self.limit / 2:
+                sure *= _NOISY  # the history may have hidden its worst runs
             tails.append(change.tail(sign * change.centre - sure))
         return min(1.0, min(tails) * len(tails))
 
@@ -310,11 +314,12 @@ class Rule:
         A metric that may be worse is worth another run in every case.
         """
         level = self.plan.passing_level(self.plan.most)
-        ratios = {n: course for n, course in self.courses.items() if isinstance(course, RatioCourse)}
-        if any(one.tail(blocks, self.changes(blocks)[n]) <= ALARM for n, one in ratios.items()):
+        changes = self.changes(blocks)
+        ratios = {n: one for n, one in self.courses.items() if isinstance(one, RatioCourse)}
+        if any(one.tail(blocks, changes[name]) <= ALARM for name, one in ratios.items()):
             return False
         for name, course in ratios.items():
-            change, runs = self.changes(blocks)[name], len(course.contrast.reference)
+            change, runs = changes[name], len(course.contrast.reference)
             best = (1 / runs + 1 / self.plan.most) / (1 / runs + 1)
             reach = (change.reach(level) + change.reach(_LUCK)) * best**0.5
             if course.contrast.borrows and reach > course.limit:

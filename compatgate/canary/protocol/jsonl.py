@@ -152,7 +152,7 @@ class JsonLines:
         self._conditions: dict[str, Conditions] = {}
         self._room = MAX_VALUES
         self._checks: dict[str, Check] = {}
-        self._progress: float | None = None
+        self.progress: float | None = None
         self._problems: list[str] = []
         self._unsaid = 0
         self._kinds: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -188,7 +188,7 @@ class JsonLines:
                 for name, (values, warmup) in self._values.items()
             ),
             checks=tuple(self._checks.values()),
-            progress=self._progress,
+            progress=self.progress,
             problems=tuple(problems),
             lines=self._lines.count,
             dropped_bytes=self._lines.dropped,
@@ -264,7 +264,7 @@ class JsonLines:
         raise BrokenLine(read_text(body, "message", default="lines were lost"))
 
     def _read_progress(self, body: dict[str, Any]) -> None:
-        self._progress = min(max(read_number("value", body.get("value")), 0.0), 1.0)
+        self.progress = min(max(read_number("value", body.get("value")), 0.0), 1.0)
 
 
 def parse_protocol_line(line: Line) -> dict[str, Any] | None:

@@ -107,6 +107,11 @@ class SignedOutput:
         self._problems: list[str] = []
         self._contradictions: list[str] = []
 
+    @property
+    def progress(self) -> float | None:
+        """Return the share of its work that the program printed last."""
+        return self._reader.progress
+
     def feed(self, data: bytes) -> None:
         """Read the next piece of output."""
         self._rest += data

@@ -74,6 +74,11 @@ class Lookout:
             self._sighting = self._watch.close()
             self._watch = None
 
+    @property
+    def progress(self) -> float | None:
+        """Return the share of its work that the program printed last."""
+        return self._reader.progress
+
     def feed(self, data: bytes) -> None:
         """Read the next piece of output."""
         self._reader.feed(data)

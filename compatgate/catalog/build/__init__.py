@@ -50,8 +50,8 @@ _MODULES = {
         "vgpu_types",
     ),
     "packages": ("cudnn", "nccl", "cuda_components", "components"),
-    "framework": ("known_issues",),
-    "tables": ("compilers", "precision", "error_signatures"),
+    "framework": ("known_issues", "ngc_containers"),
+    "tables": ("compilers", "precision", "error_signatures", "wheel_places"),
     "node": (
         "platform_machines",
         "platforms",

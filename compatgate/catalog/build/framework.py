@@ -15,6 +15,7 @@ from compatgate.catalog.build.values import Record, inherit_source, record_sourc
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.frameworks import (
     Build,
+    Containers,
     Framework,
     KnownIssue,
     KnownIssues,
@@ -25,7 +26,11 @@ from compatgate.core.facts.nvidia import Source
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
-TABLES: dict[str, type] = {"framework": Framework, "known_issues": KnownIssues}
+TABLES: dict[str, type] = {
+    "framework": Framework,
+    "known_issues": KnownIssues,
+    "ngc_containers": Containers,
+}
 _SYSTEMS = ("linux", "windows")
 _FLOOR = re.compile(r">=\s*([\d.]+)")
 _MAJOR = re.compile(r"\d+\.\*")
@@ -37,6 +42,8 @@ def _framework(document: Record) -> Record:
     return {
         "name": name,
         "releases": [_share_requirements(row, shared) for row in rows] if shared else rows,
+        "complete": document.get("complete_builds"),
+        "refuses_newer_gpus": _stated_source(document.get("refuses_newer_gpus", {})),
         "new_abi": document.get("cxx11_abi", {}).get("new"),
     }
 

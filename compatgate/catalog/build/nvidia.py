@@ -27,6 +27,7 @@ from compatgate.core.facts.nvidia import (
     Toolkit,
     ToolkitArch,
     VgpuType,
+    WindowsBranch,
 )
 from compatgate.core.facts.vgpu import Vgpu, VgpuRelease, VgpuTypes
 from compatgate.core.facts.xid import (
@@ -259,7 +260,8 @@ DECODER = Decoder(
         ),
         Toolkit: Shape({"version": "cuda"}, _toolkit),
         MinorCompat: Shape(make=_minor_compat),
-        DriverBranches: Shape(order={"branches": "branch"}),
+        DriverBranches: Shape(order={"branches": "branch", "windows": "first"}),
+        WindowsBranch: Shape({"cuda": "nvidia_smi_cuda"}),
         Branch: Shape(
             {
                 "cuda": "nvidia_smi_cuda",

@@ -8,6 +8,7 @@ from compatgate.catalog.build.decode import Decoder, Shape
 from compatgate.catalog.build.values import Record, record_source
 from compatgate.core.facts.compilers import Compilers, Standards
 from compatgate.core.facts.errors import ErrorTable, Pattern, Piece, Signature
+from compatgate.core.facts.places import WheelPlace, WheelPlaces
 from compatgate.core.facts.precision import CapabilityPrecision, PrecisionTable
 from compatgate.errors import BadInput
 
@@ -15,6 +16,7 @@ TABLES: dict[str, type] = {
     "compilers": Compilers,
     "precision": PrecisionTable,
     "error_signatures": ErrorTable,
+    "wheel_places": WheelPlaces,
 }
 GAPS = {" ... ": (240, False), " .. ": (24, False), "<>": (64, True)}
 """Marks in a pattern: characters at most, and whether the gap has no blank."""
@@ -43,6 +45,22 @@ def _error_table(document: Record) -> Record:
     return {}
 
 
+def _wheel_place(row: Record) -> Record:
+    """Refuse labels that are no pattern, and an address with an unknown text in braces."""
+    try:
+        groups = re.compile(row.get("labels", "")).groupindex
+    except re.error as error:
+        raise BadInput(f"is no regular expression: {error}", field="labels") from None
+    known = {*groups, "package", "name", "version", "label"}
+    for field in _FIELDS.findall(row["url"]):
+        if field not in known:
+            raise BadInput(f"{{{field}}} is not one of {', '.join(sorted(known))}", field="url")
+    return {}
+
+
+_FIELDS = re.compile(r"\{(\w*)\}")
+
+
 def _pattern(text: str) -> Pattern:
     """Split a pattern at its gaps."""
     first, *rest = _GAP.split(text)
@@ -65,6 +83,7 @@ DECODER = Decoder(
         ),
         CapabilityPrecision: Shape(make=lambda row: {"complete": row.get("complete", True)}),
         ErrorTable: Shape({"foreign_words": "foreign", "native_phrases": "native"}, _error_table),
+        WheelPlace: Shape(make=_wheel_place),
         Signature: Shape(make=lambda row: {"patterns": tuple(map(_pattern, row["text"]))}),
     }
 )

@@ -33,9 +33,8 @@ def _list_lines(found: Body) -> Iterator[str]:
     if found["source"]:
         yield f"  from {found['source']}"
     yield f"  better {found['better']}, tolerance {found['tolerance']:.1%}"
-    for name in ("doubt", "explained"):
-        if found.get(name):
-            yield f"  {name}: {found[name]}"
+    if found.get("explained"):
+        yield f"  explained: {found['explained']}"
     figures = found["distribution"]
     named = " ".join(
         f"{name} {figures[name]:.6g}" for name in ("min", "median", "p95", "p99", "max")
@@ -68,7 +67,6 @@ def _sampled(run: dict[str, Any]) -> str:
     return f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}"
 
 
-_EXPLAINED = "reason why implausible values are correct; kept with the baseline"
 _ID = Option("id", metavar="ID", help="version number, as listed")
 
 
@@ -105,7 +103,7 @@ ROWS = (
         "approve",
         "approve_baseline",
         "approve a proposed version for future runs",
-        (Option("explained", metavar="REASON", help=_EXPLAINED),),
+        (),
         text=_format,
         extend=_add_run,
     ),
@@ -154,10 +152,7 @@ def _approve_all(args: argparse.Namespace, gate: Client) -> int:
             value=args.all_of,
             hint="compatgate canary baselines list --state proposed",
         )
-    approved = [
-        ask(gate, Operations.approve_baseline, found["id"], explained=args.argument_explained)
-        for found in mine
-    ]
+    approved = [ask(gate, Operations.approve_baseline, found["id"]) for found in mine]
     if args.format == "json":
         print_json(approved)
         return 0

@@ -8,9 +8,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.errors import Unavailable
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import add_format
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
@@ -46,6 +48,12 @@ def add_start_arguments(parser: argparse.ArgumentParser) -> None:
         "that it would replace (default for an image on a target); history: by baselines, in pairs "
         "only where they cannot tell; none: judge it alone",
     )
+    add(
+        "--explained",
+        metavar="REASON",
+        help="why improbably good values are right: above the published peak, or better by more "
+        "than 2 x; kept with the run and its baseline",
+    )
     add("--host", metavar="H", help="staging host (default: any suitable host)")
     add(
         "--priority",
@@ -74,17 +82,25 @@ def run_start(args: argparse.Namespace) -> int:
             try:
                 made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
             except KeyboardInterrupt:
-                print(
-                    f"\nnot ended yet; to cancel: compatgate canary cancel {' '.join(ids)}",
-                    file=sys.stderr,
-                )
+                end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
+                print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
                 raise
     print_runs(made, args.format)
     return exit_status(made) if args.wait else 0
 
 
 def _start_body(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("suite", "target", "pool", "image", "entry", "host", "priority", "against")
+    names = (
+        "suite",
+        "target",
+        "pool",
+        "image",
+        "entry",
+        "host",
+        "priority",
+        "against",
+        "explained",
+    )
     body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.stack is not None:
         from compatgate.core.stack import parse_stack_text
@@ -145,7 +161,6 @@ def run_logs(args: argparse.Namespace) -> int:
 
 
 def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
-    from compatgate.errors import Unavailable
     from compatgate.service.runs.queue.logs import heading
 
     heading_key = None
@@ -271,6 +286,9 @@ def stack_text(stack: dict[str, Any]) -> str:
 Show = Callable[[str], dict[str, Any]]
 """A function that asks the gate for a run by its id."""
 POLL_SECONDS = 1.0
+_REPEAT_S = 30.0
+_PATIENCE_S = 600.0
+"""Time for which a gate may be away while a command waits for its runs."""
 _EXITS = {"passed": 0, "failed": 1}
 _EXIT_NO_VERDICT = 3
 _OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
@@ -282,19 +300,46 @@ def exit_status(runs: Sequence[dict[str, Any]]) -> int:
     return 1 if 1 in results else max(results, default=_EXIT_NO_VERDICT)
 
 
+def describe_resuming(ids: Sequence[str]) -> str:
+    """Return how to wait again for runs that go on without the command."""
+    commands = " && ".join(f"compatgate canary show --wait {run}" for run in ids)
+    return f"to go on waiting: {commands}"
+
+
 def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Wait until all runs have ended; print progress on standard error."""
+    """Wait until all runs have ended, also while the gate restarts; print progress on stderr."""
+    patient = partial(_show_patiently, show, ids)
     if sys.stderr.isatty():
-        return _with_bars(show, ids)
-    lines: dict[str, str] = {}
+        return _with_bars(patient, ids)
+    lines: dict[str, tuple[str, float]] = {}
 
     def say(run: dict[str, Any]) -> None:
-        text = run_line(run)
-        if lines.get(run["id"]) != text:
-            lines[run["id"]] = text
+        text, now = run_line(run), time.monotonic()
+        before, at = lines.get(run["id"], ("", 0.0))
+        # A new share or time left is no new activity: a log gets it now and then.
+        again = before.partition(", ")[0] == text.partition(", ")[0] and now - at < _REPEAT_S
+        if text != before and not again:
+            lines[run["id"]] = text, now
             print(text, file=sys.stderr, flush=True)
 
-    return _until_ended(show, ids, say)
+    return _until_ended(patient, ids, say)
+
+
+def _show_patiently(show: Show, ids: Sequence[str], name: str) -> dict[str, Any]:
+    """Show a run, and wait while the gate restarts."""
+    began = 0.0
+    while True:
+        try:
+            return show(name)
+        except Unavailable as error:
+            resume = f"the runs go on; {describe_resuming(ids)}"
+            if not began:
+                began = time.monotonic()
+                print(f"{error.problem}: waiting for the gate; {resume}", file=sys.stderr)
+            elif time.monotonic() - began > _PATIENCE_S:
+                error.hint = resume
+                raise
+        time.sleep(POLL_SECONDS)
 
 
 def run_line(run: dict[str, Any]) -> str:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.canary.runs import describe_pool, run_line, stack_text
+from compatgate.cli.canary.runs import (
+    describe_pool,
+    exit_status,
+    run_line,
+    stack_text,
+    wait_for_runs,
+)
 from compatgate.cli.gate.opening import Operations, add_place, gate_of
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import add_format
@@ -15,9 +21,16 @@ if TYPE_CHECKING:
     import argparse
 
 
+_EPILOG = """\
+exit status: 0; with --wait as canary run: 0 passed, 1 failed, 3 inconclusive, error or cancelled
+"""
+
+
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
+    parser.epilog = _EPILOG
     parser.add_argument("run", metavar="ID", help="run id, as in canary list")
+    parser.add_argument("--wait", action="store_true", help="wait until the run ends")
     add_place(parser)
     add_format(parser)
 
@@ -26,11 +39,13 @@ def run_show(args: argparse.Namespace) -> int:
     """Print a run."""
     with gate_of(args) as gate:
         result = ask(gate, Operations.show_run, args.run)
+        if args.wait:
+            (result,) = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), [args.run])
     if args.format == "json":
         print_json(result)
     else:
         _print_run(result)
-    return 0
+    return exit_status([result]) if args.wait else 0
 
 
 def _print_run(run: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, is_framework
-from compatgate.core.facts.frameworks import Framework, KnownIssues
+from compatgate.core.facts.frameworks import Containers, Framework, KnownIssues
 from compatgate.core.facts.nvidia import (
     CudaArch,
     CudaDriver,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from compatgate.core.facts.machines import PlatformMachines
     from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
     from compatgate.core.facts.packages import CudaComponents, Packages
+    from compatgate.core.facts.places import WheelPlaces
     from compatgate.core.facts.platforms import Platforms
     from compatgate.core.facts.precision import PrecisionTable
     from compatgate.core.facts.records import PackageRecords, Record, Statement
@@ -100,6 +101,8 @@ class Facts:
     cudnn: Table[Cudnn] = Table("nvidia.Cudnn")
     nccl: Table[Nccl] = Table("nvidia.Nccl")
     known_issues: Table[KnownIssues] = Table("frameworks.KnownIssues")
+    containers: Table[Containers] = Table("frameworks.Containers", "ngc_containers")
+    """Monthly images of NVIDIA; loaded when a stack names a month of Triton."""
     compilers: Table[Compilers] = Table("compilers.Compilers")
     """What nvcc builds with; imported when a stack says what it is built with."""
     precision: Table[PrecisionTable] = Table("precision.PrecisionTable")
@@ -126,6 +129,8 @@ class Facts:
     """What is known of glibc; imported when a question states one."""
     platform_machines: Table[PlatformMachines] = Table("machines.PlatformMachines")
     """Machines by what they print of themselves; no rule reads them."""
+    wheel_places: Table[WheelPlaces] = Table("places.WheelPlaces")
+    """The places of wheels; no rule reads them, what measures wheels does."""
     gpu_peaks: Table[Peaks] = Table("nvidia.Peaks")
     """Published peaks of GPUs; no rule reads them."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Struct
 
+from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import Driver, Pair, Source
 from compatgate.core.gpu_code import Arch
 from compatgate.core.performance import lazy_property
@@ -181,6 +182,34 @@ class NewAbi(Struct, frozen=True):
     cuda: tuple[Pair, ...] = ()
 
 
+class CompleteBuilds(Struct, frozen=True):
+    """Releases whose list of builds is complete: a build for another CUDA was never published.
+
+    Attributes:
+        versions: releases that it concerns (PEP 440).
+        source: what says which builds there are.
+    """
+
+    versions: str
+    source: Source
+
+
+Made = Literal["cubin", "ptx"]
+"""What a compiler gives to the driver: machine code, or PTX that the driver compiles."""
+
+
+class RunTimeCode(Struct, frozen=True):
+    """What releases give to the driver of the code that they compile when they run.
+
+    Attributes:
+        versions: releases that it concerns (PEP 440).
+    """
+
+    versions: str
+    makes: Made
+    source: Source
+
+
 class Framework(Struct, frozen=True, dict=True):
     """A table of one framework, ``framework/torch``; releases ascending by version."""
 
@@ -192,8 +221,28 @@ class Framework(Struct, frozen=True, dict=True):
     """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
     loads_cuda: bool = False
     """Its wheels bring no CUDA library: they load those of the stack."""
+    refuses_newer_gpus: Source | None = None
+    """Source that a release refuses GPUs that came after the toolkit of its build."""
+    run_time: tuple[RunTimeCode, ...] = ()
+    """Code that its releases compile with the stack's toolkit when they run."""
+    complete: tuple[CompleteBuilds, ...] = ()
+    """Releases of which all published builds are listed."""
     new_abi: tuple[NewAbi, ...] = ()
     """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
+
+    def run_time_code(self, version: Version) -> RunTimeCode | None:
+        """Return what a release compiles when it runs; None where nothing is stated."""
+        for one in self.run_time:
+            if parse_constraint(self.name, one.versions).allows(version):
+                return one
+        return None
+
+    def source_of_completeness(self, version: Version) -> Source | None:
+        """Return what says that all builds of a release are listed; None where nothing does."""
+        for one in self.complete:
+            if parse_constraint(self.name, one.versions).allows(version):
+                return one.source
+        return None
 
     @lazy_property
     def by_version(self) -> dict[Version, Release]:
@@ -247,3 +296,26 @@ class KnownIssues(Struct, frozen=True):
     """Table ``known_issues``."""
 
     issues: tuple[KnownIssue, ...]
+
+
+class Container(Struct, frozen=True):
+    """A monthly image of NVIDIA.
+
+    Attributes:
+        release: the month, ``24.08``.
+    """
+
+    release: str
+    product: str
+    cuda: Annotated[Version, "cuda"] | None
+    source: Source
+
+
+class Containers(Struct, frozen=True):
+    """Table ``ngc_containers``."""
+
+    containers: tuple[Container, ...]
+
+    def find(self, month: str) -> Container | None:
+        """Return an image of a month whose CUDA is known: the images of a month share it."""
+        return next((one for one in self.containers if one.release == month and one.cuda), None)

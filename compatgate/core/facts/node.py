@@ -111,13 +111,18 @@ class When(Struct, frozen=True):
     Attributes:
         mig: only pools of MIG slices.
         driver_from: only drivers from this one on.
+        uses: parts that the node has, whatever their version.
+        kernels: ranges of Linux kernels, one of which holds.
         node: values of parts of the node, by name.
     """
 
     gpus: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
     capabilities: tuple[Pair, ...] = ()
     mig: bool = False
     driver_from: Driver | None = None
+    uses: tuple[str, ...] = ()
+    kernels: Annotated[tuple[VersionRange, ...], "node"] = ()
     node: dict[str, tuple[str, ...]] = {}
 
 
@@ -293,6 +298,22 @@ class BuildFailure(Struct, frozen=True):
     symptom: str
     fixed: Driver | None
     source: Source
+    flavour: Flavour | None = None
+    """The flavour of modules that it was seen with; None: either."""
+
+
+class KernelCeiling(Struct, frozen=True):
+    """The newest Linux on which the last release of a branch builds as NVIDIA published it.
+
+    Attributes:
+        patched: the newest Linux for which packagers patch it; None: none is known.
+    """
+
+    branch: int
+    last: Driver
+    kernel: NodeVersion
+    patched: NodeVersion | None
+    source: Source
 
 
 class RdmaPath(Struct, frozen=True):
@@ -324,6 +345,7 @@ class KernelSupport(Struct, frozen=True, dict=True):
     validated: tuple[ValidatedKernel, ...]
     distributions: dict[int, Distributions]
     failures: tuple[BuildFailure, ...]
+    ceilings: dict[int, KernelCeiling]
     rdma: dict[str, RdmaPath]
     ofed: tuple[OfedPair, ...]
     statements: dict[str, Statement]

@@ -103,10 +103,40 @@ class Branch(Struct, frozen=True):
     note: str = ""
 
 
+class WindowsBranch(Struct, frozen=True):
+    """Windows packages of a driver branch: their numbers are not those of Linux.
+
+    Attributes:
+        first, last: the number before the point, both included.
+        seen: releases that were read, ascending.
+    """
+
+    first: int
+    last: int
+    branch: int
+    cuda: Pair | None
+    source: Source
+    seen: tuple[Driver, ...] = ()
+
+
+class WslBranches(Struct, frozen=True):
+    """The branches whose Windows packages carry CUDA for WSL; between the two it is not known."""
+
+    last_without: int
+    first_with: int
+    source: Source
+
+
 class DriverBranches(Struct, frozen=True):
     """Table ``driver_branches``; branches ascending by number (Linux numbering)."""
 
     branches: dict[int, Branch]
+    windows: tuple[WindowsBranch, ...]
+    wsl: tuple[WslBranches, ...]
+
+    def of_windows(self, driver: Version) -> WindowsBranch | None:
+        """Return the branch of a Windows driver."""
+        return next((w for w in self.windows if w.first <= driver.major <= w.last), None)
 
 
 class CompatPackage(Struct, frozen=True):
@@ -167,6 +197,12 @@ class Gpu(Struct, frozen=True):
     memory_gb: int | None = None
     first_branch: int | None = None
     last_branch: int | None = None
+    first_drivers: tuple[Driver, ...] = ()
+    """First release of each branch that lists the product, where later than the branch itself."""
+    last_windows_branch: int | None = None
+    """Last branch on Windows, where that ended before ``last_branch``."""
+    first_windows: Driver | None = None
+    """First public Windows package after the product came out."""
     mig_capable: bool = False
     mig_driver: Driver | None = None
     mig: str | None = None

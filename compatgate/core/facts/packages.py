@@ -19,11 +19,29 @@ from compatgate.core.versions import Version
 
 _CUDA_SUFFIX = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
 """The CUDA of a build, at the end of a package's name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
-PackageContent = Literal["code", "runtime", "options", "libraries", "dependencies", "nothing"]
+PackageContent = Literal[
+    "code", "runtime", "options", "libraries", "bindings", "dependencies", "nothing"
+]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
 Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile on demand, and
-without which it works; ``libraries``: CUDA libraries for others to load; ``dependencies``: exact
-pins of packages with GPU code, and no code of its own; ``nothing``: no GPU code and no pin."""
+without which it works; ``libraries``: CUDA libraries for others to load; ``bindings``: calls of the
+driver and of CUDA's libraries, without GPU code; ``dependencies``: exact pins of packages with GPU
+code, and no code of its own; ``nothing``: no GPU code and no pin."""
+NO_GPU_CODE: tuple[PackageContent | None, ...] = ("nothing", "options", "bindings")
+"""Contents without GPU code that a workload needs: no release of such a package stops a stack."""
+
+
+class Variant(Struct, frozen=True):
+    """Libraries of a package that it loads on some GPUs alone, in the place of others.
+
+    Attributes:
+        marker: part of their file names, ``nocublaslt``.
+        below: capability below which it loads them; from it on it loads those without the marker.
+    """
+
+    marker: str
+    below: Pair
+    source: Source
 
 
 class KnownPackage(Struct, frozen=True):
@@ -36,6 +54,7 @@ class KnownPackage(Struct, frozen=True):
         exact_before: releases before this one load, of libraries that are named after a CUDA, only
             the library of the stack's exact CUDA (12.9 is not served by the library for 12.8).
         extra: extra without which it does nothing on GPUs: its requirements always count.
+        variant: libraries that it chooses by the GPU.
         same_cuda: it refuses to be imported with a torch for another CUDA: ``major``, or ``minor``
             as well; empty: it does not compare.
     """
@@ -49,6 +68,7 @@ class KnownPackage(Struct, frozen=True):
     exact_before: Annotated[Version | None, "$name"] = None
     extra: str = ""
     same_cuda: Literal["", "major", "minor"] = ""
+    variant: Variant | None = None
 
 
 class NamePattern(Struct, frozen=True):
@@ -85,6 +105,11 @@ class Packages(Struct, frozen=True, dict=True):
         known = self.by_name.get(name)
         return known.gpus if known else ""
 
+    def variant_of(self, name: str) -> Variant | None:
+        """Return the libraries that a package chooses by the GPU, if it does."""
+        known = self.by_name.get(name)
+        return known.variant if known else None
+
     def extra_of(self, name: str) -> str:
         """Return the extra that a package needs on GPUs; empty: none."""
         known = self.by_name.get(name)
@@ -114,7 +139,7 @@ class Packages(Struct, frozen=True, dict=True):
         if is_framework(name):
             return True
         carries = self.carries(name)
-        return carries not in (None, "nothing", "options")
+        return carries is not None and carries not in NO_GPU_CODE
 
 
 NO_KNOWN_PACKAGES = Packages((), ())
@@ -154,6 +179,8 @@ def explain_gpu_use(package: LockedPackage, known: Packages) -> str | None:
             return "compiles GPU code when it runs"
         case "libraries":
             return "carries CUDA libraries"
+        case "bindings":
+            return "calls CUDA's libraries"
         case "dependencies":
             return "is tied to packages with GPU code"
     if package.build.startswith(("cu", "rocm")):

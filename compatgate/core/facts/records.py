@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, json
 
+from compatgate.core.facts.frameworks import Made
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_code import Arch
 from compatgate.core.performance import lazy_property
@@ -122,6 +123,8 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
         torch_beside: torch release installed in the same place, whose libraries were searched for
             the symbols that this package needs; None for wheels, and where torch was unreadable.
         torch_missing: some of the symbols that this torch does not define.
+        skipped: libraries that the question did not need and that were not read; a catalog's record
+            has none.
         source: where it was read, for people; the digest is the proof.
     """
 
@@ -139,6 +142,7 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
     built_for_torch: str | None = None
     torch_beside: str | None = None
     torch_missing: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
     source: str = ""
 
     @lazy_property
@@ -189,12 +193,16 @@ class BuildList(Struct, frozen=True):
 
 
 class ProjectWheels(Struct, frozen=True):
-    """GPU code of the wheels that a project builds for its own index.
+    """GPU code of the wheels that a project builds.
 
     Attributes:
-        labels: version labels of the wheels, ``cu118`` or ``cu12torch2.8cxx11abiTRUE``.
+        labels: version labels of the wheels, ``cu118`` or ``cu12torch2.8cxx11abiTRUE``; ``none``:
+            the wheel without a label.
         code: GPU code that its build script makes.
-        cpu: processor of the wheels for Linux; None for every processor.
+        cpu: processor of the wheels; None for every processor.
+        os: systems of the wheels.
+        cuda: toolkit that builds them; None where the label says it.
+        torch: the torch that they are built for, where it is one.
         pythons: Python versions with wheels; empty where they are not known.
         new_abi: whether they have the new C++ ABI whatever their labels say; None: as these say.
     """
@@ -204,6 +212,9 @@ class ProjectWheels(Struct, frozen=True):
     cpu: Literal["x86_64", "aarch64"] | None = None
     pythons: tuple[str, ...] = ()
     new_abi: bool | None = None
+    os: tuple[Literal["linux", "windows"], ...] = ("linux",)
+    cuda: Pair | None = None
+    torch: str | None = None
 
 
 class Statement(Struct, frozen=True, omit_defaults=True):
@@ -226,6 +237,12 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         requires: requirements (PEP 508) that the source states, also on ``cuda`` and ``cudnn``.
         torch_wheels: torch releases for which the project publishes wheels of its own.
         wheels: GPU code that the project's build script puts into the wheels of its own index.
+        makes: what it gives to the driver where it compiles for the GPU that it finds: machine code
+            (``cubin``), which an older driver of the toolkit's major takes, or ``ptx``, which needs
+            a driver of the toolkit; None where nothing is stated.
+        unless: packages with which it makes machine code in the place of PTX.
+        cuda: CUDA, or its major, that its wheels on the package index are built for.
+        opens: libraries of CUDA that it opens by name and cannot work without, ``cublas``.
     """
 
     versions: str
@@ -239,6 +256,10 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     requires: tuple[str, ...] = ()
     torch_wheels: tuple[str, ...] = ()
     wheels: tuple[ProjectWheels, ...] = ()
+    makes: Made | None = None
+    unless: tuple[str, ...] = ()
+    cuda: str = ""
+    opens: tuple[str, ...] = ()
 
 
 class PackageRecords(Struct, frozen=True):

@@ -51,6 +51,7 @@ class CloudGuest(Struct, frozen=True):
     cloud: str
     release: str
     source: Source
+    os: Literal["linux", "windows"] = "linux"
 
 
 class VgpuWindow(Struct, frozen=True):
@@ -123,7 +124,8 @@ class Vgpu(Struct, frozen=True, dict=True):
     @cached_property
     def guests(self) -> dict[tuple[int, ...], str]:
         """Return the releases of Linux guest drivers, by the parts of the driver."""
-        found = {one.driver.parts: f"{one.release} ({one.cloud})" for one in self.clouds}
+        clouds = [one for one in self.clouds if one.os == "linux"]
+        found = {one.driver.parts: f"{one.release} ({one.cloud})" for one in clouds}
         for one in self.releases:
             found |= dict.fromkeys((v.parts for v in one.also), one.release)
         stated = {v.parts: one.release for one in self.releases if (v := one.guest_linux)}
@@ -133,6 +135,11 @@ class Vgpu(Struct, frozen=True, dict=True):
     def windows_guests(self) -> list[tuple[tuple[int, ...], VgpuRelease]]:
         """Return Windows guest drivers and their releases, ascending by driver."""
         found = [(v.parts, one) for one in self.releases if (v := one.guest_windows)]
+        for cloud in self.clouds:
+            if cloud.os == "windows":
+                vgpu, driver = int(cloud.release.partition(".")[0]), cloud.driver
+                row = VgpuRelease(cloud.release, vgpu, None, None, driver, cloud.source)
+                found.append((driver.parts, row))
         return sorted(found, key=lambda pair: pair[0])
 
     def newest(self, vgpu: int) -> VgpuRelease | None:

@@ -195,7 +195,9 @@ def _report_issue(context: RuleContext, issue: KnownIssue) -> tuple[Problem]:
 def _has_other_users(context: RuleContext, issue: KnownIssue) -> bool:
     """Tell whether something that an issue does not name uses the GPU: it may be all that does."""
     carries = context.facts.packages.carries
-    packages = [one.name for one in context.packages if carries(one.name) != "nothing"]
+    packages = [
+        one.name for one in context.packages if carries(one.name) not in ("nothing", "bindings")
+    ]
     names = [
         *packages,
         *(name for name in context.stack.versions if name in context.facts.frameworks),

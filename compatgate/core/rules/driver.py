@@ -10,17 +10,18 @@ from datetime import date, timedelta
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, Candidate
+from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    FindingOutcome,
     Problem,
     RuleAnswer,
     report_missing_fact,
     report_no_effect,
     rule,
 )
-from compatgate.core.rule_context import RuleContext
+from compatgate.core.rule_context import CompiledHere, RuleContext
 from compatgate.core.stack_facts import find_floor
 from compatgate.core.versions import Version, format_parts
 
@@ -37,7 +38,8 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
 
     A usable forward-compatibility package (``cuda-compat``, see CG103) lowers the minimum. Drivers
     of a Jetson have other numbers: CG131 judges the Jetson by its L4T release. If a build names
-    only a CUDA major (``cupy-cuda13x``), it needs the lowest driver of that major.
+    only a CUDA major (``cupy-cuda13x``), it needs the lowest driver of that major, whatever older
+    CUDA the rest of the stack has.
 
     Example: CUDA 12.1 on driver 525.60.12 fails; it needs 525.60.13.
 
@@ -49,8 +51,9 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
     cuda, driver = context.cuda, context.driver
     if driver is None:
         return NOT_APPLICABLE
-    if cuda is None:
-        return _check_major(context, driver)
+    newer = _check_major(context, driver, cuda.major if cuda else 0)
+    if cuda is None or newer is not NOT_APPLICABLE:
+        return newer
     if why := _explain_unknown_toolkit(context, cuda):
         return (Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context)),)
     if context.jetson:
@@ -91,12 +94,13 @@ def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -
     return report_missing_fact("driver", message, need=need, have=driver.text)
 
 
-def _check_major(context: RuleContext, driver: Version) -> RuleAnswer:
-    """Judge the CUDA major that a build names, where no release of it is known."""
+def _check_major(context: RuleContext, driver: Version, known: int) -> RuleAnswer:
+    """Judge the newest CUDA major that a build names, above the major that is known."""
     if context.jetson:
         return NOT_APPLICABLE  # CG131 judges it
     versions, frameworks = context.stack.versions.items(), context.facts.frameworks
-    labels = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
+    named = [(v.cuda[0], name) for name, v in versions if name in frameworks and v.cuda]
+    labels = [label for label in named if label[0] > known]
     if not labels:
         return NOT_APPLICABLE
     major, name = max(labels)
@@ -138,13 +142,14 @@ def _propose_driver_or_cuda(context: RuleContext, floor: Version) -> Iterator[Ca
     yield from changes.add_forward_compat(context)
 
 
-@rule("CG102", "minor-compat-limits", reads=CODE | FORWARD)
+@rule("CG102", "minor-compat-limits", reads=CODE | RECORDS | FORWARD)
 def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     """The driver is older than the toolkit's own and runs it by minor-version compatibility only.
 
     Compatible is not identical: code with SASS for the GPU runs, but PTX made by the newer toolkit
     is not understood by the older driver, and driver features that came with the toolkit are
-    absent. The rule warns, and fails when the workload needs its PTX compiled on this driver.
+    absent. The rule warns, and fails when the workload needs its PTX compiled on this driver, or
+    compiles to PTX when it runs.
 
     Example: CUDA 12.1 with ``sm_80`` code on driver 525.60.13 warns; with only ``compute_80`` it
     fails.
@@ -169,7 +174,10 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     if (own and driver >= own) or _forward_compat_covers(context, cuda):
         return PASS
     made_by = context.ptx_cuda
-    needs_jit = older and made_by is not None and made_by > (context.driver_cuda or (0, 0))
+    needs_jit = older and (
+        (made_by is not None and made_by > (context.driver_cuda or (0, 0)))
+        or any(run_time_outcome(context, one) == "fail" for one in context.run_time_code)
+    )
     than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
     limit = _describe_limit(context, older=older, needs_jit=needs_jit)
     return (
@@ -210,7 +218,9 @@ def _describe_limit(context: RuleContext, *, older: bool, needs_jit: bool) -> st
     if not older:
         return "and lacks later fixes of the toolkit's own driver"
     limit = "but cannot compile PTX made by this toolkit and lacks its newer driver features"
-    if context.code is None:
+    if context.run_time_code and context.run_time_code[0].makes == "cubin":
+        limit += f" ({context.run_time_code[0].title} makes machine code when it runs)"
+    elif context.code is None:
         limit += " (the stack states no arch, so whether it needs that was not checked)"
     return limit
 
@@ -314,12 +324,8 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
     if driver is None or context.jetson:
         return NOT_APPLICABLE
     if branch is None:
-        why = (
-            "Windows branches have other numbers" if context.os == "windows" else "not in the facts"
-        )
-        return report_no_effect(
-            "driver", f"end of life of branch {driver.major} not checked: {why}"
-        )
+        why = f"end of life of branch {driver.major} not checked: not in the facts"
+        return report_no_effect("driver", why)
     when = branch.eol
     if when and when >= context.today:
         notice = (date.fromisoformat(when) - EOL_NOTICE).isoformat()
@@ -348,7 +354,7 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
 
 def _find_supported_branch(context: RuleContext) -> Iterator[Candidate]:
     """Yield the nearest newer branch that is not past its end of life."""
-    own = context.driver.major if context.driver else None
+    own = context.branch.branch if context.branch and context.os == "linux" else None
     for branch in context.facts.driver_branches.branches.values():
         if own is None or branch.branch <= own or not branch.eol or branch.eol <= context.today:
             continue
@@ -366,6 +372,17 @@ def explain_open_reach(context: RuleContext) -> str:
     if not context.driver_cuda_is_exact:
         return f"the CUDA version of driver {context.driver} is not published"
     return ""
+
+
+def run_time_outcome(context: RuleContext, code: CompiledHere) -> FindingOutcome:
+    """Return the outcome of code that is compiled when it runs, on a driver of an older CUDA.
+
+    An assumed CUDA and a derived source never deny, nor does a reach that is not known.
+    """
+    if code.makes == "cubin":
+        return "warn"
+    assumed = context.stack.assumed or code.source.confidence == "derived"
+    return "unknown" if assumed or explain_open_reach(context) else "fail"
 
 
 def weakest_source(context: RuleContext, published: Source) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -35,18 +36,22 @@ from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.packages import GpuPackage
+    from compatgate.core.stack_values import Wheel
 
 
-@rule("CG401", "framework-cuda", reads=CUDA | DRIVER | {"packages"})
+@rule("CG401", "framework-cuda", reads=DRIVER | RECORDS)
 def framework_cuda(context: RuleContext) -> RuleAnswer:
     """No build of this framework release is published for this CUDA.
 
-    The version can name the build (``torch=2.4.1+cu121``); otherwise the rule takes the build for
+    The rule fails where the facts list all builds of the release and name a source for that; where
+    other builds can exist (vLLM's wheels for each CUDA), the answer is unknown. The version can
+    name the build (``torch=2.4.1+cu121``); otherwise the rule takes the build for
     the stack's CUDA. Wheels that are on the index but not on the install page (cu129 for torch 2.9
     to 2.13) are a warning. A version without a label is the wheel of the package index, which has
     no CUDA on some platforms (torch before 2.11, and TensorFlow, on Arm; torch on Windows). It
     fails there. It is unknown if the stack names a CUDA, if its files were read, or if the pool is
-    a Jetson, for which other indexes have wheels without a label. This rule does not check builds
+    a Jetson, for which other indexes have wheels without a label; but a digest can pin the index's
+    own file, which fails. This rule does not check builds
     of a conda channel (``torch=2.5.1+conda.cu126``), which are not wheels. A build that uses the
     installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a toolkit that it does not
     accept.
@@ -159,7 +164,11 @@ def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
     Indexes for Jetson have wheels without a label; files that were read are what they are.
     """
     stack = context.stack
-    if context.jetson or found.name in stack.measured:
+    if found.name in stack.measured:
+        return True
+    if _is_file_of_index(stack.wheels.get(found.name)):
+        return False
+    if context.jetson:
         return True
     frameworks = {name: stack.get(name) for name in context.facts.frameworks if name != found.name}
     toolkits = context.facts.cuda_components.toolkits
@@ -171,30 +180,53 @@ def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
     )
 
 
+def _is_file_of_index(wheel: Wheel | None) -> bool:
+    """Tell whether a pinned file is the package index's own wheel.
+
+    The index takes no file with a label or with the tag ``linux_*``; other indexes give their
+    builds with CUDA one or the other.
+    """
+    return bool(wheel and wheel.sha256 and _INDEX_FILE.fullmatch(wheel.file))
+
+
+_INDEX_FILE = re.compile(r"[^+]+-(?:(?:\w+\.)*(?:manylinux|musllinux)\w*(?:\.\w+)*|win\w+)\.whl")
+
+
 def _explain_unpublished(found: FrameworkMatch) -> str:
     if found.conda:
         return (
             f"{found.title} was built by a channel of conda: what is published about the wheels "
             f"of {found.name} does not hold for it; its CUDA, Python and pins not checked"
         )
+    if found.like:
+        return (
+            f"{found.title} is no release: its GPU code is assumed to be like that of "
+            f"{found.like.title}; its CUDA, Python and pins not checked"
+        )
     return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
 
 
 def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
-    titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
+    """Report a CUDA without a known build: it fails where the list of builds is complete."""
     asked = found.version.cuda or (context.cuda.parts if context.cuda else None)
     if asked is None:
         return NOT_APPLICABLE  # CG901 asks for the CUDA
+    if found.version.cuda and context.has_record(found.name):
+        return PASS  # its wheel was measured, or its project's build script names it
+    titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     release_name = f"{found.name} {found.version.public}"
-    message = f"no build of {release_name} for CUDA {format_parts(asked)} is published"
+    build = f"build of {release_name} for CUDA {format_parts(asked)}"
+    complete = found.table.source_of_completeness(release.version)
     return (
         Problem(
-            "fail",
+            "fail" if complete else "unknown",
             found.name,
-            f"{message}; there are builds for {titles}",
+            f"no {build} is published; there are builds for {titles}"
+            if complete
+            else f"whether there is a {build} is not known; known are builds for {titles}",
             have=found.version.text,
             need=titles,
-            source=release.source,
+            source=complete or release.source,
             candidates=lambda: changes.other_build(context, found),
         ),
     )
@@ -230,7 +262,7 @@ def _check_python(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             return NOT_APPLICABLE
         if have.local:
             message = f"whether {found.title} has a wheel for free-threaded Python is not known"
-            need = f"python={have.public}, or a release whose wheels are known"
+            need = f"python={format_parts(have.at(2))}, or a release whose wheels are known"
             return report_missing_fact("python", message, need=need, have=have.text)
         if _is_in_range(have, low, high):
             return PASS
@@ -271,9 +303,10 @@ def framework_arch(context: RuleContext) -> RuleAnswer:
     NVIDIA's containers) are unknown until ``arch`` states them. The wheels for Windows and for
     Linux on Arm have separate lists; without a known list, the answer is unknown. A published
     minimum can deny a GPU, but does not prove that newer GPUs work: those that came with the
-    build's own toolkit or later, and Tegra GPUs. If plugins contain the code (JAX), their measured
-    wheels deny a GPU without code. If the files themselves were read (an image, a folder), CG411
-    judges them.
+    build's own toolkit or later, and Tegra GPUs. A release candidate or nightly build is assumed to
+    be like the nearest release with its build, which never denies. If plugins contain the code
+    (JAX), their measured wheels deny a GPU without code. If the files themselves were read (an
+    image, a folder), CG411 judges them.
 
     Example: an RTX 5090 (12.0) with torch 2.5.1+cu121 fails; a cu128 build is needed.
 
@@ -294,6 +327,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
             return NOT_APPLICABLE  # CG201 judges it
         if build is None and _is_for_jetson(context, found):
             return PASS
+        if build is None and found.like:
+            return _check_like(context, found, found.like)
         if build is None:
             return _report_unknown_code(
                 context, found, "conda's build" if found.conda else "this build"
@@ -309,6 +344,21 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
     return _report_unknown_code(context, found, build.kind)
+
+
+def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> RuleAnswer:
+    """Judge a release candidate or nightly build by the nearest release, which never denies."""
+    answer = _check_arch(context, release)
+    if isinstance(answer, str):
+        return answer
+    return [
+        replace(
+            one,
+            outcome="unknown" if one.outcome == "fail" else one.outcome,
+            message=f"{found.title} is assumed to be like {release.title}: {one.message}",
+        )
+        for one in answer
+    ]
 
 
 def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> RuleAnswer:
@@ -419,16 +469,15 @@ def _minimum_covers(
     """Tell whether a published minimum covers a GPU: older toolkits than the build's know it.
 
     It does not cover GPUs that came later, nor Tegra parts, nor those that came with its toolkit,
-    unless another build of the release has a newer one.
+    unless another build of the install page has a newer one.
     """
     facts = context.facts.arch
     fact = facts.capabilities.get(format_parts(device))
     if fact is None or device in facts.tegra:
         return False
     toolkit, builds = _toolkit_of(build), found.release.builds if found.release else ()
-    return fact.first_toolkit <= toolkit and fact.first_toolkit < max(
-        map(_toolkit_of, builds), default=toolkit
-    )
+    newest = max((_toolkit_of(one) for one in builds if one.listed), default=toolkit)
+    return fact.first_toolkit <= toolkit and fact.first_toolkit < newest
 
 
 def _toolkit_of(build: Build) -> Pair:
@@ -473,7 +522,8 @@ def _all_measured_run(context: RuleContext, found: FrameworkMatch) -> bool:
     from compatgate.core.rules.package_code import check_package
 
     pool, device, facts = context.pool, context.capability, context.facts
-    name = facts.recorded_name(found.name, found.version.cuda)
+    cuda = found.version.cuda or ((found.build.cuda_major,) if found.build else None)
+    name = facts.recorded_name(found.name, cuda)
     finder = package_finder(facts, pool.os, pool.cpu, context.stack.get("python"))
     wheels = [finder.find(found.name, version) for version in facts.recorded_versions(name)]
     measured = [one for one in wheels if one.record]

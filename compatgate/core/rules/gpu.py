@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from compatgate.core import changes, gpu_changes
 from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
+from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
-from compatgate.core.parts import CODE, DRIVER, FORWARD, Candidate
+from compatgate.core.parts import CODE, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
@@ -27,7 +28,7 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.rules.driver import explain_open_reach, weakest_source
+from compatgate.core.rules.driver import explain_open_reach, run_time_outcome, weakest_source
 from compatgate.core.stack_facts import accepts
 from compatgate.core.versions import Version, format_parts, parse_version
 
@@ -38,9 +39,10 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
 
     Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
     newer. Forward compatibility does not help: the kernel driver itself must support the GPU. A
-    Jetson's driver comes with its L4T release, which CG130 judges. Windows drivers, also those of
-    WSL, have other numbers: such a driver belongs to the newest branch that is not above its
-    number. That reading never denies: outside of the GPU's range the answer is unknown.
+    Jetson's driver comes with its L4T release, which CG130 judges. Windows packages have the limits
+    of the branch that they are of, and in WSL the branch must carry CUDA for it. The rule warns
+    about a driver that is older than the first of its branch that lists the product: the GPU may
+    run there under a generic name.
 
     Fix: use a driver within the GPU's range of branches.
 
@@ -50,42 +52,29 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     gpu, driver = context.pool.gpu, context.driver
     if gpu is None or driver is None or context.jetson:
         return NOT_APPLICABLE
+    branch = context.branch
+    if branch is None and context.os == "windows":
+        return _report_unknown_branch(context, driver)
+    number = branch.branch if branch else driver.major
     fact = context.facts.arch.capabilities.get(format_parts(gpu.capability))
     last = gpu.last_branch or (fact.last_branch if fact else None)
     if context.os == "windows":
-        return _judge_windows(context, driver, gpu, last)
-    if gpu.first_branch and driver.major < gpu.first_branch:
+        last = gpu.last_windows_branch or last
+    if gpu.first_branch and number < gpu.first_branch:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
-        return _report_undriven_gpu(context, driver, gpu, why, f">={gpu.first_branch}")
-    if last and driver.major > last:
+        need = f">={_number_of(context, gpu.first_branch)}"
+        return _report_undriven_gpu(context, driver, gpu, why, need)
+    if last and number > last:
         why = f"driver branch {last} is the last that supports {context.gpu_name}"
-        return _report_undriven_gpu(context, driver, gpu, why, f"<{last + 1}")
-    if context.branch is None:
-        branches = context.facts.driver_branches.branches
-        oldest, newest = min(branches), max(branches)
-        is_between = oldest < driver.major < newest
-        message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
-        message += "; is it a Windows driver (os=windows)?" if is_between else ""
-        need = f"a driver of a known branch, {oldest} to {newest}"
-        return (Problem("unknown", "driver", message, have=driver.text, need=need),)
-    return _judge_first(context, driver.major, gpu)
-
-
-def _judge_windows(context: RuleContext, driver: Version, gpu: Gpu, last: int | None) -> RuleAnswer:
-    """Judge a Windows driver by the newest branch that is not above its number."""
-    older = [one for one in context.facts.driver_branches.branches if one <= driver.major]
-    branch = max(older, default=0)
-    need = f"a driver of branch {gpu.first_branch} or newer" if gpu.first_branch else "its branches"
-    if gpu.first_branch and branch < gpu.first_branch:
-        why = f"{context.gpu_name} needs branch {gpu.first_branch} or newer"
-    elif last and branch > last:
-        why = f"branch {last} is the last that supports {context.gpu_name}"
-        need = f"a driver of branch {last} or older"
-    else:
-        return _judge_first(context, branch, gpu)
-    message = f"which branch Windows driver {driver} belongs to is not known; its number is that of"
-    message += f" branch {branch} or older, and {why}"
-    return report_missing_fact("driver", message, need=need, have=driver.text, source=gpu.source)
+        need = f"<{_number_of(context, last, end=True) + 1}"
+        return _report_undriven_gpu(context, driver, gpu, why, need)
+    if branch is None:
+        return _report_unknown_branch(context, driver)
+    if problems := _find_wsl_problem(context, driver):
+        return problems
+    if problem := _find_late_product(context, driver, gpu):
+        return (problem,)
+    return _judge_first(context, number, gpu)
 
 
 def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
@@ -105,6 +94,70 @@ def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
         return report_no_effect("gpu", message)
     need = f"a driver of branch {min(newer)} or newer" if newer else "a branch known to support it"
     return report_missing_fact("driver", message, need=need, have=str(context.driver))
+
+
+def _number_of(context: RuleContext, branch: int, *, end: bool = False) -> int:
+    """Return the first or last number that drivers of a branch have on the pool's system."""
+    if context.os == "linux":
+        return branch
+    rows = context.facts.driver_branches.windows
+    own = next((one for one in rows if one.branch == branch), None)
+    return branch if own is None else own.last if end else own.first
+
+
+def _report_unknown_branch(context: RuleContext, driver: Version) -> RuleAnswer:
+    table = context.facts.driver_branches
+    if context.os == "windows":
+        newest = max((one.last for one in table.windows), default=0)
+        message = f"the branch of Windows driver {driver} is not known; the newest is {newest}"
+        need = f"a driver of a known branch, up to {newest}"
+        return report_missing_fact("driver", message, need=need, have=driver.text)
+    oldest, newest = min(table.branches), max(table.branches)
+    is_between = oldest < driver.major < newest
+    message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
+    message += "; is it a Windows driver (os=windows)?" if is_between else ""
+    need = f"a driver of a known branch, {oldest} to {newest}"
+    return (Problem("unknown", "driver", message, have=driver.text, need=need),)
+
+
+def _find_wsl_problem(context: RuleContext, driver: Version) -> RuleAnswer | None:
+    """Return what is wrong with a Windows driver whose branch may carry no CUDA for WSL."""
+    rows, branch = context.facts.driver_branches.wsl, context.branch
+    if context.pool.os != "wsl" or not branch:
+        return None
+    if not rows:
+        message = f"whether drivers of branch {branch.branch} carry CUDA for WSL is not known"
+        return report_missing_fact("driver", message, need="facts about WSL", have=driver.text)
+    if branch.branch >= rows[0].first_with:
+        return None
+    need, source = f">={_number_of(context, rows[0].first_with)}", rows[0].source
+    if branch.branch <= rows[0].last_without:
+        message = f"drivers of branch {branch.branch} carry no CUDA for WSL"
+        return (Problem("fail", "driver", message, driver.text, need, source),)
+    message = f"whether drivers of branch {branch.branch} carry CUDA for WSL is not known"
+    return report_missing_fact("driver", message, need=need, have=driver.text, source=source)
+
+
+def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Problem | None:
+    """Return a warning about a driver that came before the first that lists the product."""
+    firsts = gpu.first_drivers
+    if context.os == "windows":
+        listed = gpu.first_windows
+    else:
+        own = (one for one in firsts if one.major == driver.major)
+        listed = next(own, firsts[0] if firsts and driver.major < firsts[0].major else None)
+    if listed is None or driver >= listed:
+        return None
+    return Problem(
+        "warn",
+        "driver",
+        f"driver {driver} does not list {context.gpu_name}, which came with {listed}: the GPU may "
+        "not work, or only under a generic name",
+        have=driver.text,
+        need=f">={listed}",
+        source=gpu.source,
+        candidates=lambda: (changes.raise_driver(context, listed),),
+    )
 
 
 def _report_undriven_gpu(
@@ -224,30 +277,36 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     )
 
 
-@rule("CG202", "ptx-toolchain", reads=CODE | FORWARD)
+@rule("CG202", "ptx-toolchain", reads=CODE | RECORDS | FORWARD)
 def ptx_toolchain(context: RuleContext) -> RuleAnswer:
     """The driver must compile PTX, but a toolkit newer than the driver's CUDA made it.
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
     Minor-version compatibility does not cover PTX; a usable forward-compatibility package does.
-    The toolkit of a published build made its PTX, whatever CUDA the stack states.
+    The toolkit of a published build made its PTX, whatever CUDA the stack states. Parts that
+    compile when they run (CuPy, Numba, Warp, Triton) do so with the stack's toolkit, or with a
+    compiler of their own: their facts say whether the driver gets PTX or machine code. Where they
+    only conclude that it gets PTX, or where the CUDA is assumed, the answer is unknown.
 
-    Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails.
+    Example: ``compute_80`` PTX of CUDA 12.1 on driver 525.60.13 (CUDA 12.0) fails; so does CuPy 9
+    with CUDA 11.5 on a driver of CUDA 11.4, whereas CuPy 10 makes machine code and passes.
 
     Fix: raise the driver to the toolkit's own, or build SASS for the GPU.
 
     Source: CUDA Compatibility guide, "Minor Version Compatibility", limitations.
     """
-    made_by, driver = context.ptx_cuda, context.driver
-    if made_by is None or driver is None:
+    driver = context.driver
+    if driver is None:
         return NOT_APPLICABLE
+    if context.ptx_cuda is None:
+        return _check_run_time_code(context, driver)
     reach = context.usable_cuda
     if reach is None:
         why = f"the CUDA version of driver {driver} is not known"
         message = f"{why}, so whether it compiles this PTX is not known either"
         return (Problem("unknown", "driver", message),)
-    if made_by <= reach:
-        return PASS
+    if context.ptx_cuda <= reach:
+        return _check_run_time_code(context, driver)
     cuda, own = _find_ptx_toolkit(context)
     if why := explain_open_reach(context):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
@@ -264,6 +323,31 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
             candidates=lambda: _propose_compilation(context),
         ),
     )
+
+
+def _check_run_time_code(context: RuleContext, driver: Version) -> RuleAnswer:
+    """Judge the PTX that parts of the stack make with its toolkit when they run."""
+    silent: RuleAnswer = PASS if context.ptx_cuda else NOT_APPLICABLE
+    cuda, reach = context.cuda, context.usable_cuda
+    if cuda is None or reach is None or cuda.major_minor <= reach:
+        return silent
+    made = [one for one in context.run_time_code if one.makes == "ptx"]
+    if not made:
+        return PASS if context.run_time_code else silent
+    own = context.toolkit.driver.get(context.os) if context.toolkit else None
+    return [
+        Problem(
+            run_time_outcome(context, one),
+            "driver",
+            f"{one.title} compiles to PTX when it runs: that of CUDA {cuda} is newer than driver "
+            f"{driver} understands, up to CUDA {format_parts(reach)}",
+            have=driver.text,
+            need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
+            source=one.source,
+            candidates=lambda: (changes.raise_driver(context, own),) if own else (),
+        )
+        for one in made
+    ]
 
 
 def _find_ptx_toolkit(context: RuleContext) -> tuple[str, Version | None]:
@@ -286,18 +370,30 @@ def _propose_compilation(context: RuleContext) -> Iterator[Candidate]:
 
 
 def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
-    """Return whether code that this toolkit can make runs on the GPU, and is all that is needed."""
-    if any(found.build and found.build.compiles for found in context.frameworks):
+    """Tell whether code that this toolkit can make runs on the GPU, and is all that is needed.
+
+    Where the workload's code is not known, it can be machine code for an older GPU of the same
+    major, which CG405 and CG411 judge; PTX counts only where it is known to be there.
+    """
+    if any(found.needs_known_gpu for found in context.frameworks):
         return False
-    own = [code for code in context.code or () if code.capability in toolkit.sass]
-    device = context.capability
+    codes, device = context.code, context.capability
+    if codes is None:
+        codes = tuple(Arch("sass", capability) for capability in toolkit.sass)
+    own = [code for code in codes if code.capability in toolkit.sass]
     return device is not None and find_run_mode(own, device, context.facts.arch) is not None
 
 
 def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
-    """Return whether the CUDA is only assumed, and all builds accept one that knows the GPU."""
-    if not context.stack.assumed or not context.frameworks:
+    """Tell whether the CUDA is only assumed, and all builds accept one that knows the GPU.
+
+    Without a framework, the CUDA is the one that packages need at least; exact for a library of a
+    toolkit.
+    """
+    if not context.stack.assumed:
         return False
+    if not context.frameworks:
+        return not any(package.toolkits for package in context.packages)
     cuda = parse_version("cuda", format_parts(first))
     return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 
@@ -316,16 +412,20 @@ def _judge_range(
     return report_missing_fact("cuda", message, need=need, have=cuda.text)
 
 
-@rule("CG203", "toolkit-arch", reads=CODE)
+@rule("CG203", "toolkit-arch", reads=CODE | RECORDS)
 def toolkit_arch(context: RuleContext) -> RuleAnswer:
-    """The toolkit cannot target the GPU: support was dropped, or did not exist yet.
+    """No code that this toolkit can make runs on the GPU: support was dropped, or came later.
 
-    CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; 8.6 needs CUDA 11.1, Blackwell 12.8.
-    A toolkit that is too old for the GPU can still have made code that runs on the GPU
-    (binary-compatible SASS, or PTX). The rule then warns, because the toolkit's libraries were not
-    made for the GPU. It fails if a framework compiles code with the toolkit (JAX before its
-    plugins). An assumed CUDA never denies if the framework's build accepts a toolkit that supports
-    the GPU: installers choose the newest toolkit of the range.
+    CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; Blackwell needs 12.8. A toolkit that
+    is older than the GPU, but knows an older GPU of the same major, makes code that runs on both:
+    ``sm_86`` of CUDA 11.7 on an RTX 4090 (8.9). The rule then warns, because the toolkit's
+    libraries were not made for the GPU; CG201, CG405 and CG411 judge the code itself. It also warns
+    if the workload is known to have PTX that runs on the GPU. It fails if a framework compiles code
+    with the toolkit (JAX before its plugins), or refuses GPUs that came after its toolkit
+    (TensorRT). An assumed CUDA never denies if the framework's build accepts a toolkit that
+    supports the GPU: installers choose the newest toolkit of the range.
+
+    Example: CUDA 12.6 on an RTX 5090 (12.0) fails.
 
     Fix: use a toolkit within the GPU's range.
 
@@ -358,10 +458,12 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         need = f">={first}"
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
+    if newer and not context.frameworks and any(one.record for one in context.packages):
+        return NOT_APPLICABLE  # CG411 judges their code
     if runs_anyway:
         message += " (its older code runs, by binary compatibility or from PTX)"
     elif newer:
-        message += ", which the build accepts, too; state the CUDA that is installed"
+        message += "; this CUDA is only assumed: state the CUDA that is installed"
     return (
         Problem(
             "warn" if runs_anyway else "unknown" if newer else "fail",

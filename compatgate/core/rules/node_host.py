@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core import changes
-from compatgate.core.facts.node import BuildFailure, KernelSupport, NamedKernel, RdmaPath
+from compatgate.core.facts.node import (
+    BuildFailure,
+    KernelCeiling,
+    KernelSupport,
+    NamedKernel,
+    RdmaPath,
+)
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.parts import DRIVER, NODE, Candidate
 from compatgate.core.rule import (
@@ -28,7 +34,8 @@ def kernel_driver(context: RuleContext) -> RuleAnswer:
 
     Drivers from branch 555 on need Linux 4.15, older ones 3.10. A kernel is unknown if it is newer
     than every kernel that the driver's source names, and NVIDIA's table for the branch does not
-    list it: the modules may not build. A kernel with reported build failures is unknown, too.
+    list it: the modules may not build. A kernel with reported build failures is unknown, too. For
+    branches whose source names no kernel, the first patch that packagers need says where they end.
     Release candidates are not supported.
 
     Example: driver 535.216.03 on Linux 6.17 is unknown; its source names 6.12.
@@ -53,12 +60,24 @@ def kernel_driver(context: RuleContext) -> RuleAnswer:
         _report_failure(context, one, kernel)
         for one in support.failures
         if one.drivers.contains(driver) and one.kernels.contains(kernel)
+        if one.flavour is None
+        or context.pool.node.get("kernel-modules", one.flavour) == one.flavour
     ]
     if failed:
         return failed
     if (driver.major, context.pool.cpu, kernel.major_minor) in support.validated_series:
         return PASS
+    if any(_mends(one, kernel, driver) for one in support.failures):
+        return PASS
     return _check_named(context, support, kernel, driver)
+
+
+def _mends(failure: BuildFailure, kernel: Version, driver: Version) -> bool:
+    """Return whether a release of the driver's branch, up to it, mended a failure on the kernel."""
+    fixed, first = failure.fixed, failure.kernels.first
+    if fixed is None or first is None or fixed.major != driver.major or driver < fixed:
+        return False
+    return kernel.major_minor <= first.major_minor
 
 
 def _check_minimum(
@@ -87,11 +106,13 @@ def _check_minimum(
 
 
 def _report_failure(context: RuleContext, failure: BuildFailure, kernel: Version) -> Problem:
-    fixed = failure.fixed
+    fixed, flavour = failure.fixed, failure.flavour
+    is_stated = flavour is None or "kernel-modules" in context.pool.node
+    modules = f"{flavour} modules" if flavour else "modules"
     return Problem(
-        "fail",
+        "fail" if is_stated else "unknown",
         "kernel",
-        f"the modules of driver {context.driver} failed to build on Linux {kernel}: "
+        f"the {modules} of driver {context.driver} failed to build on Linux {kernel}: "
         f"{failure.symptom}",
         have=kernel.text,
         need=f"driver >={fixed}" if fixed else None,
@@ -114,6 +135,8 @@ def _check_named(
             one for one in rows if one.driver == driver or (one.driver < driver and not one.beta)
         )
         newest = max(older, key=lambda one: (one.kernel.key, one.driver.key), default=None)
+    if newest is None and (ceiling := support.ceilings.get(driver.major)):
+        return _check_ceiling(ceiling, kernel, driver)
     if newest is None:
         what = f"no source says which kernels driver {driver} is made for"
         if all(kernel.major_minor <= one.kernel.major_minor for one in support.named):
@@ -140,6 +163,21 @@ def _check_named(
             candidates=lambda: _propose_named(context, support, kernel),
         )
     ]
+
+
+def _check_ceiling(ceiling: KernelCeiling, kernel: Version, driver: Version) -> RuleAnswer:
+    """Compare the kernel with the newest on which the branch builds without patches."""
+    if kernel.major_minor <= ceiling.kernel.major_minor:
+        return PASS
+    message = (
+        f"whether the modules of driver {driver} build on Linux {kernel} is not known: "
+        f"{ceiling.last}, the last release of branch {ceiling.branch}, builds up to "
+        f"{ceiling.kernel} as NVIDIA published it"
+    )
+    if ceiling.patched:
+        message += f"; packagers patch it up to {ceiling.patched}"
+    need = f"<={ceiling.kernel}"
+    return [Problem("unknown", "kernel", message, kernel.text, need, ceiling.source)]
 
 
 def _propose_named(

@@ -39,10 +39,18 @@ def _applies(when: When, context: RuleContext) -> bool | None:
         return False
     if when.driver_from and (driver is None or driver < when.driver_from):
         return False
-    stated = {name: context.pool.node.get(name) for name in when.node}
+    if when.segments and (gpu is None or gpu.segment not in when.segments):
+        return False
+    node = context.pool.node
+    if any(node.get(name, "none") == "none" for name in when.uses):
+        return False
+    kernel = context.pool.node_version("kernel") if when.kernels else None
+    if kernel and not any(one.contains(kernel) for one in when.kernels):
+        return False
+    stated = {name: node.get(name) for name in when.node}
     if any(have not in (None, *when.node[name]) for name, have in stated.items()):
         return False
-    return None if None in stated.values() else True
+    return None if None in stated.values() or (when.kernels and kernel is None) else True
 
 
 def _name_condition(when: When) -> str:

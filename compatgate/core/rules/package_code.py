@@ -10,10 +10,12 @@ from collections.abc import Iterator
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.facts.packages import NO_GPU_CODE
 from compatgate.core.facts.records import Library, Statement
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.package_finder import release_of
+from compatgate.core.package_wheels import is_for_platform
 from compatgate.core.packages import (
     GpuPackage,
     LibraryModes,
@@ -42,13 +44,22 @@ def check_open(context: RuleContext) -> RuleAnswer:
     """Report the packages that are open."""
     still = [one for one in context.packages if one.is_open and not _needs_no_record(context, one)]
     found = [_report_open(context, one) for one in still if not is_excluded(context, one)]
-    return [*found, *_report_fetched(context)] or PASS
+    return [*found, *_report_skipped(context), *_report_fetched(context)] or PASS
+
+
+def _report_skipped(context: RuleContext) -> Iterator[Problem]:
+    """Report libraries for the stack's CUDA that were not read for another question."""
+    for package in context.packages:
+        if paths := package.unread_for(context.cuda):
+            message = f"{paths[0]} of {package.title}, for CUDA {context.cuda}, was not read"
+            need = f"state cuda={context.cuda} with --read-wheels"
+            yield Problem(outcome_of_open(context), package.name, message, need=need)
 
 
 def _needs_no_record(context: RuleContext, package: GpuPackage) -> bool:
     """Tell whether no release of a package has GPU code, or only what single features compile."""
     carries = context.facts.packages.carries(package.name)
-    return carries == "options" or (carries == "nothing" and not package.unread)
+    return carries == "options" or (carries in NO_GPU_CODE and not package.unread)
 
 
 def _report_fetched(context: RuleContext) -> Iterator[Problem]:
@@ -164,8 +175,10 @@ def check_package(context: RuleContext, package: GpuPackage, device: Pair) -> Ru
         return _check_toolkit(context, package, device)
     if package.record is None:
         return PASS if package.compiled == "run" else NOT_APPLICABLE
-    if context.facts.packages.carries(package.name) == "libraries" or not package.libraries:
+    if context.facts.packages.carries(package.name) == "libraries":
         return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
+    if not package.libraries:
+        return _check_wheel_without_code(context, package)
     problems = []
     without: list[Library] = []
     groups = library_modes(package, device, context.cuda, context.facts.arch)
@@ -180,6 +193,38 @@ def check_package(context: RuleContext, package: GpuPackage, device: Pair) -> Ru
         outcome = _judge_part(context, groups, device)
         problems.append(report_no_code(context, package, names, without[0].path, outcome))
     return problems or PASS
+
+
+def _check_wheel_without_code(context: RuleContext, package: GpuPackage) -> RuleAnswer:
+    """Report a wheel for CPUs, whose release has code for GPUs on another platform.
+
+    It fails where its digest or file is stated; a version alone may mean another build.
+    """
+    record, facts = package.record, context.facts
+    if record is None or package.installed or facts.packages.carries(package.name) != "code":
+        return NOT_APPLICABLE
+    if facts.packages.is_optional(package.name) or record.wheel.endswith("-any.whl"):
+        return NOT_APPLICABLE
+    others = facts.records(facts.recorded_name(package.name, package.version.cuda))
+    release = [one for one in others if one.version == record.version]
+    coded = [one for one in release if any(library.carries_code for library in one.libraries)]
+    if not coded or any(is_for_platform(one.wheel, package.platform) for one in coded):
+        return NOT_APPLICABLE
+    pool = context.pool
+    where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
+    message = (
+        f"the wheel of {package.title} for {where} has no code for GPUs, unlike {coded[0].wheel}"
+    )
+    return [
+        Problem(
+            "unknown" if package.assumed else "fail",
+            package.name,
+            message + describe_assumption(package),
+            have=record.wheel,
+            need="a build with CUDA, stated with its label or file",
+            source=source_of(package),
+        )
+    ]
 
 
 def _judge_part(

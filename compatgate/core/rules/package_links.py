@@ -14,7 +14,7 @@ from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.packages import CudaComponents, Link
 from compatgate.core.facts.records import Record
 from compatgate.core.package_requirements import Requirement
-from compatgate.core.package_wheels import has_new_abi, names_cuda
+from compatgate.core.package_wheels import cublas_major, has_new_abi, names_cuda
 from compatgate.core.packages import GpuPackage, is_pinned_with, requirements_of
 from compatgate.core.parts import Candidate
 from compatgate.core.rule import NOT_APPLICABLE, PASS, FindingOutcome, Problem, RuleAnswer
@@ -281,6 +281,8 @@ def _check_runtimes(context: RuleContext) -> Iterator[Problem | None]:
     if cuda is None:
         return
     brought = {cuda.major, *_runtime_packages(context)}
+    if cublas := context.stack.get("cublas"):
+        brought.add(cublas.major)
     for package in context.packages:
         if needed := package.runtimes(cuda):
             missing = None if needed.keys() & brought else max(needed)
@@ -329,11 +331,12 @@ def _report_other_runtime(
     context: RuleContext, package: GpuPackage, major: int, cuda: Version
 ) -> Problem:
     runtime = package.runtimes(cuda)[major]
+    needs = "opens" if cublas_major(runtime) else "is linked against"
     outcome: FindingOutcome = "unknown" if _means_other_build(context, package) else "fail"
     return Problem(
         "warn" if context.facts.packages.is_optional(package.name) else outcome,
         package.name,
-        f"{package.title} is linked against {runtime}, the stack brings CUDA {cuda}"
+        f"{package.title} {needs} {runtime}, the stack brings CUDA {cuda}"
         + describe_assumption(package),
         have=package.version.text,
         need=f"a build of {package.name} for CUDA {cuda.major}, or CUDA {major}",

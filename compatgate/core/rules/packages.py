@@ -150,8 +150,9 @@ def package_torch(context: RuleContext) -> RuleAnswer:
 def package_libraries(context: RuleContext) -> RuleAnswer:
     """A library needs another library that the stack has in another major, or too old.
 
-    A library that is linked against ``libcudart.so.13`` does not load with a CUDA 12 runtime; for
-    a package that works without the library (``open3d``), the rule warns. The answer is unknown if
+    A library that is linked against ``libcudart.so.13`` does not load with a CUDA 12 runtime. Some
+    packages open cuBLAS by name when they compute, and stop without it (CTranslate2). For a
+    package that works without the library (``open3d``), the rule warns. The answer is unknown if
     the stack's cuDNN belongs to another build of the release than that of the package index (ONNX
     Runtime 1.18.1). cuSPARSE and cuSOLVER use nvJitLink symbols of their own toolkit. An older
     nvJitLink of the same major does not define these symbols, and loading fails with "undefined

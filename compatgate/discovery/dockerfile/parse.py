@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.errors import BadInput, InconclusiveInput
 
@@ -35,6 +36,10 @@ _VARIABLE = re.compile(
     r"\\(?P<escaped>\$)|\$(?P<plain>[A-Za-z_]\w*)"
     r"|\$\{(?P<name>[A-Za-z_]\w*)(?:(?P<how>:?[-+])(?P<other>[^{}]*))?\}|(?P<rest>\$)"
 )
+_SHELL_VARIABLE = re.compile(
+    r"(?P<quoted>'[^'$]*\$[^']*'|\\.)|\$(?P<plain>[A-Za-z_]\w*)|\$\{(?P<name>[A-Za-z_]\w*)(?::?-[^{}]*)?\}"
+)
+"""A variable in a shell command; not those in single quotes, or behind a backslash."""
 _KNOWN = frozenset(
     {
         *("ADD", "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK"),
@@ -220,7 +225,7 @@ def _stages(
                 f"{one.word} stands before FROM", field=where, hint="start the Dockerfile with FROM"
             )
         else:
-            stage.instructions.append(one)
+            stage.instructions.append(_fill(one, scope) if one.word == "RUN" else one)
             for key, text in _pairs(one, where) if one.word == "ENV" else ():
                 scope[key] = expand(text, scope, missing="") or ""
                 stage.variables[key] = (scope[key] or "", one.line)
@@ -229,6 +234,19 @@ def _stages(
     if unused := sorted(set(arguments) - declared):
         hint = f"it declares {', '.join(sorted(declared - set(platform))) or 'none'}"
         raise BadInput(f"has no ARG {unused[0][:100]}", field=name, hint=hint)
+
+
+def _fill(one: Instruction, scope: Mapping[str, str | None]) -> Instruction:
+    """Return a command with the values of the variables that the file gives; others stay."""
+
+    def fill(match: re.Match[str]) -> str:
+        if match["quoted"]:
+            return match[0]
+        known = scope.get(match["plain"] or match["name"])
+        return match[0] if known is None else known
+
+    text = _SHELL_VARIABLE.sub(fill, one.text)
+    return replace(one, text=text) if len(text) <= _LONGEST_VALUE else one
 
 
 def _begin_stage(one: Instruction, where: str, scope: Mapping[str, str | None]) -> Stage:
@@ -250,6 +268,8 @@ def _arguments(
     one: Instruction, where: str, scope: Mapping[str, str | None]
 ) -> Iterator[tuple[str, str | None]]:
     for word in split_words(one.text):
+        if word.startswith("#"):  # a comment after the arguments
+            return
         key, equals, text = word.partition("=")
         if not _NAME.fullmatch(key):
             raise BadInput(f"{word[:60]!r} is not NAME or NAME=VALUE", field=where)

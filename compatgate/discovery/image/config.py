@@ -1,6 +1,7 @@
 """Read an image's config: variables, labels and requirements.
 
-docs/decisions/007 says when the forward-compatibility package of an image is loaded.
+docs/decisions/007 says when the forward-compatibility package of an image is loaded. That an image
+has the package is shown by its library alone: no variable or build step may lift a driver's limit.
 
 Sources: ``matrix/facts/image_signals.yaml`` (what published images carry, and the traps);
 NVIDIA/nvidia-container-toolkit ``internal/config/image/cuda_image.go`` (``GetRequirements``,
@@ -10,7 +11,7 @@ NVIDIA/nvidia-container-toolkit ``internal/config/image/cuda_image.go`` (``GetRe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
@@ -18,10 +19,9 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.gpu_code import parse_arch
 from compatgate.core.stack_values import CompatUse
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.registry.image_spec import Config, History
+from compatgate.discovery.registry.image_spec import Config
 from compatgate.discovery.signals import (
     COMPAT_USE,
-    CUDA_COMPAT,
     Signal,
     Signals,
     split_package,
@@ -33,7 +33,6 @@ REQUIRE = "NVIDIA_REQUIRE_"
 JETPACK = "NVIDIA_REQUIRE_JETPACK"
 DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
-_COMPAT_PACKAGE = re.compile(r"cuda-compat-(\d{1,2})-(\d{1,2})")
 
 
 class ConfigReading(Struct, frozen=True):
@@ -64,8 +63,6 @@ def read_config(config: Config, signals: Signals) -> ConfigReading:
         value and (bool(signal.families) and all(f.startswith("ngc") for f in signal.families))
         for signal, value, _ in values
     )
-    history = config.history or []
-    observations += _compat(values, observations, history, ngc)
     # NGC's start script tests the package before the library path names it
     found = compat_use_of_path(env.get("LD_LIBRARY_PATH", "").split(":"), "env LD_LIBRARY_PATH")
     if not found and env.get("_CUDA_COMPAT_PATH"):
@@ -96,37 +93,6 @@ def _observation(signal: Signal, value: str, origin: str) -> Observation | None:
     if version is None:
         return None
     return Observation(signal.component, version, origin, signal.confidence)
-
-
-def _compat(
-    values: Iterable[tuple[Signal, str, str]],
-    observations: Sequence[Observation],
-    history: Sequence[History],
-    ngc: bool,
-) -> list[Observation]:
-    """Observe the forward-compatibility package, by name or by the CUDA of an NGC image.
-
-    ``CUDA_DRIVER_VERSION`` is the driver in that package, not one that the host must have. Images
-    of CUDA 12.6.3 and later install the package without a variable; their history names it.
-    """
-    found = []
-    for signal, value, origin in values:
-        if signal.component == CUDA_COMPAT and (match := _COMPAT_PACKAGE.fullmatch(value)):
-            found.append(Observation(CUDA_COMPAT, f"{match[1]}.{match[2]}", origin, "metadata"))
-    if not found:
-        named = (_COMPAT_PACKAGE.search(step.created_by) for step in history)
-        found += [
-            Observation(CUDA_COMPAT, f"{match[1]}.{match[2]}", "history", "derived")
-            for match in named
-            if match
-        ][-1:]
-    cuda = next((o for o in observations if o.component == "cuda"), None)
-    for signal, value, origin in values:
-        if not found and ngc and cuda and value and signal.component == "compat-driver":
-            version = ".".join(cuda.version.split(".")[:2])
-            how = f"{origin}={value}, with {cuda.origin}"
-            found.append(Observation(CUDA_COMPAT, version, how, "derived"))
-    return found
 
 
 def _requirements(env: Mapping[str, str], signals: Signals) -> tuple[str, ...]:

@@ -65,8 +65,12 @@ _LIBRARY = re.compile(
 _COMPAT = re.compile(r"(?:.*/)?compat[^/]*/(?:.*/)?libcuda\.so\.\d+\.[\d.]+")
 _TOOLKIT = re.compile(r"(?:.*/)?cuda[^/]*/version\.(?:json|txt)")
 _SITE_PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/")
-# Folders of package managers' caches: their files are not installed.
-_CACHES = re.compile(r"(?:^|/)(?:\.cache|\.pip|pkgs/cache)/|(?:^|/)(?:conda|miniconda3?)/pkgs/")
+# Folders of package managers' caches: their files are not installed. A cache may have whole
+# environments as well, as that of poetry does.
+_CACHES = re.compile(
+    r"(?:^|/)(?:\.cache|\.pip|pkgs/cache)/(?!(?:.*/)?lib(?:32|64)?/python\d[\d.]*t?/)"
+    r"|(?:^|/)(?:conda|miniconda3?)/pkgs/"
+)
 _STUBS = re.compile(r"/(?:stubs|debug|include|share)/")
 _SYSTEM_PROGRAMS = re.compile(r"(?:usr/)?(?:s?bin|lib(?:exec)?|share)/")
 _NVIDIA_LIBRARY = re.compile(
@@ -78,6 +82,8 @@ _COMPONENT_LIBRARY = re.compile(
     r"lib(?:cublas|cuda|cudart|cudnn|nccl|nvblas|nvinfer)", re.IGNORECASE
 )
 _SMALLEST_CODE = 1024
+_SMALLEST_DRIVER = 1024 * 1024
+"""Bytes of a ``libcuda`` from which on it counts; also links have less."""
 _LONGEST_PATH = 4096  # PATH_MAX: no program can open a longer path
 
 
@@ -88,8 +94,10 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.kind not in ("file", "hardlink") or len(path) > _LONGEST_PATH:
         return None
     if ".so" in name:
-        if _LIBRARY.fullmatch(name) or _COMPAT.fullmatch(path):
+        if _LIBRARY.fullmatch(name):
             return "library"
+        if _COMPAT.fullmatch(path):
+            return "library" if member.size >= _SMALLEST_DRIVER else None
         shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
         if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
             return None
@@ -118,6 +126,11 @@ def kind_of_file(member: Member) -> FileKind | None:
     if member.executable and "." not in name and member.size >= _SMALLEST_CODE:
         return None if _SYSTEM_PROGRAMS.match(path) else "code"
     return None
+
+
+def is_toolkit_compat(path: str) -> bool:
+    """Return whether a file is the driver library in the folder that NVIDIA's runtime loads."""
+    return path.startswith("usr/local/cuda/compat/") and _COMPAT.fullmatch(path) is not None
 
 
 def is_nvidia_library(name: str) -> bool:

@@ -15,6 +15,8 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from compatgate.core.facts.nvidia import CudaArch
+from compatgate.discovery.findings import find_toolkits
 from compatgate.discovery.image.config import read_environment
 from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
 from compatgate.discovery.image.reading import Interpreters
@@ -89,11 +91,11 @@ class Places:
         return ""
 
 
-def split_findings(seen: LayerFindings) -> dict[str, LayerFindings]:
+def split_findings(seen: LayerFindings, facts: CudaArch | None) -> dict[str, LayerFindings]:
     """Return the findings of each installation, with those that belong to none.
 
     Installations without a GPU component do not count. ``""`` names what belongs to none, where
-    its CUDA is of another major than an installation's.
+    its CUDA is of another major than an installation's, or its code of a newer one.
     """
     places = Places(list(seen.paths.values()))
     of = {origin: places.of(path) for origin, path in seen.paths.items()}
@@ -113,7 +115,10 @@ def split_findings(seen: LayerFindings) -> dict[str, LayerFindings]:
         inside = bool(place(one.origin))
         if one.component == "cuda" and (inside or kind in _OUTSIDE):
             majors[inside].add(one.version.partition(".")[0])
-    if majors[True] and majors[False] - majors[True]:
+    code = find_toolkits((one for one in seen.codes if not place(one.origin)), facts)
+    newest = max((int(one.version.partition(".")[0]) for one in code), default=0)
+    newer = newest > max(map(int, majors[True]), default=newest)
+    if newer or (majors[True] and majors[False] - majors[True]):
         found[""] = _select(seen, {""}, place, places)
     return found
 

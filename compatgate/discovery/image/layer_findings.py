@@ -45,6 +45,7 @@ class LayerFindings(Struct):
         inventory: distributions, and files that may belong to them.
         unread: unreadable files that may hold GPU code, with the reason.
         interpreters: path of a Python interpreter to its link, ``""`` for a file.
+        cached: components in caches of package managers.
         venvs: virtual environments by their folder, and whether each has only its own packages.
     """
 
@@ -60,6 +61,7 @@ class LayerFindings(Struct):
     links: dict[str, str] = {}
     interpreters: dict[str, str] = {}
     venvs: dict[str, bool] = {}
+    cached: list[Observation] = []
 
     def add(self, witness: WitnessKind, observations: Iterable[Observation | None]) -> None:
         """Add observations of one kind; ignore None."""
@@ -76,6 +78,14 @@ class LayerFindings(Struct):
             self.open.append(sentence)
             if len(self.open) == _MAX_NOTES:
                 self.open.append("and more, which are not listed")
+
+    def note_cached(self) -> None:
+        """Note the components in caches that are installed in no such version: they may run."""
+        installed = {(one.component, one.version) for _, one in self.observations}
+        for one in self.cached:
+            if one.component != "python" and (one.component, one.version) not in installed:
+                what = f"{one.component} {one.version} in a cache, and not installed"
+                self.note(f"{one.origin} is {what}: whether it runs is not known")
 
     def findings(
         self, known: Packages = NO_KNOWN_PACKAGES, toolkits: Mapping[str, str] | None = None

@@ -27,13 +27,14 @@ from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.image.visibility import Visibility
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
+    Distribution,
     read_conda_record,
     trim_metadata,
 )
 from compatgate.discovery.installed_packages import InstalledFile
 from compatgate.discovery.libraries import observe_major
 from compatgate.discovery.registry.limits import Deadline, ImageOptions, too_large_error
-from compatgate.discovery.signals import Signals, observe_package
+from compatgate.discovery.signals import CUDA_COMPAT, Signals, observe_package
 
 _SYSTEM_PACKAGES = re.compile(rb"(?im)^\s*include-system-site-packages\s*=\s*true")
 _MOST_TEXT_BYTES = 64 * 1024 * 1024
@@ -157,7 +158,8 @@ class LayerScan:
             self._skipped.add(hash(member.path))
         if kind is None and not hashed:
             return
-        if self._visibility.visible(member.path):
+        visible = self._visibility.visible(member.path)
+        if visible:
             self._visibility.count(member.path)
         elif not is_cached(member.path):  # links lead to files in caches
             return
@@ -178,7 +180,7 @@ class LayerScan:
             reading = FileReading(text=self._text(kind, member, reading.text, origin))
         elif member.kind == "hardlink" and kind in DATABASES:
             self.seen.note(f"{origin} is a hard link, which is not read")
-        if kind is not None:
+        if kind is not None and (visible or kind != "dist-info"):
             _READERS[kind](self, kind, member, reading, origin)
         if hashed:
             self._add_content(member, reading.digest)
@@ -222,14 +224,13 @@ class LayerScan:
         self.seen.content.add_file(member.path, digest)
 
     def _distribution(self, _: FileKind, member: Member, reading: FileReading, origin: str) -> None:
-        if is_cached(member.path):
-            return
         folder, file = posixpath.split(member.path)
         data = reading.text
-        one = self.seen.inventory.distribution(folder)
+        cached = is_cached(member.path)
+        one = Distribution.at(folder) if cached else self.seen.inventory.distribution(folder)
         if data:
             one.take(file, data, origin)
-            if file in FILE_LISTS:
+            if file in FILE_LISTS and not cached:
                 self.seen.content.add_list(folder, data)
         if file not in ("METADATA", "PKG-INFO"):
             return
@@ -238,6 +239,9 @@ class LayerScan:
         if not one.name:
             return
         distribution = files.observe_distribution(one.name, one.version, origin)
+        if cached:
+            self.seen.cached += distribution
+            return
         self.seen.add_distribution(one.name, member.path)
         self.seen.add(WitnessKind.WHEEL, distribution)
         self.seen.add(WitnessKind.LABEL, files.read_cuda_label(distribution))
@@ -265,6 +269,8 @@ class LayerScan:
             seen.add(WitnessKind.LIBRARY, [library])
             if library is None and (major := observe_major(path)):
                 seen.majors.append(replace(major, origin=origin))
+            elif library is None and files.is_toolkit_compat(path):
+                seen.note(f"{origin} does not say for which CUDA it is")
 
     def _packages(self, kind: FileKind, member: Member, reading: FileReading, origin: str) -> None:
         if kind == "rpm-log":
@@ -280,7 +286,8 @@ class LayerScan:
         for name, version in reading.packages:
             where = f"{origin}: {name} {version}"
             package = observe_package(name, version, where, self._signals, notes)
-            self.seen.add(WitnessKind.PACKAGE, [package])
+            if package and package.component != CUDA_COMPAT:  # which its library shows
+                self.seen.add(WitnessKind.PACKAGE, [package])
         for sentence in notes:
             self.seen.note(sentence)
 

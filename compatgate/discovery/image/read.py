@@ -6,7 +6,7 @@ bounded memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from compatgate.core.components import MAX_STACKS, resolve_component
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
-from compatgate.discovery.findings import Inspection, conclude
+from compatgate.discovery.findings import Inspection, conclude, find_toolkits
 from compatgate.discovery.image.config import ConfigReading, read_config
 from compatgate.discovery.image.content import compute_content
 from compatgate.discovery.image.installations import (
@@ -167,8 +167,11 @@ class ImageWork(Struct, frozen=True):
         """Return the reading of an image from its config and the layers that were read."""
         check_platform(config, self.wanted, self.name)
         stated = read_config(config, self.signals)
+        scan.seen.note_cached()
+        unshown = _find_unshown(stated.observations, scan.seen, self.options.arch_facts)
+        open_items = [*left, *unshown] if self.options.layers != "none" else left
         found, names = _conclude_installations(stated, scan.seen, self.options)
-        open_items = [*left, *found.open]
+        open_items = [*open_items, *found.open]
         if not found.observations:
             open_items.append("no component or package that needs a GPU was found in the image")
         elif not found.stack:
@@ -197,13 +200,26 @@ class ImageWork(Struct, frozen=True):
         )
 
 
+def _find_unshown(
+    stated: Iterable[Observation], seen: LayerFindings, facts: CudaArch | None
+) -> Iterator[str]:
+    """Yield a sentence about the CUDA that a config states, where no file shows one like it."""
+    witnesses = [*(one for _, one in seen.observations), *find_toolkits(seen.codes, facts)]
+    if not any(one.component == "cuda" for one in witnesses):
+        majors = {one.version for one in seen.majors if one.component == "cuda"}
+        for one in stated:
+            if one.component == "cuda" and one.version.partition(".")[0] not in majors:
+                yield f"CUDA {one.version} ({one.origin}) is shown by no file of the image"
+                return
+
+
 def _conclude_installations(
     stated: ConfigReading, seen: LayerFindings, options: ImageOptions
 ) -> tuple[Inspection, tuple[str, ...]]:
     """Return the stack of the largest installation, with the others as alternatives, and names."""
     found = {
         name or OUTSIDE: conclude_image(stated, part, options.arch_facts, options.packages)
-        for name, part in split_findings(seen).items()
+        for name, part in split_findings(seen, options.arch_facts).items()
     }
     order = sorted(found, key=lambda name: (name == OUTSIDE, -len(found[name].stack), name))
     names: list[str] = []

@@ -88,6 +88,8 @@ def is_gpu_package(package: ListedPackage, known: Packages) -> bool:
     if package.ecosystem == "conda":
         if stack_components.find_conda_component(package) or stack_components.is_toolkit(name):
             return False  # CUDA's own libraries belong to ``cuda``
+        if known.carries(name) == "nothing":
+            return False  # its build for CUDA has no GPU code either
         return wheel_builds.uses_cuda(package.build) or known.carries(name) in ("code", "runtime")
     compiled = None
     if package.wheels:

@@ -1,8 +1,8 @@
 """Read the output of ``nvidia-smi`` in any of its formats, or explain its error.
 
 The table, ``-q``, ``-q -x``, ``--query-gpu=... --format=csv``, ``-L``, ``vgpu`` and ``vgpu -q``
-are recognised by their form; a file may hold several of them, and each supplies values that the
-others lack.
+are recognised by their form, and so is the report of ``torch.utils.collect_env``; a file may hold
+several of them, and each supplies values that the others lack.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _PARSERS = (
     formats.parse_xml,
     formats.parse_report,
     formats.parse_list,
+    formats.parse_torch_report,
     formats.parse_csv,
     formats.parse_table,
     vgpus.parse_vgpu_report,

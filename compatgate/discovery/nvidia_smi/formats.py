@@ -200,6 +200,27 @@ _LIST_GPU = re.compile(r"\s*GPU (\d+): (.+?) \(UUID:\s*([^)]*)\)?\s*")
 _LIST_MIG = re.compile(r"\s*MIG (\d+c\.)?(\S+)\s+Device\s+\d+:(?:.*UUID:\s*([^)\s]+))?.*")
 
 
+_TORCH_REPORT = re.compile(r"^\s*CUDA used to build PyTorch: ", re.MULTILINE)
+_TORCH_DRIVER = re.compile(r"^\s*Nvidia driver version: (\d[\d.]+)\s*$", re.MULTILINE)
+_TORCH_GPU = re.compile(
+    r"^[ \t]*(?:GPU models and configuration:)?[ \t]*GPU (\d+): ([^(\n]+?)[ \t]*$", re.MULTILINE
+)
+_TORCH_WINDOWS = re.compile(r"^\s*OS: Microsoft Windows", re.MULTILINE)
+
+
+def parse_torch_report(text: str) -> Report | None:
+    """Read GPUs and driver of ``torch.utils.collect_env``, which lists them as ``-L`` does."""
+    if not _TORCH_REPORT.search(text):
+        return None
+    driver = _TORCH_DRIVER.search(text)
+    return Report(
+        "collect_env",
+        driver=driver[1] if driver else None,
+        devices=tuple(Device(name, bus=bus) for bus, name in _TORCH_GPU.findall(text)),
+        os="windows" if _TORCH_WINDOWS.search(text) else "linux",
+    )
+
+
 def parse_list(text: str) -> Report | None:
     """Read the list; return None when the text has none."""
     devices: list[Device] = []

@@ -80,8 +80,8 @@ class Report(Struct, frozen=True):
     """One output of ``nvidia-smi``.
 
     Attributes:
-        form: ``table``, ``-q``, ``-q -x``, ``csv``, ``-L``, ``vgpu`` or ``vgpu -q``, joined with
-            ``+``; `NODE_LABELS`.
+        form: ``table``, ``-q``, ``-q -x``, ``csv``, ``-L``, ``collect_env``, ``vgpu`` or
+            ``vgpu -q``, joined with ``+``; `NODE_LABELS`.
         tool: version of nvidia-smi; under WSL it differs from the driver.
         os: ``linux``, ``windows`` or ``wsl``.
         attached: number of GPUs of the host, where the output has it.
@@ -206,10 +206,15 @@ def _complete_name(device: Device, table: Gpus) -> Product:
     start = _compact_name(device.name.rstrip(". "))
     names = {_compact_name(spelling): name for spelling, name in table.aliases.items()}
     names |= {_compact_name(name): name for name in table.gpus}
+    whole = names.pop(start, None)  # a name that was cut off is longer than what is printed
     fitting = sorted({name for spelling, name in names.items() if spelling.startswith(start)})
     found = [
-        table.gpus[name] for name in fitting if _has_memory(table.gpus[name], device.memory_mib)
+        table.gpus[name]
+        for name in fitting
+        if name != whole and _has_memory(table.gpus[name], device.memory_mib)
     ]
+    if not found and whole and _has_memory(table.gpus[whole], device.memory_mib):
+        found = [table.gpus[whole]]
     if len(found) == 1:
         return Product(found[0].name)
     capabilities = {gpu.capability for gpu in found}

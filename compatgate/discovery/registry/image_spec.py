@@ -162,13 +162,6 @@ class Descriptor(Struct, frozen=True, rename="camel"):
     platform: Platform | None = None
 
 
-class History(Struct, frozen=True):
-    """A build step of the image; most steps make a layer."""
-
-    created_by: str = ""
-    empty_layer: bool = False
-
-
 class Settings(Struct, frozen=True, rename="pascal"):
     """The part of a config that containers are started with."""
 
@@ -185,7 +178,6 @@ class Config(Struct, frozen=True):
     architecture: str = ""
     variant: str = ""
     config: Settings | None = None
-    history: list[History] | None = None
 
     @property
     def platform(self) -> Platform:

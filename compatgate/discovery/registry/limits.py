@@ -64,6 +64,7 @@ class ImageOptions(Struct, frozen=True):
             not public (this machine, private networks, a cloud's metadata service), other than
             its own.
         networks: private addresses that a registry may redirect to.
+        leads: hosts that a redirect may lead to, besides the one that was asked; None: any.
         docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
         helpers: whether credential helpers may be run.
         cache: folder of earlier readings of images and layers; None disables the cache.
@@ -79,6 +80,7 @@ class ImageOptions(Struct, frozen=True):
     registries: frozenset[str] | None = None
     internal: bool = True
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    leads: frozenset[str] | None = None
     docker_config: str | None = None
     helpers: bool = True
     cache: str | None = None

@@ -146,6 +146,10 @@ class Transport:
         if scheme == "http" and url.startswith("https:"):
             what = f"{_host(url)} redirects from TLS to plain HTTP on {host}"
             raise Unavailable(what, field="image")
+        leads = self._options.leads
+        if leads is not None and host != urlsplit(url).netloc and host not in leads:
+            what = f"{_host(url)} redirects to {host}, which is not among the hosts of its place"
+            raise Unavailable(what, field="image")
 
     def _send(self, url: str, headers: dict[str, str], body: bytes | None, method: str) -> Response:
         """Send one request; retry failed connections and busy servers."""

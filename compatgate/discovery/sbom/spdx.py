@@ -43,7 +43,7 @@ class Package(Struct, frozen=True, rename="camel"):
 
     id: str = field(name="SPDXID")
     name: str
-    download_location: str
+    download_location: str = ""
     version_info: str | None = None
     external_refs: list[dict[str, Any]] | None = None
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
@@ -126,11 +126,25 @@ def _pip_settings(files: Sequence[str]) -> dict[str, str]:
 
 
 class PackageIndex:
-    """Package indexes in the order of requests."""
+    """Package indexes in the order of requests.
 
-    def __init__(self, urls: Sequence[str], transport: Transport) -> None:
+    Args:
+        hosts: that files may be on; None: any.
+        flat: the addresses are pages that link the wheels themselves.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        transport: Transport,
+        *,
+        hosts: frozenset[str] | None = None,
+        flat: bool = False,
+    ) -> None:
         self.urls = tuple(urls)
         self._transport = transport
+        self._hosts = hosts
+        self._flat = flat
 
     def wheels(self, package: str, version: str) -> list[IndexFile]:
         """List the wheels of a release on the first index that has any.
@@ -163,21 +177,32 @@ class PackageIndex:
         raise NotFound(f"the index {what}", field=f"{package}=={version}", hint=hint)
 
     def files(self, url: str, package: str) -> list[IndexFile]:
-        """List all wheels of a package on one index; return none for unknown packages."""
+        """List all wheels of a package on one index; return none for unknown packages.
+
+        A folder without pages is an index of the wheels that lie in it.
+        """
         base, credentials = _split_credentials(url)
-        page = f"{base.rstrip('/')}/{canonicalize_name(package)}/"
+        page = base if self._flat else f"{base.rstrip('/')}/{canonicalize_name(package)}/"
         if page.startswith("file:"):
             data, kind = _local_page(page)
+            if data is None:
+                return [*_local_wheels(base, package)]
         else:
             headers = IndexFile("", page, credentials=credentials).headers | {"Accept": _ACCEPT}
             data, kind, page = self._get(page, headers, LARGEST_PAGE)
         if data is None:
             return []
         if kind.endswith("json"):
-            return list(_listed_files(_parse_json_page(data, page), page, credentials))
-        links = _Links()
-        links.feed(data.decode("utf-8", "replace"))
-        return list(_listed_files(links.files, page, credentials))
+            rows = _parse_json_page(data, page)
+        else:
+            links = _Links()
+            links.feed(data.decode("utf-8", "replace"))
+            rows = links.files
+        files = list(_listed_files(rows, page, credentials))
+        if self._hosts is not None:
+            allowed = self._hosts | {urlsplit(page).netloc}
+            files = [one for one in files if urlsplit(one.url).netloc in allowed]
+        return [one for one in files if _is_of(one.name, package)] if self._flat else files
 
     def metadata(self, file: IndexFile) -> bytes | None:
         """Return the metadata file of a wheel; None where the index has none."""
@@ -316,6 +341,19 @@ def _local_page(url: str) -> tuple[bytes | None, str]:
         if data is not None:
             return data, kind
     return None, ""
+
+
+def _local_wheels(url: str, package: str) -> Iterator[IndexFile]:
+    """Yield the wheels of a package that lie in a folder."""
+    folder = unquote(urlsplit(url).path)
+    with suppress(OSError):
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".whl") and _is_of(name, package):
+                yield IndexFile(name, f"file://{quote(os.path.join(folder, name))}")
+
+
+def _is_of(name: str, package: str) -> bool:
+    return canonicalize_name(name.partition("-")[0]) == canonicalize_name(package)
 
 
 def _local_file(url: str, largest: int) -> bytes | None:

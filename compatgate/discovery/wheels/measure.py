@@ -18,8 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
-from compatgate.core.facts.nvidia import CudaArch
+from compatgate.core.facts.nvidia import CudaArch, Pair
 from compatgate.core.facts.records import Library, Record
+from compatgate.core.packages import is_bundled, select_paths
 from compatgate.discovery.cache import MemberResult, WheelCache
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.registry.transport import Transport
@@ -78,12 +79,32 @@ class SilentProgress:
         """Do nothing."""
 
 
+class QuestionNeeds(Struct, frozen=True):
+    """The part of a wheel that one question needs: its own libraries for the stack's CUDA.
+
+    Attributes:
+        cuda: None where the stack's CUDA is not known.
+    """
+
+    cuda: Pair | None
+
+    def spare(self, members: Sequence[ZipInfo]) -> list[ZipInfo]:
+        """Return the members that are not needed where others hold the package's GPU code."""
+        paths = [member.filename for member in members]
+        spared = {path for path in paths if is_bundled(path)}
+        for group in find_alternatives(paths) if self.cuda else ():
+            if chosen := select_paths(group, self.cuda or (0, 0)):
+                spared.update(path for path in group if path not in chosen)
+        return [member for member in members if member.filename in spared]
+
+
 class MeasureOptions(Struct, frozen=True):
     """Options of a measurement.
 
     Attributes:
         toolkits: PTX version, as ``8.7``, to the first toolkit that supports it.
         cache: folder of earlier measurements; None disables the cache.
+        question: what to read for one question alone; None: all that any question may need.
     """
 
     toolkits: Mapping[str, str] = {}
@@ -91,6 +112,7 @@ class MeasureOptions(Struct, frozen=True):
     limits: WheelLimits = WheelLimits()
     patience: RetryPolicy = RetryPolicy()
     whole: bool = False
+    question: QuestionNeeds | None = None
 
 
 def list_ptx_toolkits(facts: CudaArch) -> dict[str, str]:
@@ -117,8 +139,7 @@ def measure_file(
     progress: Progress | None = None,
 ) -> Record:
     """Measure a wheel that an index lists, or that only a URL names."""
-    memory = WheelCache(options.cache, wheel.sha256)
-    known = memory.record()
+    known = WheelCache(options.cache, wheel.sha256, _part(options)).record()
     if known is not None and (known.verified == "whole" or not options.whole):
         return _add_record_toolkits(known, options)
     if wheel.url.startswith("file:"):
@@ -141,9 +162,14 @@ def measure_file(
         return work.of_file(HashedFile(file))
 
 
+def _part(options: MeasureOptions) -> str:
+    """Name the part of a wheel that is read."""
+    return f"cuda {options.question.cuda}" if options.question else ""
+
+
 def read_record(digest: str, options: MeasureOptions) -> Record | None:
     """Return the cached record of a wheel by its SHA-256."""
-    known = WheelCache(options.cache, digest).record()
+    known = WheelCache(options.cache, digest, _part(options)).record()
     return _add_record_toolkits(known, options) if known is not None else None
 
 
@@ -201,13 +227,21 @@ class _Measurement:
             else:
                 self._take(member.filename, result)
         archive.check_sizes(left)
-        whole = self._reads_whole(file, left)
-        total = file.size if whole else sum(m.compress_size for m in left)
+        spared = self._options.question.spare(left) if self._options.question else []
+        needed = [member for member in left if member not in spared]
+        whole = self._reads_whole(file, needed)
+        if whole:
+            needed, spared = left, []
+        total = file.size if whole else sum(m.compress_size for m in needed)
         self._progress.begin(self._wheel.name, total)
         file.heard = self._progress.advance
         if whole:
             file.begin()
-        self._read_all(archive, left, file)
+        self._read_all(archive, needed, file)
+        if spared and not any(library.carries_code for library in self._libraries):
+            self._progress.begin(self._wheel.name, total + sum(m.compress_size for m in spared))
+            self._read_all(archive, spared, file)
+            spared = []
         digest = self._wheel.sha256
         if whole:
             digest = file.finish()
@@ -216,7 +250,11 @@ class _Measurement:
                 what = f"has the SHA-256 {digest}, not {self._wheel.sha256}"
                 raise DamagedContent(what, field=self._wheel.name, hint="no record was made")
         record = self._record(archive, identity, digest, whole=whole)
-        WheelCache(self._options.cache, digest).keep_record(record)
+        if spared:
+            paths = tuple(sorted(member.filename for member in spared))
+            groups = find_alternatives((*(one.path for one in record.libraries), *paths))
+            record = replace(record, skipped=paths, alternatives=groups)
+        WheelCache(self._options.cache, digest, _part(self._options)).keep_record(record)
         return _add_record_toolkits(record, self._options)
 
     def _reads_whole(self, file: HashedFile, members: Sequence[ZipInfo]) -> bool:

@@ -1,20 +1,23 @@
 """Find records for packages without one: in earlier measurements, else measure now.
 
-The wheel comes from the index that a lock names, or from the user's own indexes. Records are
-stored by digest without expiry, so each digest must be verified: a wheel whose digest the user's
-own index states is read in parts; every other wheel is read as a whole and its digest compared.
+The wheel comes from the index that a lock names, from the place that serves its version label, or
+from the user's own indexes. Addresses of places come from facts and overlays alone, and links and
+redirects stay on the hosts that a place names. Records are stored by digest without expiry, so each
+digest must be verified: a wheel whose digest the user's own index or a place states is read in
+parts; every other wheel is read as a whole and its digest compared.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
+from compatgate.core.facts.places import FoundPlace, WheelPlaces
 from compatgate.core.facts.records import Record
 from compatgate.core.package_finder import OpenPackage
 from compatgate.discovery.cache import read_choice, write_choice
@@ -43,10 +46,14 @@ class WheelSources(Struct, frozen=True):
     Attributes:
         indexes: the user's own indexes, in order; they replace PyPI.
         others: whether indexes and URLs in a lock are sources too.
+        places: of wheels beside the indexes; None: none are asked.
+        allowed: names of the places that may be asked; None: all.
     """
 
     indexes: tuple[str, ...]
     others: bool = True
+    places: WheelPlaces | None = None
+    allowed: frozenset[str] | None = None
     transport: ImageOptions = ImageOptions()
     seconds: float = TIME_LIMIT_S
 
@@ -126,16 +133,20 @@ def measure_package(
     if wanted.origin.ecosystem != "pypi":
         raise BadInput("only wheels are measured, not conda packages", field=wanted.release)
     failed: CompatgateError | None = None
-    with (
-        Deadline(sources.seconds) as deadline,
-        Transport(sources.transport, deadline) as transport,
-    ):
+    asked: list[str] = []
+    with Deadline(sources.seconds) as deadline:
         for place in _wheel_places(wanted, sources):
+            options_of = place.transport or sources.transport
+            asked.append(place.title)
             try:
-                return _measure_at(place, wanted, sources, options, transport, progress)
+                with Transport(options_of, deadline) as transport:
+                    return _measure_at(place, wanted, sources, options, transport, progress)
             except (NotFound, Unavailable) as error:
                 failed = failed or error
-    raise failed or NotFound("no index is configured for it", field=wanted.release)
+    if failed is None:
+        raise NotFound("no index is configured for it", field=wanted.release)
+    failed.problem += f"; asked: {', '.join(dict.fromkeys(filter(None, asked)))}"
+    raise failed
 
 
 def find_or_measure_package(
@@ -151,7 +162,7 @@ def find_or_measure_package(
         if known := find_record(wanted, sources, options, aged=not network):
             return MeasureResult(wanted, known)
         if not network:
-            return MeasureResult(wanted, why="no earlier measurement of its wheel is kept here")
+            return MeasureResult(wanted, why=_explain_offline(wanted, sources))
         return MeasureResult(
             wanted, measure_package(wanted, sources, options, progress), fresh=True
         )
@@ -202,51 +213,151 @@ def explain_failure(error: Exception, wanted: PackageRequest) -> str:
     return f"{where}{error.problem}"[:_LONGEST_WHY]
 
 
-class _WheelPlace(Struct, frozen=True):
-    """An index, or a wheel at a URL."""
+class WheelSource(Struct, frozen=True):
+    """An index or a page, or wheels at URLs, of which one exists.
+
+    Attributes:
+        own: whether the digests that it states are trusted.
+        title: name and address, for messages.
+        hosts: that its files may be on; None: any.
+        flat: the page links the wheels themselves.
+    """
 
     index: str = ""
-    file: IndexFile | None = None
+    files: tuple[IndexFile, ...] = ()
     own: bool = False
+    title: str = ""
+    hosts: frozenset[str] | None = None
+    flat: bool = False
+    transport: ImageOptions | None = None
 
 
-def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[_WheelPlace]:
-    """List the places of a wheel in order: indexes, then the URL in the lock."""
+def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[WheelSource]:
+    """List the sources of a wheel in order.
+
+    The place of its label comes before the user's indexes, a place of wheels without a label after
+    them, the URL in a lock last.
+    """
     own = tuple(url.rstrip("/") for url in sources.indexes)
+    origin = wanted.origin
+    places = []
+    if origin.ecosystem == "pypi":
+        places = [*known_places(origin.name, origin.version, wanted.platform, sources)]
+    labelled = "+" in wanted.origin.version
     for named in wanted.origin.indexes:
         url = named.rstrip("/")
+        same_place = [one for one in places if url and one.index == url]
         if not url or urlsplit(url).hostname == _PYPI or url in map(strip_credentials, own):
             same = [one for one in own if strip_credentials(one) == url]
-            yield from (_WheelPlace(one, own=True) for one in same or own)
+            listed = [_list_index(one, own=True) for one in same or own]
+            yield from [*places, *listed] if labelled else [*listed, *places]
+        elif same_place:
+            yield from same_place
         elif not sources.others:
             what = f"its index {strip_credentials(url)} is not allowed here"
             raise BadInput(what, field=wanted.release)
         elif urlsplit(url).scheme in ("https", "http", "file"):
-            yield _WheelPlace(url)
+            yield _list_index(url, own=False)
     locked = _locked_file(wanted)
     if locked and sources.others and locked.url.startswith(("https://", "http://")):
-        yield _WheelPlace(file=locked)
+        yield WheelSource(files=(locked,), title=strip_credentials(locked.url))
+
+
+def _list_index(url: str, *, own: bool) -> WheelSource:
+    return WheelSource(url, own=own, title=strip_credentials(url))
+
+
+def known_places(
+    name: str, version: str, platform: Platform, sources: WheelSources
+) -> Iterator[WheelSource]:
+    """Yield the allowed places of a release, each with the hosts that it may lead to."""
+    if sources.places is None:
+        return
+    for found in sources.places.find(name, version):
+        place = found.place
+        if sources.allowed is not None and place.name not in sources.allowed:
+            continue
+        host = urlsplit(found.url).netloc
+        hosts = frozenset(place.hosts) | {host}
+        trusted = frozenset(sources.transport.registries or ()) | {host}
+        transport = replace(sources.transport, registries=trusted, leads=hosts)
+        title = f"{place.name} ({found.url})"
+        if place.kind == "file":
+            names = _file_names(found, platform)
+            addresses = [(one, f"{found.url}/{quote(one, safe='+')}") for one in names]
+            files = tuple(IndexFile(*one) for one in addresses)
+            yield WheelSource(files=files, title=title, transport=transport)
+        else:
+            flat = place.kind == "page"
+            yield WheelSource(found.url, (), True, title, hosts, flat, transport)
+
+
+_PYTHONS = ("312", "311", "310", "313")
+"""Pythons whose wheels are tried where the stack states none."""
+
+
+def _file_names(found: FoundPlace, platform: Platform) -> Iterator[str]:
+    """Yield the names that the wheel of a platform may have at a place of files."""
+    python = platform.python
+    pythons = ("".join(python.split(".")[:2]),) if python else _PYTHONS
+    windows = platform.os == "windows"
+    for name in found.place.files:
+        if ("win" in name.rpartition("-")[2]) != windows:
+            continue
+        for py in pythons if "{py}" in name else pythons[:1]:
+            yield name.format_map({**found.fields, "py": py, "cpu": platform.cpu})
+
+
+def _explain_offline(wanted: PackageRequest, sources: WheelSources) -> str:
+    """Say which file to fetch, and where it is."""
+    why = "no earlier measurement of its wheel is kept here"
+    for place in _wheel_places(wanted, sources):
+        name = f"{wanted.origin.name.replace('-', '_')}-{wanted.origin.version}-*.whl"
+        names = " or ".join(one.name for one in place.files) or name
+        return f"{why}; fetch {names} from {place.title}"
+    return why
 
 
 def _measure_at(
-    place: _WheelPlace,
+    place: WheelSource,
     wanted: PackageRequest,
     sources: WheelSources,
     options: MeasureOptions,
     transport: Transport,
     progress: Progress | None,
 ) -> Record:
-    index = PackageIndex((place.index,) if place.index else (), transport)
-    file = place.file or _choose_listed(index, wanted)
-    vouched = place.own and file.sha256 is not None
-    options = replace(options, whole=not vouched)
-    record = measure_file(_verify_digest(file, wanted), index, transport, options, progress)
+    urls = (place.index,) if place.index else ()
+    index = PackageIndex(urls, transport, hosts=place.hosts, flat=place.flat)
+    files = place.files or (_choose_listed(index, wanted),)
+    record = _measure_first(files, index, wanted, options, transport, progress, own=place.own)
     if not _matches_request(record, wanted):
         what = f"its wheel is of {record.package} {record.version}"
         raise DamagedContent(what, field=wanted.release, hint="no record was made")
     if record.sha256:
         write_choice(options.cache, _choice_key(wanted, sources), record.wheel, record.sha256)
     return _rename_record(record, wanted)
+
+
+def _measure_first(
+    files: Sequence[IndexFile],
+    index: PackageIndex,
+    wanted: PackageRequest,
+    options: MeasureOptions,
+    transport: Transport,
+    progress: Progress | None,
+    *,
+    own: bool,
+) -> Record:
+    """Measure the first of some files that exists."""
+    failed: CompatgateError = NotFound("has no wheel for the platform", field=wanted.release)
+    for file in files:
+        vouched = own and file.sha256 is not None
+        how = replace(options, whole=not vouched)
+        try:
+            return measure_file(_verify_digest(file, wanted), index, transport, how, progress)
+        except NotFound as error:
+            failed = error
+    raise failed
 
 
 def _choose_listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:

@@ -219,7 +219,7 @@ def _check_cursor(value: Any, key: Column) -> Any:
     return value
 
 
-EXPECTED_VERSION = "0022"
+EXPECTED_VERSION = "0023"
 """The newest migration."""
 
 

@@ -225,8 +225,7 @@ def _runs(ask: PageRequest[Any], learned: Baseline) -> list[dict[str, Any]]:
 )
 def approve_baseline(ask: PageRequest[Any]) -> Redirect:
     """Approve a proposed version for future runs."""
-    explained = ask.form.get("explained", "").strip()
-    row = ask.rooms.baselines.approve(ask.args["id"], by=ask.principal.name, explained=explained)
+    row = ask.rooms.baselines.approve(ask.args["id"], by=ask.principal.name)
     done = f"Approved: runs are judged against version {row.version} of {row.metric} from now on."
     return Redirect(link("baselines", row.id), done)
 

@@ -263,6 +263,7 @@ def _repeat_link(run: RunRow) -> str:
         stack=_stated_stack(run.stack),
         priority=run.priority or None,
         against=run.against.asked if run.against else None,
+        explained=run.explained or None,
     )
 
 

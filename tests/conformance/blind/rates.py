@@ -2,8 +2,8 @@
 
 ``python tests/conformance/blind/rates.py [--misses]``
 
-docs/explanation/truth.md says how the sample was taken. Addresses in ``learnt.txt`` are of threads
-that were looked at after a measurement: they are counted apart.
+docs/explanation/truth.md says how the sample was taken. Lines of ``learnt.txt`` name a file and a
+thread of it that was looked at after a measurement: it is counted apart.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def measure(
 ) -> tuple[list[Judged], list[Judged]]:
     """Judge a file; return the blind items, and those that were learnt from."""
     items = yaml.safe_load((HERE / name).read_text(encoding="utf-8"))
-    learnt = set((HERE / "learnt.txt").read_text(encoding="utf-8").split())
+    lines = (HERE / "learnt.txt").read_text(encoding="utf-8").splitlines()
+    learnt = {line.split()[1] for line in lines if line.split()[0] == name}
     judged = [judge(item, facts) for item in items]
     blind = [one for one in judged if one.item["thread"] not in learnt]
     return blind, [one for one in judged if one.item["thread"] in learnt]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from compatgate.catalog import checks
 from compatgate.catalog.checks import Check, Problem, find_known, find_problems
-from fact_checks import drivers, frameworks, gpus, node, platforms, tables
+from fact_checks import drivers, frameworks, gpus, node, platforms, statements, tables
 
 AGREEMENT: tuple[Check, ...] = (
     *drivers.CHECKS,
@@ -19,6 +19,7 @@ AGREEMENT: tuple[Check, ...] = (
     *frameworks.CHECKS,
     *platforms.CHECKS,
     *node.CHECKS,
+    *statements.CHECKS,
 )
 ALL: tuple[Check, ...] = (*checks.CHECKS, *AGREEMENT)
 

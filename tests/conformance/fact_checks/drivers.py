@@ -55,9 +55,9 @@ def floor_of_row(context: Context) -> Iterator[Problem]:
     """Check that the minimum repeated in a toolkit's row equals that of its major."""
     rules = {r["major"]: r for r in context.documents["cuda_driver"]["minor_version_compat"]}
     for row in context.documents["cuda_driver"]["releases"]:
-        rule = rules[int(row["cuda"].split(".")[0])]
+        rule = rules.get(int(row["cuda"].split(".")[0]), {})
         special = {e["cuda"]: e.get("linux_min") for e in rule.get("exceptions", ())}
-        expected = special.get(row["series"]) or rule["linux_min"]
+        expected = special.get(row["series"]) or rule.get("linux_min")
         if row["minor_compat_min_linux"] != expected:
             yield Problem(
                 "floor-of-row",

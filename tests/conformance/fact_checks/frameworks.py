@@ -162,6 +162,10 @@ def nccl_majors(context: Context) -> Iterator[Problem]:
                 yield Problem("nccl-majors", f"nccl {release.version}", "CUDA 13 below 7.5")
 
 
+_COMPLETE_FROM = "21.06"
+"""The tables of cuDNN and NCCL lack releases of older containers that are on no index."""
+
+
 def containers(context: Context) -> Iterator[Problem]:
     """Check that the other tables know the content of NVIDIA's containers."""
     toolkits = {t.version.major_minor for t in context.facts.cuda_driver.toolkits}
@@ -170,6 +174,8 @@ def containers(context: Context) -> Iterator[Problem]:
         cuda = record["cuda"]
         if cuda and parse_version("cuda", cuda).major_minor not in toolkits:
             yield Problem("containers", subject, f"CUDA {cuda} is not known")
+        if record["release"] < _COMPLETE_FROM:
+            continue
         yield from _unknown_versions(subject, "cudnn", record, context.facts.cudnn.releases)
         yield from _unknown_versions(subject, "nccl", record, context.facts.nccl.releases)
 
@@ -183,7 +189,7 @@ def container_drivers(context: Context) -> Iterator[Problem]:
         ("triton_trtllm", "cuda_driver_version"),
     ):
         for record in context.documents["ngc_containers"][part]:
-            if not record[field] or not record["cuda"]:
+            if not record.get(field) or not record["cuda"]:
                 continue
             branch = branches.get(int(record[field].split(".")[0]))
             if branch is None or branch.cuda != parse_version("cuda", record["cuda"]).major_minor:

@@ -177,3 +177,34 @@ def test_an_image_is_pulled_with_progress_and_run_by_its_digest(
     with pytest.raises(NotFound, match=r"image .* not found"):
         docker.prepare(job("", image=f"{name}@sha256:{'0' * 64}"), lambda *_: None)
     api.remove_image(prepared.image)
+
+
+def test_an_image_that_the_host_has_is_not_pulled_unless_its_registry_has_another(
+    docker: DockerExecutor,
+    job: Make,
+    gpu_engine: Engine,
+    registry: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api, name = gpu_engine.api, f"{registry}/team/kept"
+    api.tag(PYTHON, name, "1")
+    for event in api.push(name, "1", stream=True, decode=True):
+        assert "error" not in event, event
+
+    def prepare(image: str) -> tuple[str, list[str]]:
+        told: list[str] = []
+        prepared = docker.prepare(job("", image=image), lambda doing, _: told.append(doing))
+        return prepared.image, told
+
+    image, told = prepare(f"{name}:1")
+    assert (image.startswith(f"{name}@sha256:"), told) == (True, [f"looking for a newer {name}:1"])
+    monkeypatch.setattr("compatgate.canary.executors.docker.images._REGISTRY_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port in (silent.getsockname()[1], _free_port()):
+            away = f"127.0.0.1:{port}/team/kept"
+            api.tag(PYTHON, away, "1")
+            began = time.monotonic()
+            image, told = prepare(f"{away}:1")
+            assert time.monotonic() - began < 5
+            assert told[-1] == f"using {away}:1 of the host: its registry has no answer"
+            assert "@sha256:" in image

@@ -31,7 +31,7 @@ QUESTION = {
 def attestations(stocked: Rooms) -> Attestations:
     signer = signer_of()
     options = SigningOptions(lambda: signer, (signer.public_key,))
-    return Attestations(stocked.gate.database, options, stocked.gate.still_holds)
+    return Attestations(options, stocked.decisions.read_own, stocked.gate.still_holds)
 
 
 def predicate(attestations: Attestations, verdict_id: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from catalogue import own_cache
@@ -88,6 +89,104 @@ def test_a_history_that_names_a_variable_of_nvidia_allows_nothing(registry, laye
     verdict = json.loads(answer.stdout)
     assert verdict["stack"]["cuda"] == "13.0"
     assert "fail" in {f["outcome"] for f in verdict["findings"]}
+
+
+DPKG = b"Package: cuda-compat-13-0\nStatus: install ok installed\nVersion: 580.65.06-1\n\n"
+COMPAT = "usr/local/cuda-13.0/compat/libcuda.so.580.65.06"
+
+
+@pytest.mark.parametrize(
+    ("files", "code"),
+    [
+        ({"var/lib/dpkg/status": DPKG}, 1),
+        ({COMPAT: b""}, 1),
+        ({"usr/local/cuda/compat/libcuda.so.580.65.06": bytes(2**20)}, 1),
+        ({COMPAT: bytes(2**20)}, 0),
+    ],
+    ids=["a record of the package", "an empty library", "of no CUDA", "the library"],
+)
+def test_only_its_library_shows_that_an_image_has_forward_compatibility(
+    registry, layer, compatgate, files, code
+):
+    torch = {f"{SITE}/torch-2.9.0+cu130.dist-info/METADATA": metadata("torch", "2.9.0+cu130")}
+    step = {"created_by": "RUN apt-get install -y cuda-compat-13-0"}
+    env = {
+        "NV_CUDA_COMPAT_PACKAGE": "cuda-compat-13-0",
+        "_CUDA_COMPAT_PATH": "/usr/local/cuda/compat",
+        "CUDA_DRIVER_VERSION": "580.65.06",
+        "LD_LIBRARY_PATH": "/usr/local/cuda/compat",
+    }
+    image = registry.push(layer({**torch, **files}), env=env, history=[step])
+
+    answer = compatgate("check", *POOL, "--image", image.reference, "--format", "json")
+
+    verdict = json.loads(answer.stdout)
+    assert answer.returncode == code, answer.stdout
+    assert ("cuda-compat" in verdict["stack"]) == (code == 0)
+
+
+def program(**code: Any) -> bytes:
+    """A program with GPU code, large enough to be read."""
+    return make_shared_object(code=make_fatbin(make_entry(**code)), behind=bytes(4096))
+
+
+NEW_CODE = program(kind="ptx", isa=(9, 0))
+
+
+@pytest.mark.parametrize(
+    ("files", "denied"),
+    [
+        ({"app/main.so": NEW_CODE}, "fail"),
+        ({"app/main.so": NEW_CODE, "usr/local/cuda-12.1/lib64/libcudart.so.12.1.105": b""}, "fail"),
+        ({"app/main.so": program()}, "unknown"),
+        ({"app/main.py": b"import requests"}, "unknown"),
+        ({"usr/lib/libcudart.so.13": b""}, "unknown"),
+    ],
+    ids=["PTX of 13.0", "beside a library of 12.1", "code of any", "no code", "a soname of 13"],
+)
+def test_a_variable_alone_does_not_say_the_cuda_of_an_image(
+    registry, layer, compatgate, files, denied
+):
+    image = registry.push(layer(files), env={"CUDA_VERSION": "12.1.1"})
+    verdict = json.loads(
+        compatgate("check", *POOL, "--image", image.reference, "--format", "json").stdout
+    )
+    assert verdict["verdict"] == denied, verdict["findings"]
+
+
+@pytest.mark.parametrize(
+    ("path", "denied"),
+    [
+        ("root/.cache/pypoetry/virtualenvs/app/lib/python3.11/site-packages", "fail"),
+        ("root/.cache/uv/environments-v2/app/lib/python3.11/site-packages", "fail"),
+        ("opt/conda/pkgs/pytorch-2.9.1/lib/python3.11/site-packages", "unknown"),
+        ("root/.cache/uv/archive-v0/x", "unknown"),
+    ],
+)
+def test_packages_in_a_cache_are_no_hiding_place(registry, layer, compatgate, path, denied):
+    old, new = ({f"torch-{v}.dist-info/METADATA": metadata("torch", v)} for v in TORCH)
+    shown = layer({f"{SITE}/{name}": data for name, data in old.items()})
+    image, same = (
+        registry.push(layer({f"{path}/{name}": data for name, data in files.items()}), shown)
+        for files in (new, old)
+    )
+
+    verdict = json.loads(
+        compatgate("check", *POOL, "--image", image.reference, "--format", "json").stdout
+    )
+    assert verdict["verdict"] == denied, verdict["findings"]
+    assert compatgate("check", *POOL, "--image", same.reference).returncode == 0
+
+
+TORCH = ("2.4.1+cu121", "2.9.1+cu130")
+
+
+def test_a_program_of_a_newer_cuda_beside_an_installation_is_judged(registry, layer, compatgate):
+    torch = {f"{SITE}/torch-2.4.1+cu121.dist-info/METADATA": metadata("torch", TORCH[0])}
+    image = registry.push(layer({"app/main.so": NEW_CODE}), layer(torch))
+    answer = compatgate("check", *POOL, "--image", image.reference)
+    assert answer.returncode == 1
+    assert "outside of installations: driver 535.183.01 is too old for CUDA 13.0" in answer.stdout
 
 
 def test_what_the_image_shows_wins_over_what_is_stated_and_is_a_finding(

@@ -168,7 +168,7 @@ def test_a_file_of_a_layer_above_replaces_the_one_below(registry, read, layer) -
 def test_a_file_of_the_linker_that_leads_to_the_compatibility_package_is_read(
     registry, read, layer
 ) -> None:
-    package = {"usr/local/cuda-12.4/compat/libcuda.so.550.54.15": b""}
+    package = {"usr/local/cuda-12.4/compat/libcuda.so.550.54.15": bytes(2**20)}
     conf = {"etc/ld.so.conf.d/00-compat.conf": b"# first\n/usr/local/cuda-12.4/compat\n"}
     plain, forced = (
         read(registry.push(layer({**package, **more})).reference) for more in ({}, conf)

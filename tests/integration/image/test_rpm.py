@@ -28,8 +28,6 @@ def test_a_stack_that_only_an_rpm_database_shows_is_read(registry, read, layer, 
         "cuda": "12.4.127",
         "cudnn": "9.1.0.70+cu12",
         "nccl": "2.21.5+cu124",
-        "cuda-compat": "12.4",
-        "cuda-compat-use": "newer",
     }
     assert not found.open
     assert {o.origin.split(": ")[1] for o in found.observations} == {path}

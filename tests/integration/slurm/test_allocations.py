@@ -32,7 +32,7 @@ END
 
 
 @pytest.fixture
-def executor(slurm: Cluster, tmp_path: Path) -> SlurmExecutor:
+def executor(slurm: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> SlurmExecutor:
     """An executor with shared allocations, on nodes that have an nvidia-smi."""
     commands = tmp_path / "commands"
     commands.mkdir()
@@ -42,8 +42,8 @@ def executor(slurm: Cluster, tmp_path: Path) -> SlurmExecutor:
     (commands / "nvidia-smi").write_text(SMI)
     (commands / "nvidia-smi").chmod(0o755)
     settings = Slurm(
-        work=str(slurm.work), gres="gpu:a100", poll=0.2, allocation="run", allocation_time="10m",
-        commands=str(commands),
+        work=str(slurm.work), gres="gpu:a100", poll=0.2, allocation="run",
+        allocation_time=getattr(request, "param", "10m"), commands=str(commands),
     )  # fmt: skip
     gpu = "A100-SXM4-80GB"
     return SlurmExecutor(Host("stage", executor="slurm", gpu=gpu, health="node", slurm=settings))
@@ -112,3 +112,23 @@ def test_blocks_of_a_pair_share_an_allocation_and_none_straddles_two(
             start(held, blocks[4])
     executor.clean(first.run)
     assert slurm.jobs() == []
+
+
+@pytest.mark.parametrize("executor", ["1m"], indirect=True)
+def test_an_allocation_always_has_room_for_a_whole_pair(
+    executor: SlurmExecutor, job: Callable[..., Job], start: Start
+) -> None:
+    first = job(WHERE)
+    with executor.hold([PreparedJob(first, "none")]) as held:
+        places = []
+        for pair in (1, 2):
+            blocks = [replace(first, step=f"made-0-pair{pair}-{arm}") for arm in "AB"]
+            held.expect([PreparedJob(block, "none") for block in blocks])
+            for block in blocks:
+                begun = start(held, block)
+                assert begun.to_the_end() == Status("exited", 0)
+                places.append(begun.handle.id)
+    assert places[0] == places[1], "both blocks of a pair"
+    assert places[2] == places[3]
+    assert places[1] != places[2], "the first allocation had no room for another pair"
+    executor.clean(first.run)

@@ -20,6 +20,7 @@ from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.attestations.keys import signer_maker
 from compatgate.service.audit.attestations.service import Attestations, SigningOptions
+from compatgate.service.gate.decisions.service import Decisions
 
 TARGET = ("--target", "prod-a100")
 TORCH = {**distribution("torch", "2.4.1+cu124"), **distribution("nvidia-cudnn-cu12", "9.1.0.70")}
@@ -178,7 +179,9 @@ def test_a_token_that_does_not_open_is_said_to_be_unavailable(
         ("hsm:7?label=x", PIN),
     ):
         make, key = signer_maker(uri, public, {"COMPATGATE_SIGNING_SECRET": secret})
-        attestations = Attestations(database, SigningOptions(make, (key,)), lambda _: True)
+        attestations = Attestations(
+            SigningOptions(make, (key,)), Decisions(database).read_own, lambda _: True
+        )
         with pytest.raises(Unavailable):
             attestations._sign({"_type": "x"})
     database.close()

@@ -98,10 +98,10 @@ def work(worker: Rooms, outcome: Any, driver: str) -> None:
 
 
 def test_a_candidate_is_blessed_goes_stale_and_fails(server: Any, worker: Rooms, cli: Cli) -> None:
-    rooms = Server(server)
-    rooms.gate.ask("POST", "/targets", target(OLD))
-    rooms.gate.ask("POST", "/entries", entry())
-    allowed, rules = rooms.gate.verdict()
+    gate = Server(server)
+    gate.ask("POST", "/targets", target(OLD))
+    gate.ask("POST", "/entries", entry())
+    allowed, rules = gate.verdict()
     assert (allowed, rules) == (False, {"CG811"})
     ask = ("canary", "run", "--suite", "smoke", "--target", "lab", "--stack", STACK, *IMAGE)
 
@@ -113,14 +113,14 @@ def test_a_candidate_is_blessed_goes_stale_and_fails(server: Any, worker: Rooms,
     (run,) = json.loads(out)
     assert (run["state"], run["on_host"]) == ("passed", "a100-1")
     assert f"{run['id']} running on a100-1: gemm" in err
-    rooms.gate.settled((True, set()))
-    assert rooms.gate.ask("GET", "/entries/torch24")["spec"]["status"] == "blessed"
-    newest = rooms.gate.ask("GET", "/revisions?limit=1")["items"][0]
+    gate.settled((True, set()))
+    assert gate.ask("GET", "/entries/torch24")["spec"]["status"] == "blessed"
+    newest = gate.ask("GET", "/revisions?limit=1")["items"][0]
     assert newest["author"] == "canary"
     assert run["id"] in newest["reason"]
 
-    rooms.gate.ask("PUT", "/targets/lab", target(NEW))
-    rooms.gate.settled((False, {"CG812"}))
+    gate.ask("PUT", "/targets/lab", target(NEW))
+    gate.settled((False, {"CG812"}))
 
     thread = threading.Thread(target=work, args=(worker, "failed", NEW))
     thread.start()
@@ -128,22 +128,22 @@ def test_a_candidate_is_blessed_goes_stale_and_fails(server: Any, worker: Rooms,
     thread.join()
     assert status == 1, err
     assert "failed" in out
-    rooms.gate.settled((False, {"CG813"}))
-    (warning,) = rooms.gate.ask("GET", "/entries/torch24")["warnings"]
+    gate.settled((False, {"CG813"}))
+    (warning,) = gate.ask("GET", "/entries/torch24")["warnings"]
     status, out, _ = cli("canary", "show", warning["run"])
     assert (status, "it failed" in out) == (0, True)
-    assert [e["outcome"] for e in rooms.gate.ask("GET", "/evidence")["items"]] == [
+    assert [e["outcome"] for e in gate.ask("GET", "/evidence")["items"]] == [
         "failed",
         "passed",
     ]
-    assert rooms.gate.ask("GET", "/audit/verify")["ok"]
+    assert gate.ask("GET", "/audit/verify")["ok"]
 
 
 def test_a_log_is_followed_from_the_command_line_until_its_run_ends(
     server: Any, worker: Rooms, cli: Cli
 ) -> None:
-    rooms = Server(server)
-    rooms.gate.ask("POST", "/targets", target(OLD))
+    gate = Server(server)
+    gate.ask("POST", "/targets", target(OLD))
     status, out, _ = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE, "--detach")
     assert status == 0
     run_id = next(word for word in out.split() if word.startswith("run_"))
@@ -205,3 +205,30 @@ def test_a_cancelled_run_ends_the_waiting_with_its_own_status(
     status, out, _ = cli("canary", "run", "--suite", "smoke", "--target", "lab", *IMAGE)
     thread.join()
     assert (status, "cancelled by someone" in out) == (3, True)
+
+
+def test_a_command_survives_a_restart_of_the_gate(
+    serve: Callable[..., Any], server: Any, worker: Rooms, cli: Cli
+) -> None:
+    port, token = server.port, server.token
+    Server(server).ask("POST", "/targets", target(OLD))
+    ask = ("canary", "run", "--suite", "smoke", "--target", "lab", "--stack", STACK, *IMAGE)
+    answers: list[tuple[int, str, str]] = []
+    thread = threading.Thread(target=lambda: answers.append(cli(*ask, "--format", "json")))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not worker.runs.list().items:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    server.kill()
+    time.sleep(3)
+    again = serve("--port", str(port))
+    again.token = token
+    work(worker, "passed", OLD)
+    thread.join(30)
+    ((status, out, err),) = answers
+    assert status == 0, err
+    assert json.loads(out)[0]["state"] == "passed"
+    (run,) = worker.runs.list().items
+    assert f"compatgate canary show --wait {run.id}" in err
+    assert cli("canary", "show", "--wait", run.id)[0] == 0

@@ -146,11 +146,13 @@ def test_real_code_decides_and_the_second_run_reads_no_network(server, check, to
     assert server.paths == []
     first = check(lock)
     assert first.status == 0, first
-    assert first.notes == [f"gpu-pkg-cu12 1.0: measured now, {NAME} (sha256 {digest(wheel)})"]
+    note = f"{NAME} (sha256 {digest(wheel)})"
+    size = f"{len(wheel) / 1e6:.1f} MB from 127.0.0.1"
+    assert first.notes == [f"gpu-pkg-cu12 1.0: measured now, {note}, {size}"]
     assert any(digest(wheel) in text for text in first.said("CG901"))
     server.paths.clear()
     again = check(lock)
-    assert again.notes == [f"gpu-pkg-cu12 1.0: measured before, {NAME} (sha256 {digest(wheel)})"]
+    assert again.notes == [f"gpu-pkg-cu12 1.0: measured before, {note}"]
     assert again.json["id"] == first.json["id"]
     denied = check(lock, how="--cached-wheels", pool=H100)
     assert denied.status == 1
@@ -261,6 +263,42 @@ def test_what_another_index_serves_is_read_whole_and_compared(server, check, tmp
         other.digests[NAME] = ""
         assert check(lock).status == 0
         assert other.sent >= len(data)
+
+
+def library_for(cuda: str, arch: int) -> bytes:
+    code = make_fatbin(make_entry("sass", arch))
+    filler = os.urandom(2 * 1024 * 1024)
+    return make_shared_object(needs=[f"libcudart.so.{cuda}"], code=code) + filler
+
+
+def test_libraries_that_a_question_does_not_need_are_not_read(server, check, tmp_path, monkeypatch):
+    monkeypatch.setattr("compatgate.discovery.wheels.measure.SMALL_WHEEL", 0)
+    members = {
+        "gpu_pkg/libgpu_cuda118.so": library_for("11.0", 80),
+        "gpu_pkg/libgpu_cuda124.so": library_for("12", 80),
+        "gpu_pkg_cu12.libs/libother.so": library_for("12", 90),
+    }
+    server.add(NAME, make_wheel(members, name="gpu-pkg-cu12"))
+    lock = uv_lock(tmp_path, server, NAME)
+    first = check(lock)
+    assert first.status == 0, first
+    assert "without 2 libraries that this stack does not load" in first.notes[0]
+    assert server.sent < 3 * 1024 * 1024
+    server.paths.clear()
+    again = check(lock, how="--cached-wheels")
+    assert again.json["id"] == first.json["id"]
+    assert check(lock, "--set", "cuda=11.8", how="--cached-wheels").status == 3
+    assert server.paths == []
+
+
+def test_bundled_libraries_are_read_where_the_package_has_no_code(
+    server, check, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("compatgate.discovery.wheels.measure.SMALL_WHEEL", 0)
+    plain = make_shared_object(needs=["libother.so"], code=b"") + os.urandom(2 * 1024 * 1024)
+    members = {"gpu_pkg/lib.so": plain, "gpu_pkg_cu12.libs/libother.so": library_for("12", 80)}
+    server.add(NAME, make_wheel(members, name="gpu-pkg-cu12"))
+    assert check(uv_lock(tmp_path, server, NAME), pool=H100).status == 1
 
 
 def opens_by_name(found: Verdict, why: str) -> None:

@@ -33,6 +33,7 @@ KINDS = {
     "cudnn": tables.Cudnn,
     "nccl": tables.Nccl,
     "known_issues": tables.KnownIssues,
+    "ngc_containers": tables.Containers,
     "xid": XidTable,
     "components": Packages,
     "cuda_components": CudaComponents,

@@ -13,7 +13,11 @@ from hypothesis import strategies as st
 from compatgate.catalog import load_facts
 from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import (
+    GpuIndex,
     has_mig_profile,
+    index_of,
+    is_memory,
+    is_variant,
     mig_profiles,
     normalise,
     resolve_gpu,
@@ -215,3 +219,26 @@ class TestTables:
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
         )
         assert not {"difflib", "yaml", "packaging.version"} & set(run.stdout.split())
+
+
+words = st.lists(st.sampled_from([*{p.lower() for p in PIECES}, "a100x", "1234"]), max_size=4)
+
+
+@given(words)
+def test_skus_are_sought_by_words_that_names_have(wanted: list[str]) -> None:
+    index = index_of(GPUS)
+    found = {gpu.name for gpu in index.matching(wanted)}
+    for name in GPUS.gpus:
+        if set(wanted) <= index.words[name] and not all(map(is_variant, wanted)):
+            other = index.words[name] - {*wanted}
+            assert (name in found) == (
+                not any(w in index.variants and not is_memory(w) for w in other)
+            )
+
+
+def test_a_name_with_an_unknown_word_is_compared_with_no_sku(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(GpuIndex, "_has", lambda *_: pytest.fail("a SKU was compared"))
+    with pytest.raises(BadInput, match="is not a GPU that the facts know"):
+        resolve_gpu("A100-98765", GPUS)

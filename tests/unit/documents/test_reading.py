@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.documents.sources import DocumentProblem, Source
+from compatgate.documents import validation
+from compatgate.documents.sources import MAX_EXPLAINED, MAX_PROBLEMS, DocumentProblem, Source
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, WaiverDoc, to_body
+from compatgate.documents.text import RawDocument
 from compatgate.documents.validation import read_body, read_documents
 from compatgate.errors import ManyProblems
 
@@ -380,3 +383,43 @@ def test_a_hundred_broken_documents_are_a_hundred_problems(gpus: Gpus, entry: En
         read_documents([Source("many.yaml", text)], gpus, ["prod-a100"])
     assert len(caught.value.problems) == 100
     assert str(caught.value).startswith("100 problems; nothing was changed\n  many.yaml:7: spec")
+
+
+def test_of_a_large_wrong_document_the_first_mistake_is_told(problems: Problems) -> None:
+    labels = dict.fromkeys((f"n{n}" for n in range(MAX_EXPLAINED)), None)
+    (found,) = problems(_target("t", labels))
+    assert "metadata.labels" in found.problem
+
+
+def test_documents_share_the_number_of_values_that_are_explained(
+    problems: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explained = []
+    explain = validation.explain_mistakes
+
+    def record(raw: RawDocument, kind: str) -> Iterator[DocumentProblem]:
+        explained.append(raw)
+        return explain(raw, kind)
+
+    monkeypatch.setattr(validation, "explain_mistakes", record)
+    labels = {**dict.fromkeys((f"n{n}" for n in range(3_000)), "1"), "last": None}
+    found = problems("\n---\n".join(_target(f"t{n}", labels) for n in range(8)))
+    assert len(found) == 8
+    assert len(explained) == MAX_EXPLAINED // 3_000
+
+
+def _target(name: str, labels: dict[str, str | None]) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "compatgate.dev/v1",
+            "kind": "Target",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"pools": [{"name": "a", "gpu": "L4", "driver": "535.183.01"}]},
+        }
+    )
+
+
+def test_mistakes_beyond_the_most_that_are_told_are_not_searched(problems: Problems) -> None:
+    pools = [{"name": f"p{n}", "gpu": f"A100-{n}", "driver": "535.1"} for n in range(1_000)]
+    document = {**json.loads(_target("t", {})), "spec": {"pools": pools}}
+    assert len(problems(json.dumps(document))) == MAX_PROBLEMS

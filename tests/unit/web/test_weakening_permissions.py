@@ -28,7 +28,7 @@ from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.principal import SCOPES, Authorship
 from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.landing import KnownNodes
-from compatgate.service.cluster.admission.matching import match_targets
+from compatgate.service.cluster.admission.matching import match_targets, terms_of
 from compatgate.service.cluster.admission.node_index import KnownNode, NodeIndex
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
@@ -192,7 +192,7 @@ def targets_of_pods(
         for product_, system in product(("", A100, L4), ("", "linux")):
             labels = {PRODUCT: product_, OS: system}
             spec = {"nodeSelector": {key: value for key, value in labels.items() if value}}
-            bound = match_targets(namespace, spec, targets)
+            bound = match_targets(namespace, list(terms_of(spec)), targets)
             reached = nodes.landing(namespace, spec, ["nvidia.com/gpu"], bound.targets).reached
             full = bound.how == "match" and "prod" in bound.targets
             for known in ((), reached):

@@ -10,6 +10,9 @@ import hashlib
 import io
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 from compatgate.canary.executors.docker.engine import explain_error, missing_image_error
@@ -25,6 +28,8 @@ MAX_BUILD_S = 3600.0
 """For the steps of a build; base images are pulled before."""
 MAX_BUILT_BYTES = 16 << 30
 """Bytes that a build may add to its largest base image."""
+_REGISTRY_S = 10.0
+"""Time for a registry to answer about an image that the host has."""
 BUILT = "dev.compatgate.built"
 """Label of a built image: the digest of what it was built from."""
 BUILT_FOR = "dev.compatgate.workload"
@@ -230,22 +235,51 @@ def _build_error(workload: Workload, what: str) -> Exception:
 def ensure_image(api: Any, reference: str, progress: Progress) -> str:
     """Find an image on the engine, or pull it.
 
-    An existing image with a digest or an id is not pulled again. A tag is, unless the image was
-    built on this engine and has no registry.
+    An existing image is pulled again only if its registry has another image under the tag. A run is
+    bound to the digest that ran, so an image that only the engine has is used as it is.
     """
     from docker.errors import ImageNotFound
 
     try:
         result = api.inspect_image(reference)
-        if "sha256:" in reference or not result.get("RepoDigests"):
-            return _identity(result, reference)
     except ImageNotFound:
         if reference.startswith("sha256:"):
             raise NotFound(
                 f"image {reference} does not exist on the engine", field="image", value=reference
             ) from None
+    else:
+        digests = result.get("RepoDigests") or []
+        if "sha256:" in reference or not digests:
+            return _identity(result, reference)
+        progress(f"looking for a newer {reference}", None)
+        remote = _ask_registry(api, reference)
+        if remote is None:
+            progress(f"using {reference} of the host: its registry has no answer", None)
+        if remote is None or any(digest.endswith(f"@{remote}") for digest in digests):
+            return _identity(result, reference)
     _pull(api, reference, progress)
     return _identity(api.inspect_image(reference), reference)
+
+
+def _ask_registry(api: Any, reference: str) -> str | None:
+    """Return the digest of a tag in its registry; None if it does not answer soon or has none.
+
+    An engine repeats its question to a registry that is away for more than a minute.
+    """
+    from docker.errors import APIError
+
+    answers: SimpleQueue[str | None] = SimpleQueue()
+
+    def ask() -> None:
+        digest = None
+        with suppress(APIError, OSError):
+            digest = api.inspect_distribution(reference)["Descriptor"]["digest"]
+        answers.put(digest)
+
+    Thread(target=ask, name="compatgate-registry", daemon=True).start()
+    with suppress(Empty):
+        return answers.get(timeout=_REGISTRY_S)
+    return None
 
 
 def _identity(image: dict[str, Any], reference: str) -> str:

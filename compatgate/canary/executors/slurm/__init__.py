@@ -85,6 +85,7 @@ class SlurmExecutor:
         if host.slurm.allocation == "run":
             self._held = Allocations(host.slurm.work, host.slurm.allocation_s, self._commands)
         self._blocks: dict[str, tuple[str, str] | None] = {}
+        self._room: dict[str, int] = {}
         self._looks = StatusReader(self._commands, self._work, host.slurm.poll, self._held)
         self.development = host.slurm.container == "none"
         self.health = JobHealth()
@@ -114,6 +115,16 @@ class SlurmExecutor:
         finally:
             for run in runs:
                 self._blocks.pop(run, None)
+                self._room.pop(run, None)
+
+    def expect(self, blocks: Sequence[PreparedJob]) -> None:
+        """Begin a new allocation with the next pair if both blocks do not fit into this one."""
+        job = blocks[0].job
+        looks = self._looks_at_gpus(job)
+        room = sum(time_limit(block.job, self._slurm, looks=looks) for block in blocks)
+        self._room[job.run] = room
+        if self._held and not self._held.has_room(job, room):
+            self._blocks[job.run] = None
 
     def start(self, prepared: PreparedJob) -> Handle:
         """Submit the job; its folder prevents a second start."""
@@ -136,6 +147,7 @@ class SlurmExecutor:
                 job,
                 folder,
                 seconds,
+                self._room.get(job.run, seconds),
                 lambda place, limit: make_sbatch_arguments(job, self._slurm, place, limit),
             )
         if job.run in self._blocks:

@@ -2,13 +2,15 @@
 
 The first step submits a job that holds the nodes. Its script runs the steps' scripts one after
 another, as the worker appends them to a file. A step that needs other resources, or that comes when
-the job has ended or has too little time left, gets a new allocation.
+the job has ended or has too little time left, gets a new allocation. So does a pair of blocks that
+would not end in time: both blocks of a pair need the same allocation.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from compatgate.errors import InfrastructureError
 
 LOG = "slurm.log"
 _OPEN, _QUEUE, _NUMBER, _NEEDS = "open", "queue", "number", "needs.json"
+_BEGAN, _LIMIT = "began", "limit"
+"""Files with the time at which the job began, and with the seconds that steps have in it."""
 _KILLED = 137
 _IDLE_S = 600
 _GRACE_S = 120
@@ -40,6 +44,7 @@ cd {folder} || exit 75
 [ -s node ] && exit 75
 umask 077
 echo "${{SLURMD_NODENAME:-$(hostname)}}" >node
+date +%s >began
 number=1
 idle=0
 child=
@@ -78,15 +83,18 @@ class Allocations:
         job: Job,
         folder: Path,
         seconds: int,
+        room: int,
         arguments: Callable[[str, int], Sequence[str]],
     ) -> str:
         """Run a step in the run's allocation; return the number of the allocation's job.
 
         Args:
+            seconds: that the step may take.
+            room: seconds that a new allocation has at least, for the steps that belong together.
             arguments: returns the arguments of sbatch for a folder and a time in seconds.
         """
         try:
-            held = self._find(job, seconds) or self._submit(job, seconds, arguments)
+            held = self._find(job, seconds) or self._submit(job, max(seconds, room), arguments)
             with (held / _QUEUE).open("a") as queue:
                 queue.write(f"{folder.name} {seconds} end\n")
             return (held / _NUMBER).read_text().strip()
@@ -95,6 +103,10 @@ class Allocations:
                 f"the work directory cannot be used: {error.strerror} ({error.filename})",
                 field="slurm.work",
             ) from None
+
+    def has_room(self, job: Job, seconds: int) -> bool:
+        """Return whether the run has an allocation for steps of so many seconds together."""
+        return self._find(job, seconds) is not None
 
     def close(self, run: str, attempt: int) -> None:
         """Let no further step begin in the allocations of an attempt."""
@@ -116,7 +128,8 @@ class Allocations:
             number = _read(held / _NUMBER)
             if number and (held / _OPEN).exists() and _read(held / _NEEDS) == describe_needs(job):
                 record = self._commands.look(number, job.run)
-                if record and record.state in WAITING_STATES | RUNNING_STATES:
+                live = record and record.state in WAITING_STATES | RUNNING_STATES
+                if live and _read_time_left(held) >= seconds:
                     return held
         self.close(job.run, job.attempt)
         return None
@@ -132,6 +145,7 @@ class Allocations:
         (held / _NEEDS).write_text(describe_needs(job))
         whole = max(self._seconds, seconds + _GRACE_S)
         script = held / "hold.sh"
+        (held / _LIMIT).write_text(str(whole - _GRACE_S))
         script.write_text(make_hold_script(str(held), whole - _GRACE_S))
         result = self._commands.submit(arguments(str(held), whole), str(script))
         (held / _NUMBER).write_text(result)
@@ -153,6 +167,12 @@ def describe_needs(job: Job) -> str:
         "cpus": limits.cpus,
     }
     return json.dumps(needs, sort_keys=True)
+
+
+def _read_time_left(held: Path) -> float:
+    """Return the seconds that steps still have in an allocation; all of them before it begins."""
+    limit, began = float(_read(held / _LIMIT) or 0), _read(held / _BEGAN)
+    return limit - (time.time() - int(began)) if began else limit
 
 
 def _read(path: Path) -> str:

@@ -117,7 +117,7 @@ def compute_log_ratios(
     values = tuple(
         _average(summarize, p.candidate) - _average(summarize, p.reference) for p in pairs
     )
-    return LogRatios(values, 2 * _find_step(pairs) ** 2 / 12)
+    return LogRatios(values, 2 * find_step(_list_arms(pairs)) ** 2 / 12)
 
 
 def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
@@ -143,7 +143,7 @@ def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
     if open_pairs:
         which = ", ".join(map(str, open_pairs[:5])) + (", ..." if len(open_pairs) > 5 else "")
         return Refusal(f"pairs without a block of each arm: {which}", f"both arms of pairs {which}")
-    step = 0.0 if zeros_count else _find_step(samples.complete)
+    step = 0.0 if zeros_count else find_step(_list_arms(samples.complete))
     if step > tolerance / 2:
         reason = f"samples come in steps of {100 * step:.2g} %: too coarse for the tolerance"
         return Refusal(reason, f"samples in steps of at most {50 * tolerance:.2g} %")
@@ -170,15 +170,21 @@ def _average(summarize: Callable[[Block], float], blocks: Sequence[Block]) -> fl
     return fsum(map(summarize, blocks)) / len(blocks)
 
 
-def _find_step(pairs: Sequence[Pair]) -> float:
+def _list_arms(pairs: Sequence[Pair]) -> list[list[float]]:
+    return [
+        [value for pair in pairs for block in getattr(pair, arm) for value in block]
+        for arm in ("reference", "candidate")
+    ]
+
+
+def find_step(arms: Iterable[Sequence[float]]) -> float:
     """Return the least relative step between samples of an arm if they repeat; else 0.
 
     A clock or a printed figure of few digits gives equal samples. Their spread understates the
     noise.
     """
     steps = []
-    for arm in ("reference", "candidate"):
-        values = [v for pair in pairs for block in getattr(pair, arm) for v in block]
+    for values in arms:
         distinct = sorted(set(values))
         if 2 * len(distinct) <= len(values):
             steps += [

@@ -211,7 +211,9 @@ _MAX_IN_MEMORY = 256 << 20
 
 
 class ToolOutput:
-    """Reader of one execution of a tool."""
+    """Reader of one execution of a tool, which is read at its end."""
+
+    progress: float | None = None
 
     def __init__(self, read: ToolReader, workload: Workload | None = None) -> None:
         self._read = read

@@ -8,7 +8,7 @@ a known kind inside is read as one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice, product
 from typing import Any, Literal
@@ -47,9 +47,9 @@ class MatchedTarget(Struct, frozen=True):
 
 
 def match_targets(
-    namespace: str, spec: Mapping[str, Any], targets: Mapping[str, TargetSpec]
+    namespace: str, terms: Sequence[Term], targets: Mapping[str, TargetSpec]
 ) -> MatchedTarget:
-    """Return the targets of a pod.
+    """Return the targets of a pod by its terms (`terms_of`).
 
     Everything that a target's ``match`` states must hold: one of its namespaces, and node labels
     that the pod's node selector or required affinity names. A target that states more displaces the
@@ -63,29 +63,28 @@ def match_targets(
     for one in here.values():
         for key, value in one.match.node_labels.items():
             stated.setdefault(key, set()).add(value)
-    ways = list(islice(_expand_terms(spec, stated), _MAX_TERMS + 1))
+    ways = list(islice(_expand_terms(terms, stated), _MAX_TERMS + 1))
     found: dict[str, MatchKind] = {}
     for way in ways[:_MAX_TERMS]:
         for name, how in _targets_of_term(way, here):
             if found.get(name) != "match":
                 found[name] = how
     if len(ways) > _MAX_TERMS:  # more than can be told apart: whatever it may come to run on
-        possible = {name for name, one in here.items() if _reaches(terms_of(spec), one.match)}
+        possible = {name for name, one in here.items() if _reaches(terms, one.match)}
         found |= dict.fromkeys(possible - found.keys(), "possible")
     if not found:
-        return MatchedTarget((), open=_open_targets(terms_of(spec), targets))
+        return MatchedTarget((), open=_open_targets(terms, targets))
     return MatchedTarget(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
 
 
-def _open_targets(terms: Iterable[Term], targets: Mapping[str, TargetSpec]) -> tuple[str, ...]:
+def _open_targets(terms: Sequence[Term], targets: Mapping[str, TargetSpec]) -> tuple[str, ...]:
     """Return the targets that state no namespace and no label that the pod excludes."""
-    ways = list(terms)
     return tuple(
         sorted(
             name
             for name, one in targets.items()
             if not one.match.namespaces
-            and any(way.standing(one.match.node_labels) != "excluded" for way in ways)
+            and any(way.standing(one.match.node_labels) != "excluded" for way in terms)
         )
     )
 
@@ -143,9 +142,9 @@ class Term(Struct, frozen=True):
         return "named" if all(key in self.allowed for key in labels) else "open"
 
 
-def _expand_terms(spec: Mapping[str, Any], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
+def _expand_terms(terms: Iterable[Term], stated: Mapping[str, Collection[str]]) -> Iterator[Term]:
     """Yield the terms, expanded to one value for each label with several allowed values."""
-    for term in terms_of(spec):
+    for term in terms:
         several: dict[str, list[frozenset[str]]] = {}
         for key, values in stated.items():
             allowed = term.allowed.get(key, frozenset())

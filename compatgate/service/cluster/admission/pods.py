@@ -15,7 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
 from compatgate.service.cluster.admission.claims import (
@@ -72,7 +74,7 @@ _REQUIRE, _MAIN = "NVIDIA_REQUIRE_", "NVIDIA_REQUIRE_CUDA"
 _DISABLE_REQUIRE = "NVIDIA_DISABLE_REQUIRE"
 _JETPACK = "NVIDIA_REQUIRE_JETPACK"
 _LIBRARIES = "LD_LIBRARY_PATH"
-_READ_VARIABLES = ("NVIDIA_", _LIBRARIES)
+_READ_VARIABLES = ("NVIDIA_", _LIBRARIES, "PYTHON", "PATH")
 """Beginnings of the variables that count; most others of a pod are skipped at once."""
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 NO_DEVICES = ("", "void", "none")
@@ -87,6 +89,7 @@ class VariableChanges(Struct, frozen=True):
         unread: parts that were not read, in sentences.
         asks: they ask the container runtime for GPUs.
         declines: they ask it for none, whatever the image asks for.
+        leads: they may lead an interpreter to other packages.
     """
 
     set: dict[str, Any] = {}
@@ -94,6 +97,7 @@ class VariableChanges(Struct, frozen=True):
     unread: tuple[str, ...] = ()
     asks: bool = False
     declines: bool = False
+    leads: bool = False
 
 
 _NO_CHANGES = VariableChanges()
@@ -129,7 +133,8 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
         unread.append("variables of config maps and secrets (envFrom) were not read")
     asks = _names_devices(env.get(VISIBLE_DEVICES))
     declines = VISIBLE_DEVICES in env and not asks
-    return VariableChanges(changed, tuple(left), tuple(unread), asks, declines)
+    leads = any(name == "PATH" or name.startswith("PYTHON") for name in env)
+    return VariableChanges(changed, tuple(left), tuple(unread), asks, declines, leads)
 
 
 def _requirements(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
@@ -256,8 +261,11 @@ def _annotations(spec: Mapping[str, Any]) -> dict[str, str]:
 
 
 def count_containers(pod: Pod) -> int:
-    """Return the number of containers of a pod, with GPUs and without."""
-    return sum(1 for _ in _containers(pod))
+    """Return the number of containers of a pod, with GPUs and without; look at none of them."""
+    lists = [pod.spec.get(name) for name in _LISTS]
+    lists += [found for path in pod.lists for _, found in find_at(pod.spec, path)]
+    named = sum(1 for name in pod.more if isinstance(pod.spec.get(name), dict))
+    return sum(len(read_list(one)) for one in lists) + named + pod.itself
 
 
 def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> Iterator[Container]:
@@ -308,17 +316,28 @@ def _container(
     name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
     how = (asks.sure, asks.resources, asks.requested, asks.shared)
-    return Container(name, path, image, asks.why, changes, _read_command(raw), *how)
+    command = _read_command(raw, changes)
+    if command and (place := _interpreter_on_volume(command[0], raw)):
+        left = f"{place} is an interpreter on a volume, which was not read"
+        changes = replace(changes, open=(*changes.open, left))
+    return Container(name, path, image, asks.why, changes, command, *how)
 
 
-def _read_command(raw: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _interpreter_on_volume(program: str, raw: Mapping[str, Any]) -> str:
+    """Return the path of a Python interpreter that no image has; empty for any other program."""
+    place = _clean_path(program)
+    if not program.startswith("/") or not INTERPRETER.fullmatch(posixpath.basename(place)):
+        return ""
+    mounts = (
+        read_text(read_mapping(m).get("mountPath")) for m in read_list(raw.get("volumeMounts"))
+    )
+    return place if any(m and place.startswith(f"{_clean_path(m)}/") for m in mounts) else ""
+
+
+def _read_command(raw: Mapping[str, Any], changes: VariableChanges) -> tuple[str, ...] | None:
     """Return what a container runs; variables may lead an interpreter to other packages."""
-    if raw.get("envFrom"):
+    if changes.leads or raw.get("envFrom"):
         return ()
-    for item in read_list(raw.get("env")):
-        name = item.get("name") if isinstance(item, dict) else None
-        if isinstance(name, str) and (name.startswith("PYTHON") or name == "PATH"):
-            return ()
     command = read_list(raw.get("command"))
     if not command:  # arguments alone follow the image's entry point, or are the command
         return () if raw.get("command") or raw.get("args") else None

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.core.components import check_count
 from compatgate.core.matrix import Waiver
+from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.rule import Finding, Verdict
 from compatgate.core.rules.caveats import exempted
 from compatgate.core.stack import Stack, parse_stack, parse_stack_text
@@ -58,6 +59,10 @@ MAX_STATED = 1024
 """Components in the stated stacks of all pods of one object."""
 _NAMED = 3
 _NO_NAMESPACE = "the object is in no namespace and matches no target; its pods are decided later"
+_BODY_BYTES = 16
+"""Bytes that a parsed stack takes at most for each character of its text."""
+_STATED: BoundedCache[str, Mapping[str, Any]] = BoundedCache(MIB)
+"""Parsed stacks by their text: the replicas of a workload state the same one."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -127,7 +132,9 @@ def make_questions(
         maker.remarks.append(
             f"the object has more than {MAX_PARTS} parts; not all were searched for pods"
         )
-    for pod in found.pods:
+    pods = list(found.pods)
+    check_count(sum(map(count_containers, pods)), MAX_CONTAINERS, "containers", "request.object")
+    for pod in pods:
         maker.add_pod(pod)
     return Questions(tuple(maker.asked.values()), tuple(dict.fromkeys(maker.remarks)))
 
@@ -148,12 +155,10 @@ class _QuestionMaker:
         self._kind, self._namespace, self._kinds = kind, namespace, kinds
         self._known = known
         self._claims = StatedClaims(claims, kinds, namespace)
-        self._containers = self._stated_keys = 0
+        self._stated_keys = 0
 
     def add_pod(self, pod: Pod) -> None:
         """Add the questions of a pod, if it asks for GPUs."""
-        self._containers += count_containers(pod)
-        check_count(self._containers, MAX_CONTAINERS, "containers", "request.object")
         found = list(gpu_containers(pod, self._kinds, self._claims))
         if not found:
             return
@@ -235,7 +240,7 @@ def _workload(
         is_pod: it is a pod, and not what makes pods.
     """
     terms = list(terms_of(pod.spec))
-    bound = match_targets(namespace, pod.spec, known.targets)
+    bound = match_targets(namespace, terms, known.targets)
     landing = NOWHERE_KNOWN
     if known.nodes is not None:
         wanted = bound.targets or bound.open
@@ -306,11 +311,14 @@ def _stated_stack(pod: Pod) -> Mapping[str, Any]:
     value = pod.annotations.get(STACK_ANNOTATION, "").strip()
     if not value:
         return {}
+    if stored := _STATED.peek(value):
+        return stored
     try:
         body = parse_stack_text(value)
         parse_stack(body)
     except BadInput as error:
         raise error.at(f"annotation {STACK_ANNOTATION}") from None
+    _STATED.put(value, body, _BODY_BYTES * len(value))
     return body
 
 

@@ -43,6 +43,10 @@ _TEMPLATE = re.compile(
     r"\{\{-?\s*([.$]|(include|template|if|else|end|range|with|define|tpl|default|printf|toYaml)\b)"
 )
 """An action of a Helm template. Other programs write ``{{name}}`` in objects."""
+_VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*")
+"""A variable of a shell: no name, image, label or quantity has one. ``$(NAME)`` is Kubernetes'."""
+_FILL = "fill in its variables first: envsubst < FILE | compatgate k8s check -"
+_VALUE_KEYS = ("limits", "requests", "nodeSelector")
 _RENDER = "render it first: helm template CHART | compatgate k8s check -"
 _SHOWN = 63
 
@@ -288,30 +292,38 @@ def _explain_templates(source: Source, problems: Problems) -> None:
 
 
 def _refuse_templates(manifest: Manifest, problems: Problems) -> None:
-    """Report template text where an object says what it is, or what it runs."""
+    """Report template text where an object says what it is, what it runs, and on which nodes."""
     document = manifest.document
     metadata = read_mapping(document.get("metadata"))
     told: list[tuple[FieldPath, Any]] = [
         (("kind",), document.get("kind")),
         (("metadata", "name"), metadata.get("name")),
         (("metadata", "namespace"), metadata.get("namespace")),
-        *_images(document, ()),
+        *_deciding(document, ()),
     ]
     for path, said in told:
-        if isinstance(said, str) and _TEMPLATE.search(said):
+        if not isinstance(said, str):
+            continue
+        hint = _RENDER if _TEMPLATE.search(said) else _FILL if _VARIABLE.search(said) else ""
+        if hint:
+            place = (*manifest.inside, *path)
             problem = manifest.raw.problem(
-                (*manifest.inside, *path), "the template is not rendered", value=said, hint=_RENDER
+                place, "the template is not rendered", value=said, hint=hint
             )
             problems.add(problem)
 
 
-def _images(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+def _deciding(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+    """Yield images, amounts and labels of nodes, wherever an object has them."""
     left: list[tuple[FieldPath, Any]] = [(path, value)]
     while left:
         where, here = left.pop()
         if isinstance(here, dict):
             if isinstance(image := here.get("image"), str):
                 yield (*where, "image"), image
+            for key in _VALUE_KEYS:
+                for name, said in read_mapping(here.get(key)).items():
+                    yield (*where, key, name), said
             left += [((*where, key), item) for key, item in here.items()]
         elif isinstance(here, list):
             left += [((*where, index), item) for index, item in enumerate(here)]

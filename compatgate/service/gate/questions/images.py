@@ -87,6 +87,12 @@ def parse_indexes(texts: Sequence[str], field: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def parse_names(texts: Sequence[str], field: str) -> tuple[str, ...]:
+    """Parse names, separated by commas or blanks."""
+    del field  # every text is a name
+    return tuple(dict.fromkeys(_split_items(texts)))
+
+
 def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6Network, ...]:
     """Parse networks like ``10.20.0.0/16`` and ``fd00::/8``, or addresses."""
     found = []

@@ -69,7 +69,7 @@ class Gate:
         self.snapshots = snapshots
         self.overlays = overlays
         self._images = _make_images(images, overlays) if images else None
-        self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.indexes else None
+        self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.measures else None
         self.commit: CommitMode = commit
         self._log = self._make_log(spool)
         self._answers: SnapshotCache[Answer] = SnapshotCache(lambda answer: answer.size)

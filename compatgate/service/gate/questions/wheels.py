@@ -1,9 +1,9 @@
 """Measure wheels of packages without a record, in the background.
 
-The gate asks only indexes on the operator's list. A question never waits for a wheel: the package
-stays open, the gate measures its wheel, and a later question uses the record. Records are stored
-by digest in the folder of `default_folder`, where every worker and every later start finds them. A
-replica on another machine measures for itself.
+The gate asks only indexes and places on the operator's list. A question never waits for a wheel:
+the package stays open, the gate measures its wheel, and a later question uses the record. Records
+are stored by digest in the folder of `default_folder`, where every worker and every later start
+finds them. A replica on another machine measures for itself.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import CudaArch
+from compatgate.core.facts.places import WheelPlaces
 from compatgate.core.facts.records import Record
 from compatgate.core.package_finder import OpenPackage, open_packages, release_of
 from compatgate.core.rule import Verdict
@@ -49,7 +49,8 @@ class WheelSettings(Struct, frozen=True):
     """Settings of the operator for measuring wheels.
 
     Attributes:
-        indexes: allowed, in order; none: nothing is measured.
+        indexes: allowed, in order; without an index or a place, nothing is measured.
+        places: names of the allowed places of wheels.
         cache: folder of records; None: records are neither read nor stored.
         at_once: most wheels measured at the same time.
         waiting: most packages in the queue.
@@ -58,11 +59,17 @@ class WheelSettings(Struct, frozen=True):
     """
 
     indexes: tuple[str, ...] = ()
+    places: frozenset[str] = frozenset()
     cache: str | None = None
     at_once: int = 2
     waiting: int = 64
     transport: ImageOptions = ImageOptions()
     first_pause_s: float = _FIRST_PAUSE_S
+
+    @property
+    def measures(self) -> bool:
+        """Tell whether anything may be asked for a wheel."""
+        return bool(self.indexes or self.places)
 
 
 class WheelRecords(Struct, frozen=True):
@@ -97,6 +104,7 @@ class WheelMeasurer:
         self._failed: OrderedDict[OpenPackage, _Failure] = OrderedDict()
         self._threads = 0
         self._toolkits: CudaArch | None = None
+        self._places: WheelPlaces | None = None
 
     def missing(self, verdict: Verdict, facts: Facts) -> tuple[OpenPackage, ...]:
         """Return the packages of a verdict without a record; most verdicts have none."""
@@ -108,6 +116,7 @@ class WheelMeasurer:
     def ask(self, missing: Iterable[OpenPackage], facts: Facts) -> WheelRecords:
         """Return known records, and queue the other packages; never waits for the network."""
         self._toolkits = facts.arch
+        self._places = facts.wheel_places if self._settings.places else None
         records: list[Record] = []
         why: dict[str, str] = {}
         for package in missing:
@@ -199,11 +208,17 @@ class WheelMeasurer:
                 if len(self._failed) > _MAX_FAILURES:
                     self._failed.popitem(last=False)
 
-    @cached_property
+    @property
     def _sources(self) -> WheelSources:
-        """Return the indexes; their redirects must lead to public addresses, as for registries."""
-        transport = self._settings.transport
-        return WheelSources(self._settings.indexes, others=False, transport=transport)
+        """Return the indexes and places; redirects must lead to public addresses, as for images."""
+        settings = self._settings
+        return WheelSources(
+            settings.indexes,
+            others=False,
+            places=self._places if settings.places else None,
+            allowed=settings.places,
+            transport=settings.transport,
+        )
 
     @property
     def _options(self) -> MeasureOptions:

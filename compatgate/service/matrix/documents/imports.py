@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.matrix import ANY_TARGET
-from compatgate.documents.convert import pause_garbage_collection
+from compatgate.core.performance import pause_garbage_collection
 from compatgate.documents.sources import DocumentProblem, FieldPath, Source
 from compatgate.documents.specs import (
     KINDS,

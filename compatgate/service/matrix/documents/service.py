@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import EntryStatus
-from compatgate.documents.convert import pause_garbage_collection
+from compatgate.core.performance import pause_garbage_collection
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Document, Kind, to_body
 from compatgate.errors import BadInput, Conflict

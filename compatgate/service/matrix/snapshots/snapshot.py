@@ -31,9 +31,10 @@ from msgspec.structs import replace
 from compatgate.core.binding import Binding, SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
+from compatgate.core.performance import pause_garbage_collection
 from compatgate.core.request import Target
 from compatgate.core.versions import parse_version
-from compatgate.documents.convert import pause_garbage_collection, to_entry, to_target, to_waiver
+from compatgate.documents.convert import to_entry, to_target, to_waiver
 from compatgate.documents.sources import suggest_name
 from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc, key_of
 from compatgate.errors import BadInput, NotFound, Unavailable, quote_error

@@ -17,7 +17,7 @@ from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import DriftKind, DriverState, Pool, Target, drift_title
 from compatgate.core.versions import Version, parse_version
 from compatgate.errors import BadInput
-from compatgate.service.cluster.admission.matching import TARGET, match_targets
+from compatgate.service.cluster.admission.matching import TARGET, match_targets, terms_of
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.reports import NOTHING_SEEN, SeenNode, read_seen_node
 from compatgate.service.nodes.reports.repository import NodeRow, NodeTraits
@@ -141,7 +141,8 @@ class MatrixComparer:
         if assigned:
             return tuple(sorted({assigned, *added}))
         labels = {k: v for k, v in zip(self.keys, values, strict=True) if v is not None}
-        found = match_targets("", {"nodeSelector": labels}, self._targets).targets
+        terms = list(terms_of({"nodeSelector": labels}))
+        found = match_targets("", terms, self._targets).targets
         return tuple(sorted({*found, *added}))
 
     def _driver_state(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import Meta, Struct, convert
+from msgspec import convert
 
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
@@ -41,37 +39,18 @@ def show_baseline(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(BaselineService).show(call.args["id"]))
 
 
-class ApprovalQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters of an approval."""
-
-    explained: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=1000,
-                description="reason why implausible values are correct; required if the baseline"
-                " has a `doubt`",
-            ),
-        ]
-        | None
-    ) = None
-
-
 @route(
     "POST",
     "/baselines/{id:big}/approve",
     scope="bless",
     tag="evidence",
-    query=ApprovalQuery,
     returns=Returns(BaselineDetailBody, "The updated baseline"),
     errors=(404, 409),
 )
-def approve_baseline(call: Call[ApprovalQuery]) -> Reply:
-    """Approve a proposed baseline for future runs; implausible values need a reason."""
+def approve_baseline(call: Call[NoQuery]) -> Reply:
+    """Approve a proposed baseline for future runs."""
     number, by = call.args["id"], call.principal.name
-    explained = call.query.explained or ""
-    return Reply(call.use(BaselineService).approve(number, by=by, explained=explained))
+    return Reply(call.use(BaselineService).approve(number, by=by))
 
 
 @route(

@@ -142,17 +142,15 @@ def find_baseline(session: Session, number: int) -> BaselineRow:
     return row
 
 
-def approve_version(
-    session: Session, row: BaselineRow, *, by: str, at: datetime, body: dict[str, Any]
-) -> None:
-    """Approve a proposed version, with the body that the judge reads from now on."""
+def approve_version(session: Session, row: BaselineRow, *, by: str, at: datetime) -> None:
+    """Approve a proposed version, which the judge reads from now on."""
     if row.state != "proposed":
         by_whom = f" by {row.decided_by}" if row.decided_by else ""
         what = f"the baseline {row.id} is {row.state}{by_whom}"
         raise Conflict(what, field="baseline", value=row.id)
     former = update(BaselineRow).filter_by(**dict(zip(_KEY, row.key, strict=True)))
     session.execute(former.where(BaselineRow.state == "approved").values(state="replaced"))
-    row.state, row.body, row.decided_by, row.decided_at = "approved", body, by, at
+    row.state, row.decided_by, row.decided_at = "approved", by, at
 
 
 def refuse_version(row: BaselineRow, *, by: str, at: datetime) -> None:

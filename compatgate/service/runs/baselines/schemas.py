@@ -55,13 +55,9 @@ class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
     discarded: list[dict[str, Any]]
     distribution: dict[str, Any]
     source: Annotated[str, Meta(description="origin of an import; empty: runs of this gate")]
-    doubt: Annotated[
-        str,
-        Meta(
-            description="reason why the values are implausible; an approval then needs `explained`"
-        ),
+    explained: Annotated[
+        str, Meta(description="why a person accepts improbably good values; empty: ordinary values")
     ] = ""
-    explained: Annotated[str, Meta(description="reason given at the approval")] = ""
     nearest: Annotated[
         NearestBody | None,
         Meta(description="nearest approved baseline; set only if the stack family has none"),

@@ -29,7 +29,7 @@ from compatgate.service.runs.baselines import repository as baselines
 from compatgate.service.runs.baselines.repository import BaselineRow, Key
 from compatgate.service.runs.baselines.schemas import BaselineDetailBody, NearestBody
 
-_LEARNED = ("better", "tolerance", "runs", "discarded", "source", "doubt", "explained")
+_LEARNED = ("better", "tolerance", "runs", "discarded", "source", "explained")
 
 
 class BaselineService:
@@ -85,8 +85,8 @@ class BaselineService:
         with self._database.reading() as session:
             return _describe(session, baselines.find_baseline(session, number))
 
-    def approve(self, number: int, *, by: str, explained: str = "") -> BaselineDetailBody:
-        """Approve a proposed version for future runs; implausible values need an explanation."""
+    def approve(self, number: int, *, by: str) -> BaselineDetailBody:
+        """Approve a proposed version for future runs."""
         with self._database.writing() as session:
             row = baselines.find_baseline(session, number)
             learned = row.learned
@@ -98,16 +98,8 @@ class BaselineService:
                     value=number,
                     hint="run the suite again: each sound run adds to the proposed version",
                 )
-            if learned.doubt and not (explained or learned.explained):
-                raise BadInput(
-                    f"the baseline {number} needs a reason: {learned.doubt}",
-                    field="explained",
-                    hint=f"baselines approve {number} --explained REASON, or refuse it",
-                )
-            body = {**row.body, "explained": explained or learned.explained}
-            baselines.approve_version(session, row, by=by, at=clock.now(), body=body)
-            reason = {"explained": explained} if explained else {}
-            _audit(session, row, "approve", by, **reason)
+            baselines.approve_version(session, row, by=by, at=clock.now())
+            _audit(session, row, "approve", by)
             return _describe(session, row)
 
     def refuse(self, number: int, *, by: str) -> BaselineDetailBody:
@@ -119,14 +111,14 @@ class BaselineService:
             return _describe(session, row)
 
 
-def _audit(session: Session, row: BaselineRow, what: str, by: str, **detail: str) -> None:
+def _audit(session: Session, row: BaselineRow, what: str, by: str) -> None:
     audit.append(
         session,
         at=clock.now(),
         actor=by,
         action=f"baseline.{what}",
         subject=f"{row.workload} {row.metric} on {row.sku}",
-        detail={"id": row.id, "version": row.version, "family": row.family, **detail},
+        detail={"id": row.id, "version": row.version, "family": row.family},
     )
 
 
@@ -139,7 +131,7 @@ def _propose_metric(
         learned = last.learned
         if run in {*(one.run for one in learned.runs), *(one.run for one in learned.discarded)}:
             return
-    base = _learning_base(session, last, samples.doubt) if last else None
+    base = _learning_base(session, last, samples.explained) if last else None
     # Samples only start a baseline: from the first own run on, own runs make it.
     own = [run for run in base.runs if run.sample is None] if base else []
     accepted = [(r.run, Samples(samples.name, spec.unit, (r.values,))) for r in own]
@@ -148,26 +140,21 @@ def _propose_metric(
         learned = learn(*key, spec, [*accepted, (run, samples)], version=version)
     except BadInput:
         return  # it gives nothing to learn from: too few values, or none that are numbers
-    kept = base if base and not samples.doubt else None
-    learned = replace(
-        learned,
-        doubt=kept.doubt if kept else samples.doubt,
-        explained=kept.explained if kept else "",
-    )
+    explained = samples.explained or (base.explained if base else "")
+    learned = replace(learned, explained=explained)
     baselines.propose_version(session, key, learned.to_json(), by=run, at=clock.now())
 
 
-def _learning_base(session: Session, last: BaselineRow, doubt: str) -> Baseline | None:
+def _learning_base(session: Session, last: BaselineRow, explained: str) -> Baseline | None:
     """Return the version whose runs a new version is learned from, with the current run.
 
-    Implausible values, which a person has not accepted, are learned from each other only. Nothing
-    is learned of a version that was refused.
+    Improbably good values, which a person explained, are learned from each other only: they replace
+    the values before them. Nothing is learned of a version that was refused.
     """
     learned = last.learned
-    open_doubt = last.state == "proposed" and learned.doubt and not learned.explained
-    if doubt:
-        return learned if open_doubt else None
-    if last.state != "refused" and not open_doubt:
+    if explained:
+        return learned if learned.explained and last.state != "refused" else None
+    if last.state != "refused":
         return learned
     approved = baselines.approved_baselines(
         session, workload=last.workload, sku=last.sku, family=last.family

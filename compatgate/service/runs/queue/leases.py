@@ -126,6 +126,7 @@ class Offer(Struct, frozen=True):
         gpu: SKU; None: it has no GPUs.
         driver_key: None: not known.
         spans: the host runs a workload on several nodes at once.
+        exclusive: a run that measures takes every slot.
     """
 
     host: str
@@ -133,6 +134,11 @@ class Offer(Struct, frozen=True):
     driver_key: str | None
     slots: int
     spans: bool = False
+    exclusive: bool = False
+
+    def count_needed(self, run: RunRow) -> int:
+        """Return the slots that a run takes here."""
+        return self.slots if self.exclusive and run.measures else run.gpus
 
 
 class LeaseClaim(Struct, frozen=True):
@@ -255,6 +261,7 @@ def end_run(session: Session, run_id: str, state: str, reason: str, at: datetime
         "state": state,
         "reason": reason,
         "doing": "",
+        "left_s": None,
         "lease_until": None,
         "finished_at": at,
     }

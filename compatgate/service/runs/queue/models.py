@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Float, ForeignKey, Index, Integer, LargeBinary, Text
+from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, LargeBinary, Text, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from compatgate.canary.run import ENDED
@@ -91,6 +91,15 @@ class Run(Base):
     pairs: Mapped[dict[str, Any] | None] = mapped_column(
         JsonText, comment="JSON: pairs so far, and the judgement"
     )
+    explained: Mapped[str] = mapped_column(
+        Text, server_default="", comment="Why improbably good values are right"
+    )
+    measures: Mapped[bool] = mapped_column(
+        Boolean, server_default=false(), comment="It has metrics, so it takes its host alone"
+    )
+    left_s: Mapped[float | None] = mapped_column(
+        Float, comment="Expected seconds until its end, as of the last report"
+    )
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     started_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Of the first attempt")
     finished_at: Mapped[datetime | None] = mapped_column(UtcTime)
@@ -157,6 +166,7 @@ class RunRow(RunBody, frozen=True, kw_only=True):
     seq: int
     lease_until: datetime | None
     cancel_by: str | None
+    measures: bool
 
     @property
     def has_ended(self) -> bool:
@@ -166,14 +176,14 @@ class RunRow(RunBody, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any]:
         """Return plain data as REST carries it."""
         body = to_plain(self)
-        for name in ("seq", "lease_until", "cancel_by"):
+        for name in ("seq", "lease_until", "cancel_by", "measures"):
             del body[name]
         return {**body, "against": msgspec.to_builtins(self.against)}
 
 
 _NEW_RUN: dict[str, Any] = dict.fromkeys(RunRow.__struct_fields__) | {
     "seq": 0, "nodes": 1, "priority": 0, "attempts": 0, "doing": "", "reason": "",
-    "cancelling": False,
+    "cancelling": False, "explained": "", "measures": False,
 }  # fmt: skip
 
 

@@ -122,13 +122,18 @@ def choose_run(
             ),
         )
         for offer in able:
-            if _count_free_slots(offer, taken) >= run.gpus:
+            needed = offer.count_needed(run)
+            if _count_free_slots(offer, taken) >= needed:
                 free = [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
-                return Assignment(run, offer.host, tuple(free[: run.gpus]))
+                return Assignment(run, offer.host, tuple(free[:needed]))
         passed.append(run.id)
-        nearest = max(able, key=lambda offer: _count_free_slots(offer, taken), default=None)
+        nearest = min(able, key=lambda offer: _count_missing_slots(run, offer, taken), default=None)
         open_ = [offer for offer in open_ if offer is not nearest]
     return None
+
+
+def _count_missing_slots(run: RunRow, offer: Offer, taken: Mapping[str, set[int]]) -> int:
+    return offer.count_needed(run) - _count_free_slots(offer, taken)
 
 
 def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
@@ -208,7 +213,11 @@ class DatabaseQueue:
         self, session: Session, worker: str, served: Sequence[Host], now: datetime
     ) -> Lease | None:
         awake = [host for host in served if not is_in_maintenance(host.quiet, now)]
-        offers = [make_offer(each) for each in host_values(worker, awake, self._facts.gpus)]
+        values = host_values(worker, awake, self._facts.gpus)
+        offers = [
+            replace(make_offer(each), exclusive=host.exclusive and host.executor not in CLUSTERS)
+            for each, host in zip(values, awake, strict=True)
+        ]
         taken = leases.taken_slots(session, [each.host for each in offers])
         chosen = choose_run(
             offers, taken, lambda open_, but: leases.next_waiting_run(session, open_, now, but=but)
@@ -255,12 +264,19 @@ class DatabaseQueue:
             )
             note_run(session, now, lease.worker, state, lease.run.id, {"attempt": lease.attempt})
 
-    def say(self, lease: Lease, doing: str, progress: float | None) -> None:
+    def say(
+        self, lease: Lease, doing: str, progress: float | None, left_s: float | None = None
+    ) -> None:
         """See `Queue`."""
         with self._database.working() as session:
-            values = {"doing": _storable_text(doing), "progress": progress}
+            values = {"doing": _storable_text(doing), "progress": progress, "left_s": left_s}
             if not leases.update_run(session, _lease_claim(lease), **values):
                 raise LeaseLost(lease.run.id)
+
+    def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
+        """See `Queue`."""
+        with self._database.reading() as session:
+            return runs.find_lengths(session, gpu=lease.run.gpu, steps=steps)
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
         """See `Queue`."""
@@ -332,7 +348,7 @@ class DatabaseQueue:
             self._on_change()
 
     def retry(self, lease: Lease, reason: str) -> None:
-        """Queue a run again, see `Queue`; end a run that was cancelled meanwhile."""
+        """Queue a run again, see `Queue`; end one that was cancelled meanwhile."""
         now = clock.now()
         why = _storable_text(reason)
         with self._mine(lease, writing=True) as (session, run):
@@ -341,10 +357,10 @@ class DatabaseQueue:
                 state = "cancelled"
                 leases.end_run(session, run.id, state, f"cancelled by {run.cancel_by}", now)
             elif lease.attempt >= run.max_attempts:
-                state = "error"
-                leases.end_run(
-                    session, run.id, state, f"{why} (attempt {lease.attempt}, the last)", now
-                )
+                state = "inconclusive"
+                again = f"once that is fixed: compatgate canary rerun {run.id}"
+                ended = f"{why} (attempt {lease.attempt}, the last); {again}"
+                leases.end_run(session, run.id, state, ended, now)
             else:
                 state = "queued"
                 pause = self._pauses[min(lease.attempt, len(self._pauses)) - 1]

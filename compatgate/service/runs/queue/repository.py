@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -297,6 +298,49 @@ def list_past_steps(
         if at is not None:
             results.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
     return list(results.values())
+
+
+_LENGTHS = 30
+"""Processes of a step whose lengths are looked at."""
+
+
+class _Length(msgspec.Struct, frozen=True):
+    """The part of a stored step or block that tells how long its process took."""
+
+    workload: str
+    seed: int
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    block: dict[str, Any] | None = None
+
+
+def find_lengths(session: Session, *, gpu: str | None, steps: Collection[str]) -> dict[str, float]:
+    """Return by step the median seconds of its latest processes that ended well on a SKU.
+
+    A step that was run in pairs has many processes; its first pair tells how long one takes.
+    """
+    names = [f"{step}{end}" for step in steps for end in ("", "-pair1-A", "-pair1-B")]
+    query = (
+        select(RunStep.run, RunStep.name, RunStep.body)
+        .join(Run, Run.id == RunStep.run)
+        .where(RunStep.name.in_(names), Run.state.in_(_MEASURED))
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
+        .order_by(Run.seq.desc())
+        .limit(_LENGTHS * len(names))
+    )
+    found = [
+        (run, name, msgspec.json.decode(body, type=_Length))
+        for run, name, body in session.execute(query)
+    ]
+    paired = {(run, f"{one.workload}-{one.seed}") for run, _, one in found if one.block}
+    lengths: dict[str, list[float]] = {}
+    for run, name, one in found:
+        merged = one.block is None and (run, name) in paired
+        if one.exit_code == 0 and one.started_at and one.finished_at and not merged:
+            seconds = (one.finished_at - one.started_at).total_seconds()
+            lengths.setdefault(f"{one.workload}-{one.seed}", []).append(seconds)
+    return {name: median(some[:_LENGTHS]) for name, some in lengths.items()}
 
 
 DEFAULT_RUNS = 200

@@ -42,6 +42,13 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
             " tell; `none`: judge it alone; default: `auto` for an image on a target"
         ),
     ] = None
+    explained: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=1000)] | None,
+        Meta(
+            description="why improbably good values are right: above the published peak, or better"
+            " by more than 2 x; without a reason they are inconclusive"
+        ),
+    ] = None
 
 
 class AgainstBody(Against, frozen=True, forbid_unknown_fields=True):
@@ -102,6 +109,10 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     max_attempts: int
     doing: str
     progress: Annotated[float | None, Meta(description="share of completed work, 0 to 1")]
+    left_s: Annotated[
+        float | None,
+        Meta(description="expected seconds from start to end, then until the end; null: not known"),
+    ]
     reason: Annotated[str, Meta(description="reason for the state")]
     asked_by: str
     worker: str | None
@@ -118,6 +129,9 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     source: Annotated[
         str | None, Meta(description="format and source of an imported run; null: not imported")
     ] = None
+    explained: Annotated[
+        str, Meta(description="why improbably good values are right; empty: no reason was given")
+    ] = ""
 
 
 class PeakShare(Struct, frozen=True):

@@ -69,6 +69,7 @@ from compatgate.service.runs.queue.repository import list_measured_steps
 from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
 from compatgate.service.runs.queue.submission import (
     blessed_evidence,
+    expect_run,
     last_verifications,
     plan_runs,
     verification_candidates,
@@ -245,12 +246,16 @@ class Runs(EvidenceRemarks):
                 asked, catalogue, snapshot, known, self._facts, by=by, at=now, purpose=purpose
             )
             made = [self._compare(session, asked.against, run, snapshot, now) for run in made]
+            workloads = catalogue.of_suite(asked.suite)
+            made = [expect_run(session, run, workloads) for run in made]
         with self._database.writing() as session:
             runs.add_runs(session, made)
             for run in made:
                 detail = {"suite": run.suite, "target": run.target, "pool": run.pool}
                 if run.against and run.against.image:
                     detail["against"] = run.against.image
+                if run.explained:
+                    detail["explained"] = run.explained
                 note_run(session, now, by, "queued", run.id, {**detail, "image": run.image})
             return tuple(runs.find_run(session, run.id) for run in made)
 
@@ -394,6 +399,7 @@ class Runs(EvidenceRemarks):
             host=run.host,
             priority=run.priority,
             against=_choose_reference(run, purpose),
+            explained=(run.explained or None) if purpose == "request" else None,
         )
         return self.submit(asked, by=by, purpose=purpose)
 

@@ -14,9 +14,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+from sqlalchemy.orm import Session
 
+from compatgate.canary.forecast import Forecast, describe_length, limit_run, plan_processes
 from compatgate.canary.hosts import BUILDERS, CLUSTERS
+from compatgate.canary.judge.paired.design import FIRST_LOOK
 from compatgate.canary.run import EntryVerification
+from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.contents import has_own_image
 from compatgate.core.facts import Facts
@@ -33,7 +37,7 @@ from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.queue.leases import could_take
 from compatgate.service.runs.queue.models import HostRow, RunRow, new_run
 from compatgate.service.runs.queue.queue import make_offer
-from compatgate.service.runs.queue.repository import driver_key
+from compatgate.service.runs.queue.repository import driver_key, find_lengths
 from compatgate.service.runs.queue.schemas import RunRequest
 
 
@@ -194,10 +198,28 @@ def plan_runs(
             max_attempts=MAX_ATTEMPTS,
             asked_by=by,
             created_at=at,
+            explained=asked.explained or "",
+            measures=any(one.metrics for one in catalogue.of_suite(asked.suite)),
         )
         for place in result
     ]
     return [check_run(run, hosts, imageless) for run in made]
+
+
+def expect_run(session: Session, run: RunRow, workloads: Sequence[Workload]) -> RunRow:
+    """Return the run with how long it is expected to take, from the lengths of earlier runs."""
+    pairs = FIRST_LOOK if run.against and run.against.image else 0
+    planned = plan_processes((w for w in workloads if not has_own_image(w)), pairs)
+    planned |= plan_processes((w for w in workloads if has_own_image(w)), 0)
+    known = find_lengths(session, gpu=run.gpu, steps=planned)
+    left = Forecast(planned, known).left_s()
+    if left is None:
+        most = describe_length(limit_run(workloads, planned))
+        doing = f"takes at most {most}; no earlier run shows how long"
+    else:
+        doing = f"expected to take about {describe_length(left)}"
+        doing += f", with {pairs} pairs" if pairs else ""
+    return replace(run, doing=doing, left_s=left)
 
 
 def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:

@@ -106,8 +106,9 @@ def test_a_run_whose_workers_die_again_and_again_is_given_up(
     assert staging.run(run).attempts == 3
     staging.work_until_ended(run)
     found = staging.run(run)
-    assert found.state == "error"
-    assert found.reason == "gave up after 3 attempts: workers stopped responding"
+    assert found.state == "inconclusive"
+    assert found.reason.startswith("gave up after 3 attempts: workers stopped responding; ")
+    assert found.reason.endswith(f"compatgate canary rerun {run}")
     assert gpu_engine.left_of(run) == []
 
 

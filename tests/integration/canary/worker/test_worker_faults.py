@@ -1,21 +1,39 @@
-"""Faults of a candidate on a real engine: what the run shows, and what the gate then answers."""
+"""Faults on a real engine: what the run shows, what becomes evidence, what the gate answers.
+
+The table of docs/reference/faults.md has a row for each. A simulated host probe says that the GPU
+is there, as NVML does on a staging host.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import pytest
 from engines import Engine, vary_python
-from staging import ENV, STACK, Staging
+from staging import DRIVER, ENV, STACK, Staging, host_table
+
+from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.judge.baseline import RELIABLE_RUNS
+from compatgate.resources import package_dir
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
+PAGE = package_dir().parent / "docs" / "reference" / "faults.md"
 GOOD = "compatgate-test/faults:good"
 PROGRAM = f"""\
 import os, random, sys, time
 fault, values = os.environ.get("FAULT", ""), random.Random(0).gauss
 if fault == "crash": os._exit(139)
 if fault == "no-gpu": raise SystemExit(77)
-{ENV}
+{ENV.replace(f'driver="{DRIVER}"', f'driver=os.environ.get("DRIVER", "{DRIVER}")')}
 if fault == "hang": time.sleep(600)
+if fault == "fork-bomb":
+    while True: os.fork()
+if fault == "log":
+    for _ in range(1024): sys.stdout.write(("x" * 1023 + "\\n") * 1024)
 if fault != "no-check": say.check("right", True)
 ratio = float(os.environ.get("RATIO", "1"))
 if fault != "no-metric":
@@ -25,28 +43,64 @@ METRIC = '[metrics.time]\nunit = "ms"\nbetter = "lower"\n'
 FAULTS = {
     "2.5 x slower": {"RATIO": "2.5"},
     "10 x slower": {"RATIO": "10"},
-    **{name: {"FAULT": name} for name in ("hang", "crash", "no-gpu", "no-metric", "no-check")},
+    "hang": {"FAULT": "hang"},
+    "crash": {"FAULT": "crash"},
+    "exit 77": {"FAULT": "no-gpu"},
+    "missing metric": {"FAULT": "no-metric"},
+    "missing check": {"FAULT": "no-check"},
+    "wrong env": {"DRIVER": "550.54.15"},
+    "fork bomb": {"FAULT": "fork-bomb"},
+    "1 GB of log": {"FAULT": "log"},
 }
+"""Fault to the variables of its image."""
 REASONS = {
     "2.5 x slower": "150 % higher",
     "10 x slower": "900 % higher",
-    "hang": "was stopped after 2 s",
+    "hang": "was stopped after 60 s",
     "crash": "ended with status 139",
-    "no-gpu": "found no GPU",
-    "no-metric": "did not report metric time",
-    "no-check": "did not report check right",
+    "exit 77": "found no GPU",
+    "missing metric": "did not report metric time",
+    "missing check": "did not report check right",
+    "wrong env": "but the workloads measured 550.54.15",
+    "fork bomb": "ended with status 1|was killed for using more than",
+    "1 GB of log": "more than the output limit|broke the line protocol",
 }
+UNDECIDED = {"alone": {"wrong env", "1 GB of log"}, "in pairs": {"wrong env"}}
+"""Faults that are no evidence: what ran was not what was asked for, or output was lost."""
 DENIED, PASSED = ("CG813", False), ("", True)
 
 
+class Probe:
+    """The host's own probe; it finds the GPU healthy unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.state = "healthy"
+
+    @contextmanager
+    def __call__(self, slots: Any) -> Iterator[Probe]:
+        yield self
+
+    def observed(self) -> HostObservation:
+        return HostObservation(self.state, "as the test says", {"state": self.state})
+
+
 @pytest.fixture
-def proven(staging: Staging, gpu_engine: Engine) -> Staging:
-    """A gate that passes, after a good run whose baseline a person approved."""
+def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
+    made = Probe()
+    monkeypatch.setattr("compatgate.canary.worker.LocalWatch", lambda *_: made)
+    return made
+
+
+@pytest.fixture
+def proven(staging: Staging, gpu_engine: Engine, probe: Probe) -> Staging:
+    """A gate that passes, after good runs whose baseline a person approved."""
+    staging.hosts(host_table("stage", gpu_engine, health="local"))
     vary_python(gpu_engine.api, GOOD, RATIO="1")
-    staging.workload("good", PROGRAM, timeout="2s", more=METRIC)
-    first = staging.submit("good", image=GOOD, against="none")
-    staging.work()
-    assert staging.run(first).state == "inconclusive", "there is no baseline yet"
+    staging.workload("good", PROGRAM, timeout="60s", more=METRIC)
+    for _ in range(RELIABLE_RUNS):
+        first = staging.submit("good", image=GOOD, against="none")
+        staging.work()
+        assert staging.run(first).state == "inconclusive", "there is no baseline yet"
     (proposed,) = staging.rooms.baselines.list().items
     staging.rooms.baselines.approve(proposed.id, by="tester")
     second = staging.submit("good", image=GOOD, against="none")
@@ -64,28 +118,96 @@ def answer(staging: Staging) -> tuple[str, bool]:
     return "".join(rules), verdict.allowed
 
 
-@pytest.mark.parametrize("against", ["none", GOOD], ids=["alone", "in-pairs"])
+def table() -> dict[tuple[str, str], tuple[str, str, str]]:
+    """The rows of the page: fault and way to run, outcome, evidence and answer."""
+    text = PAGE.read_text().partition("## Candidates")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return {
+        (row[0], row[1]): (row[3].partition(":")[0], row[4], row[5])
+        for row in rows
+        if len(row) == 6
+    }
+
+
+@pytest.mark.parametrize("how", ["alone", "in pairs"])
 def test_a_candidates_fault_fails_its_run_and_the_gate_denies(
-    proven: Staging, gpu_engine: Engine, against: str
+    proven: Staging, gpu_engine: Engine, how: str
 ) -> None:
     proposals = [one.id for one in proven.rooms.baselines.list().items]
-    unclear = {"no-gpu", "no-metric", "no-check"} if against == "none" else set()
-    found, wanted = {}, {}
+    found, wanted, page = {}, {}, table()
     for fault, environment in FAULTS.items():
-        image = f"compatgate-test/faults:{fault.replace(' ', '-')}"
+        image = f"compatgate-test/faults:{re.sub('[^a-z0-9]+', '-', fault.lower())}"
         vary_python(gpu_engine.api, image, **environment)
-        run = proven.submit("good", image=image, against=against)
-        proven.work()
+        run = proven.submit("good", image=image, against="none" if how == "alone" else GOOD)
+        proven.work_until_ended(run)
         row = proven.run(run)
         evidence = [one.outcome for one in proven.rooms.runs.evidence(run=run).items]
-        print(f"{fault} | {row.state}: {row.reason} | {evidence} | {answer(proven)}")
-        found[fault] = (row.state, REASONS[fault] in row.reason, evidence, answer(proven))
+        says, allowed = answer(proven)
+        print(f"{fault} | {how} | {row.state}: {row.reason} | {evidence} | {says} {allowed}")
+        fits = re.search(REASONS[fault], row.reason) is not None
+        found[fault] = (row.state, fits, evidence, (says, allowed))
         wanted[fault] = (
             ("inconclusive", True, [], PASSED)
-            if fault in unclear
+            if fault in UNDECIDED[how]
             else ("failed", True, ["failed"], DENIED)
         )
+        told = (row.state, "failed" if evidence else "none", "denied" if says else "allowed")
+        assert page[fault, how] == told, f"{PAGE.name} says something else of {fault}, {how}"
         if evidence == ["failed"]:
             proven.rooms.runs.discard(run, by="tester", reason="the next fault is tested alone")
     assert found == wanted
     assert [one.id for one in proven.rooms.baselines.list().items] == proposals
+
+
+def test_without_a_probe_a_missing_gpu_is_undecided_alone(
+    proven: Staging, gpu_engine: Engine, probe: Probe
+) -> None:
+    vary_python(gpu_engine.api, "compatgate-test/faults:exit-77", FAULT="no-gpu")
+    probe.state = "unobserved"
+    run = proven.submit("good", image="compatgate-test/faults:exit-77", against="none")
+    proven.work_until_ended(run)
+    assert (proven.run(run).state, answer(proven)) == ("inconclusive", PASSED)
+
+
+@pytest.mark.parametrize("state", ["sick", "shared"])
+def test_the_hosts_fault_is_retried_and_then_inconclusive_with_what_is_missing(
+    proven: Staging, probe: Probe, state: str
+) -> None:
+    probe.state = state
+    run = proven.submit("good", image=GOOD, against="none")
+    proven.work_until_ended(run)
+    row = proven.run(run)
+    assert (row.state, row.attempts) == ("inconclusive", 3)
+    assert f"the host was {state}" in row.reason
+    assert "; needs " in row.reason
+    assert answer(proven) == PASSED
+
+
+def test_an_improbable_gain_passes_only_with_a_reason(
+    proven: Staging, gpu_engine: Engine, submit_fast: Callable[..., str]
+) -> None:
+    known = [one.id for one in proven.rooms.baselines.list().items]
+    run = submit_fast()
+    assert proven.run(run).state == "inconclusive"
+    assert "canary run --explained REASON" in proven.run(run).reason
+    assert [one.id for one in proven.rooms.baselines.list().items] == known
+    run = submit_fast(explained="FP8 kernels")
+    assert (proven.run(run).state, proven.run(run).explained) == ("passed", "FP8 kernels")
+    newest = proven.rooms.baselines.list().items[0]
+    assert (newest.state, newest.body["explained"]) == ("proposed", "FP8 kernels")
+    (link,) = proven.rooms.audit.list_audit(action="run.queued", limit=1).items
+    assert link.detail["explained"] == "FP8 kernels"
+
+
+@pytest.fixture
+def submit_fast(proven: Staging, gpu_engine: Engine) -> Callable[..., str]:
+    """Run an image that is three times as fast, to its end."""
+    vary_python(gpu_engine.api, "compatgate-test/faults:fast", RATIO="0.3")
+
+    def submit(**fields: Any) -> str:
+        image = "compatgate-test/faults:fast"
+        run = proven.submit("good", image=image, against="none", **fields)
+        proven.work_until_ended(run)
+        return run
+
+    return submit

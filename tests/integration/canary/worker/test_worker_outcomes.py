@@ -49,13 +49,13 @@ def test_a_passing_run_is_evidence_for_what_was_measured(
         (GOOD.replace("12.4.1", "12.2.0"), "inconclusive", "12.4 is under test, but 12.2.0 was"),
         (GOOD.replace(GPU, "L4"), "inconclusive", f"declared with {GPU}, but the workloads saw"),
         (GOOD.replace(DRIVER, "550.54.15"), "inconclusive", "measured 550.54.15"),
-        ('print("hello")', "inconclusive", "printed no env line"),
-        (ENV, "inconclusive", "did not report check right"),
+        ('print("hello")', "failed", "did not report check right"),
+        (ENV, "failed", "did not report check right"),
         (GOOD.replace("gpus=[", "gpus=[] and ["), "inconclusive", "its env line names no GPU"),
     ],
     ids=[
         "failing check", "crash", "crash before env", "out of memory", "lying env", "other GPU",
-        "other driver", "no env", "no check", "no GPU",
+        "other driver", "nothing", "no check", "no GPU",
     ],
 )  # fmt: skip
 def test_what_a_program_does_decides(

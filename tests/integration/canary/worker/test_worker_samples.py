@@ -29,7 +29,7 @@ def test_each_step_of_a_container_becomes_a_sample(staging: Staging, gpu_engine:
     run = staging.submit("made")
     staging.work()
     assert staging.run(run).state == "inconclusive", staging.run(run).reason
-    taken = collect_samples(staging.gate.runs, staging.gate.facts, run)
+    taken = collect_samples(staging.rooms.runs, staging.rooms.gate.facts, run)
     assert taken["refused"] == []
     assert [sample["step"] for sample in taken["samples"]] == ["made-0", "made-1"]
     assert '"executor":"docker","development":false' in taken["samples"][0]["text"]
@@ -39,6 +39,6 @@ def test_a_run_whose_check_failed_gives_none(staging: Staging, gpu_engine: Engin
     staging.workload("made", MEASURES.replace("True", "False"), more=METRIC)
     run = staging.submit("made")
     staging.work()
-    taken = collect_samples(staging.gate.runs, staging.gate.facts, run)
+    taken = collect_samples(staging.rooms.runs, staging.rooms.gate.facts, run)
     assert taken["samples"] == []
     assert "the run ended failed: made-0: check right failed" in taken["refused"][0]["reason"]

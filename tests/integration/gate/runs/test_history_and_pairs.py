@@ -14,11 +14,11 @@ import pytest
 from canary_runs import DRIVER, GPU, STACK, host
 from engine_edges import Script, exited
 
-from compatgate.canary.protocol import make_reader
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import HostContext, Settings
 from compatgate.canary.executors.jobs import HostObservation, PreparedJob
+from compatgate.canary.protocol import make_reader
 from compatgate.canary.workload import ImageSpec, MetricSpec, Suite, Workload
 from compatgate.canary.workloads import Library
 from compatgate.service.runs.queue.schemas import RunRequest
@@ -56,16 +56,19 @@ class Processes(Script):
         yield self
 
     def start(self, prepared):
-        rng, said = self.rng, [
-            {
-                "type": "env",
-                "driver": DRIVER,
-                "gpus": [{"name": GPU}],
-                "cuda": "12.4.1",
-                "cudnn": "9.1.0.70",
-                "torch": "2.4.1+cu124",
-            }
-        ]
+        rng, said = (
+            self.rng,
+            [
+                {
+                    "type": "env",
+                    "driver": DRIVER,
+                    "gpus": [{"name": GPU}],
+                    "cuda": "12.4.1",
+                    "cudnn": "9.1.0.70",
+                    "torch": "2.4.1+cu124",
+                }
+            ],
+        )
         for name in METRICS:
             level = 10 * rng.lognormvariate(0, self.apart)
             level *= 1.1 if prepared.job.image == SLOW and name == "m7" else 1.0
@@ -83,15 +86,15 @@ class Watched:
 class Site:
     """A gate, and a host of its own."""
 
-    def __init__(self, gate, apart: float) -> None:
-        self.gate = gate
+    def __init__(self, rooms, apart: float) -> None:
+        self.rooms = rooms
         library = Library()
         library.workloads = {"wide": WIDE}
         library.suites = {"wide": Suite("wide", "much", ("wide",))}
-        gate.runs.catalogue = lambda: library
-        gate.runs.queue.register("w1", [host()])
+        rooms.runs.catalogue = lambda: library
+        rooms.runs.queue.register("w1", [host()])
         settings = Settings(heartbeat=5, poll=0.001)
-        self.queue = gate.runs.open_queue(settings)
+        self.queue = rooms.runs.open_queue(settings)
         self.context = HostContext(
             queue=self.queue,
             executor=Processes(apart),
@@ -99,16 +102,16 @@ class Site:
             driver=DRIVER,
             workloads=lambda suite: (WIDE,),
             reader=make_reader,
-            judge=BaselineJudge(gate.baselines, GPU),
+            judge=BaselineJudge(rooms.baselines, GPU),
             watch=lambda slots: nullcontext(Watched()),
-            gpus=gate.facts.gpus,
+            gpus=rooms.gate.facts.gpus,
             settings=settings,
         )
 
     def run(self, image: str, against: str = "history"):
         """Run the suite with an image; the run, and how it was judged."""
         asked = RunRequest("wide", stack=STACK, image=image, host="a100-1", against=against)
-        (queued,) = self.gate.runs.submit(asked, by="tester")
+        (queued,) = self.rooms.runs.submit(asked, by="tester")
         before = len(self.context.executor.started)
         lease = self.queue.lease("w1", [host("a100-1")])
         drive(lease, self.context)
@@ -116,22 +119,22 @@ class Site:
         pairs = sum(name.endswith("-A") for name in names)
         alone = len([name for name in names if "-pair" not in name])
         how = f"{pairs} pairs" if pairs else f"{alone} runs"
-        return self.gate.runs.get(queued.id), how
+        return self.rooms.runs.get(queued.id), how
 
     def learn(self) -> None:
         """Learn from the first three runs, and approve what they propose."""
         for against in (REFERENCE, "history", "history"):
             self.run(BLESSED, against)
-        rows = self.gate.baselines.list(state="proposed", limit=100).items
+        rows = self.rooms.baselines.list(state="proposed", limit=100).items
         assert len(rows) == len(METRICS)
         for row in rows:
-            self.gate.baselines.approve(row.id, by="ana")
+            self.rooms.baselines.approve(row.id, by="ana")
         # What is compared with the reference once names it for all later runs of the image.
         self.run(SLOW, REFERENCE)
 
 
-def test_a_suite_of_52_metrics_learns_from_three_runs_and_decides(gate) -> None:
-    site = Site(gate, 0.01)
+def test_a_suite_of_52_metrics_learns_from_three_runs_and_decides(rooms) -> None:
+    site = Site(rooms, 0.01)
     site.learn()
     unchanged = [site.run(BLESSED) for _ in range(12)]
     slower = [site.run(SLOW) for _ in range(12)]

@@ -7,7 +7,7 @@ from sample_runs import FAMILY, GEMM, SKU, propose_samples, values
 
 from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
-from compatgate.errors import Conflict
+from compatgate.errors import BadInput, Conflict
 from compatgate.service.app import Rooms
 
 GROUND = BaselineKey("gemm@0123456789ab", SKU, FAMILY)
@@ -58,8 +58,32 @@ def test_an_own_run_takes_the_place_of_samples_that_nobody_approved(rooms: Rooms
     assert states(rooms) == [(1, "proposed", ["run_own:gemm-0"])]
 
 
-def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
+def test_two_runs_cannot_be_approved_because_they_do_not_show_how_far_runs_differ(
+    rooms: Rooms,
+) -> None:
     ran(rooms, "run_1")
+    ran(rooms, "run_2")
+    (row,) = rooms.baselines.list().items
+    with pytest.raises(BadInput, match="learned from 2 runs, 3 are needed"):
+        rooms.baselines.approve(row.id, by="ana")
+
+
+def test_the_oldest_approved_version_stays_known_until_it_is_refused(rooms: Rooms) -> None:
+    for centre, run in ((10.0, "a"), (10.4, "b")):
+        for number in range(3):
+            ran(rooms, f"run_{run}{number}", centre)
+        newest = rooms.baselines.list(state="proposed").items[0]
+        rooms.baselines.approve(newest.id, by="ana")
+    assert rooms.baselines.approved(GROUND)["time"].oldest == (values(),) * 3
+    oldest = rooms.baselines.list(state="replaced").items[0]
+    rooms.baselines.refuse(oldest.id, by="ana")
+    known = rooms.baselines.approved(GROUND)["time"]
+    assert known.oldest == known.runs
+
+
+def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
+    for run in ("run_1", "run_2", "run_3"):
+        ran(rooms, run)
     (row,) = rooms.baselines.list().items
     rooms.baselines.approve(row.id, by="ana")
     assert rooms.baselines.refuse(row.id, by="ana").state == "refused"
@@ -75,14 +99,17 @@ def test_after_a_version_is_refused_own_runs_start_anew(rooms: Rooms) -> None:
 
 
 def test_after_a_refused_proposal_the_next_goes_on_from_what_is_approved(rooms: Rooms) -> None:
-    ran(rooms, "run_a")
+    first = ["run_0", "run_1", "run_a"]
+    for run in first:
+        ran(rooms, run)
     rooms.baselines.approve(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     rooms.baselines.refuse(rooms.baselines.list().items[0].id, by="ana")
     ran(rooms, "run_b")
     ran(rooms, "run_c")
+    known = [f"{run}:gemm-0" for run in first]
     assert states(rooms) == [
-        (1, "approved", ["run_a:gemm-0"]),
-        (2, "refused", ["run_a:gemm-0", "run_b:gemm-0"]),
-        (3, "proposed", ["run_a:gemm-0", "run_c:gemm-0"]),
+        (1, "approved", known),
+        (2, "refused", [*known, "run_b:gemm-0"]),
+        (3, "proposed", [*known, "run_c:gemm-0"]),
     ]

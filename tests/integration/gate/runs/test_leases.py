@@ -122,7 +122,7 @@ def test_a_run_out_of_attempts_is_given_for_cleaning(
     assert attempts == [1, 2, 3, 4, 5]  # beyond max_attempts its engine only cleans and ends it
 
 
-def test_a_retry_waits_longer_each_time_and_then_ends_in_an_error(
+def test_a_retry_waits_longer_each_time_and_the_last_is_inconclusive(
     rooms: Rooms, queue: DatabaseQueue, submit: Submit, time: Any
 ) -> None:
     run_id = submit()
@@ -135,8 +135,8 @@ def test_a_retry_waits_longer_each_time_and_then_ends_in_an_error(
         time.forward(seconds=1)
     queue.retry(take(queue), "the engine is away")
     row = rooms.runs.get(run_id)
-    assert row.state == "error"
-    assert row.reason == "the engine is away (attempt 3, the last)"
+    assert row.state == "inconclusive"
+    assert row.reason.startswith("the engine is away (attempt 3, the last); once that is fixed: ")
     assert rooms.runs.hosts().items[0].busy == 0
 
 

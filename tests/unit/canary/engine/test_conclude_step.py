@@ -53,7 +53,7 @@ CASES = {
         "without an exit status",
     ),
     "no env": (EXITED, Report(metrics=(TIME,), checks=(GOOD,)), "inconclusive", "no env line"),
-    "no output at all": (EXITED, Report(), "inconclusive", "no env line"),
+    "no output at all": (EXITED, Report(), "failed", "did not report check numerics"),
     "broken lines": (
         EXITED,
         Report(env=ENV, metrics=(TIME,), checks=(GOOD,), problems=("line 3: value is text",)),
@@ -93,19 +93,19 @@ CASES = {
     "a check not reported": (
         EXITED,
         Report(env=ENV, metrics=(TIME,)),
-        "inconclusive",
+        "failed",
         "did not report check numerics",
     ),
     "a metric not reported": (
         EXITED,
         Report(env=ENV, checks=(GOOD,)),
-        "inconclusive",
+        "failed",
         "did not report metric time",
     ),
     "a metric with warm-up alone": (
         EXITED,
         Report(env=ENV, metrics=(Metric("time", "ms", (), warmup=(1.0,)),), checks=(GOOD,)),
-        "inconclusive",
+        "failed",
         "did not report metric time",
     ),
 }
@@ -114,9 +114,9 @@ CASES = {
 ATTRIBUTABLE = {
     "a hang", "no GPU found", "no GPU seen", "nothing to test",
     "a check not reported", "a metric not reported",
-    "a metric with warm-up alone", "no env", "no output at all",
+    "a metric with warm-up alone", "no env", "no output at all", "broken lines", "lost output",
 }  # fmt: skip
-"""What a reference, or an earlier run on the host, shows to be the candidate's fault."""
+"""What the reference of the same pair may show to be the host's fault, or the candidate's."""
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -126,6 +126,14 @@ def test_an_execution_is_concluded_from_what_it_did_and_said(case):
     assert verdict.outcome == outcome
     assert reason in verdict.reason
     assert verdict.attributable == (case in ATTRIBUTABLE)
+
+
+@pytest.mark.parametrize("case", ["no GPU found", "no GPU seen"])
+def test_a_gpu_that_the_hosts_own_probe_found_is_missed_by_the_candidate(case):
+    ended, report, _, reason = CASES[case]
+    verdict = conclude_step(WORKLOAD, ended, report, gpu_seen=True)
+    assert verdict.outcome == "failed"
+    assert f"{reason}, and the host's driver shows it" in verdict.reason
 
 
 def test_a_workload_that_promises_nothing_and_reports_nothing_is_inconclusive():

@@ -58,7 +58,8 @@ def test_a_flood_is_kept_up_to_the_limit_and_the_log_says_so(context, lease, wit
         ((lines(1.0), exited(139)), "failed", "SIGSEGV"),
         ((lines(1.0), exited(137, oom_killed=True)), "failed", "was killed for using more than"),
         ((lines(1.0, env=None), exited()), "inconclusive", "no env line"),
-        (([], exited()), "inconclusive", "no env line"),
+        (([], exited()), "failed", "did not report metric time"),
+        ((lines(1.0), exited(77)), "failed", "found no GPU, and the host's driver shows it"),
     ],
 )
 def test_what_the_program_did_is_the_runs_outcome(context, lease, job, outcome, reason):
@@ -235,7 +236,7 @@ def test_a_run_out_of_attempts_is_cleaned_and_given_up(context, lease):
     drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), context(executor, queue))
     assert executor.cleaned
     assert executor.started == []
-    assert queue.ended[0] == "error"
+    assert queue.ended[0] == "inconclusive"
     assert "gave up after 3 attempts" in queue.ended[1]
 
 
@@ -266,7 +267,7 @@ def test_a_run_out_of_attempts_ends_even_if_its_host_is_gone(context, lease):
     queue, executor = Memory(), Script()
     executor.fail_clean = 1
     drive(msgspec.structs.replace(lease, attempt=4, abandoned=True), context(executor, queue))
-    assert queue.ended[0] == "error"
+    assert queue.ended[0] == "inconclusive"
     assert "are removed when the host answers (the engine is away)" in queue.ended[1]
 
 
@@ -280,10 +281,68 @@ def test_a_host_that_cannot_be_cleaned_keeps_its_slot_for_the_next_worker(contex
 @pytest.mark.parametrize("state", ["sick", "shared", "unknown"])
 @pytest.mark.parametrize("check", [True, False])
 def test_a_result_from_an_unsound_host_is_inconclusive(context, lease, state, check):
-    queue = Memory()
-    drive(lease, context(Script((lines(1.0, check=check), exited())), queue, health=state))
+    queue, last = Memory(), replace(lease, attempt=3)
+    drive(last, context(Script((lines(1.0, check=check), exited())), queue, health=state))
     assert queue.ended[0] == "inconclusive"
     assert f"the host was {state}" in queue.ended[1]
+    assert "; needs " in queue.ended[1]
+
+
+@pytest.mark.parametrize("state", ["sick", "shared"])
+def test_a_host_that_may_be_sound_again_gets_another_attempt(context, lease, with_, state):
+    queue = Memory()
+    drive(lease, context(Script((lines(1.0), exited())), queue, health=state))
+    assert (queue.ended, queue.recorded) == (None, [])
+    assert f"gemm-0: the host was {state}" in queue.retried
+
+
+def test_a_programs_own_progress_and_the_time_left_are_shown(context, lease, with_, monkeypatch):
+    monkeypatch.setattr(steps, "_PROGRESS_S", 0.0)
+    queue, ends = Memory(), threading.Event()
+    queue.known = {"gemm-0": 60.0, "conv-0": 120.0}
+
+    class Slow(Script):
+        def output(self, handle, stop):
+            if handle.step == "gemm-0":
+                yield b'{"progress": 0.53}\n'
+                while not any("53%" in said for said in queue.said) and not stop():
+                    ends.wait(0.01)
+            yield from super().output(handle, stop)
+
+    both = (with_(), with_(name="conv"))
+    drive(lease, context(Slow(*[(lines(1.0), exited())] * 2), queue, workloads=both))
+    assert queue.ended[0] == "passed"
+    assert "running gemm-0 (1 of 2), about 3 min left" in queue.said
+    (shown,) = {said for said in queue.said if "53%" in said}
+    assert shown.startswith("running gemm-0 (1 of 2), 53%, about ")
+    share, left = queue.shares[queue.said.index(shown)]
+    assert 0 <= share < 0.5, "the longer step is yet to come"
+    assert left == pytest.approx(120, abs=10)
+    assert "running conv-0 (2 of 2), about 2 min left" in queue.said
+
+
+def test_a_workload_of_hours_is_never_repeated(context, lease, with_):
+    long = with_(paired=False, timeout_s=0.05)
+    noisy = Says(StepJudgement("inconclusive", "too noisy", more=9))
+    cases = (
+        ("a hang", Script(HANG), Says(), "healthy", "never ended in time"),
+        ("noise", Script((lines(1.0), exited())), noisy, "healthy", "too noisy"),
+        ("neighbours", Script((lines(1.0), exited())), Says(), "shared", "the host was shared"),
+    )
+    for name, executor, judge, health, reason in cases:
+        queue = Memory()
+        suite = (replace(long, timeout_s=0.05 if name == "a hang" else 60),)
+        drive(lease, context(executor, queue, workloads=suite, judge=judge, health=health))
+        assert [job.step for job in executor.started] == ["gemm-0"], name
+        assert queue.ended[0] == "inconclusive", name
+        assert reason in queue.ended[1], name
+
+
+def test_without_the_hosts_own_probe_a_missing_gpu_is_inconclusive(context, lease):
+    queue = Memory()
+    script = Script((lines(1.0), exited(77)))
+    drive(lease, context(script, queue, health="unobserved"))
+    assert (queue.ended[0], queue.ended[2]) == ("inconclusive", None)
 
 
 def test_a_regression_fails_the_run(context, lease):

@@ -111,15 +111,42 @@ def test_a_regression_by_more_than_2_x_is_not_learnt():
     assert known.offers == []
 
 
-def test_an_improvement_by_more_than_2_x_is_offered_with_its_doubt():
+def test_an_improbable_improvement_is_learnt_only_with_a_reason():
     known = Known(time=time(*VALUES))
     judge = BaselineJudge(known, "L4")
     other = report(tuple(value / 3 for value in VALUES))
     judged = judge.judge(GEMM, [other])
     assert judged.outcome == "inconclusive"
+    assert "needs time: a person's reason: canary run --explained REASON" in judged.reason
     judge.offer("run_1", GEMM, result(judged, other))
+    assert known.offers == []
+    judged = judge.judge(GEMM, [other], explained="a new algorithm")
+    assert judged.outcome == "passed"
+    judge.offer("run_2", GEMM, result(judged, other))
+    [(_, run, [offered])] = known.offers
+    assert (run, offered.explained) == ("run_2:gemm-0", "a new algorithm")
+
+
+def test_one_open_metric_does_not_keep_the_others_from_being_learnt():
+    two = replace(GEMM, metrics={**GEMM.metrics, "other": MetricSpec(unit="ms", better="lower")})
+    known = Known(time=time(*VALUES), other=Samples("other", "ms", (VALUES,)))
+    judge = BaselineJudge(known, "L4")
+    slower = tuple(value * 3**-1 for value in VALUES)
+    said = replace(report(), metrics=(Metric("time", "ms", VALUES), Metric("other", "ms", slower)))
+    judged = judge.judge(two, [said])
+    assert judged.outcome == "inconclusive"
+    judge.offer("run_1", two, result(judged, said))
     [(_, _, [offered])] = known.offers
-    assert offered.doubt == "a change by more than 2 x is implausible"
+    assert offered.name == "time"
+
+
+def test_nothing_is_learnt_of_a_step_that_pairs_did_not_pass():
+    known = Known(time=time(*VALUES))
+    judge = BaselineJudge(known, "L4")
+    step = result(judge.judge(GEMM, [report()]), report())
+    for outcome in ("failed", "inconclusive"):
+        judge.offer("run_1", GEMM, replace(step, outcome=outcome))
+    assert known.offers == []
 
 
 def test_more_than_the_published_peak_waits_for_a_person():

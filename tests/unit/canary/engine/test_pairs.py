@@ -1,7 +1,7 @@
 """Candidate and reference in pairs, on an executor that measures what a test says."""
 
 import random
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import msgspec
 import pytest
@@ -12,7 +12,7 @@ from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import StepJudgement
 from compatgate.canary.engine.pairs import check_pairs
-from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.executors.jobs import HostObservation, PreparedJob
 from compatgate.canary.judge.paired.design import PAIRED_JUDGE
 from compatgate.canary.run import Against
 from compatgate.errors import CompatgateError, InfrastructureError
@@ -146,7 +146,7 @@ def test_an_open_metric_gets_at_most_fifteen_pairs_and_others_none_after_theirs(
     assert sum(step.startswith("gemm") for step in named) == 10
     assert "pair 1 of 5: gemm-0, reference" in queue.said
     assert any(said.startswith("pair 6 of at most 15: conv-0, ") for said in queue.said)
-    assert any("; so far " in said and said.endswith(" %") for said in queue.said)
+    assert any("; so far " in said and said.endswith(" left") for said in queue.said)
 
 
 def test_checks_hold_in_both_arms_or_the_run_is_no_pass(context, paired, with_):
@@ -176,9 +176,10 @@ NO_METRIC = (lines(), exited())
         (NO_GPU, "found no GPU"),
         (HANG, "was stopped after 0.05 s"),
         (NO_METRIC, "did not report metric time"),
-        (([], exited()), "printed no env line"),
+        (([], exited()), "did not report metric time"),
+        ((lines(1.0, env=None), exited()), "printed no env line"),
     ],
-    ids=["no GPU", "hang", "no metric", "nothing"],
+    ids=["no GPU", "hang", "no metric", "nothing", "no env"],
 )
 def test_what_only_the_candidate_does_fails(context, paired, with_, fault, reason):
     suite = (with_(timeout_s=0.05),)
@@ -202,10 +203,41 @@ def test_what_only_the_candidate_does_fails(context, paired, with_, fault, reaso
 
 
 def test_a_fault_of_a_sick_host_is_not_the_candidates(context, paired):
-    queue = Memory()
-    sick = context(Host(faults={"gemm-0-pair1-B": NO_GPU}), queue, health="sick")
-    drive(paired, sick)
+    fault, queue = {"gemm-0-pair1-B": NO_GPU}, Memory()
+    drive(paired, context(Host(faults=fault), queue, health="sick"))
+    assert "gemm-0: the host was sick" in queue.retried
+    drive(replace(paired, attempt=3), context(Host(faults=fault), queue, health="sick"))
     assert (queue.ended[0], queue.ended[2]) == ("inconclusive", None)
+    assert "needs a GPU without errors" in queue.ended[1]
+
+
+def test_a_reference_on_a_sick_host_shows_nothing(context, paired):
+    states = iter(["sick", "healthy"])
+
+    class Seen:
+        def observed(self):
+            return HostObservation(next(states), "as the test says")
+
+    queue = Memory()
+    made = context(Host(faults={"gemm-0-pair1-B": NO_GPU}), queue)
+    drive(replace(paired, attempt=3), replace(made, watch=lambda slots: nullcontext(Seen())))
+    assert (queue.ended[0], queue.ended[2]) == ("inconclusive", None)
+    assert "the reference cuda124 too: the host was sick" in queue.ended[1]
+
+
+def test_a_workload_of_hours_is_not_compared(context, paired, with_):
+    queue, executor = Memory(), Host()
+    drive(paired, context(executor, queue, workloads=(with_(paired=False),)))
+    assert steps_of(executor) == ["gemm-0"]
+    assert "take too long for pairs (gemm-0)" in queue.compared[-1].reason
+
+
+def test_a_persons_reason_lets_an_improbable_improvement_pass(context, paired):
+    explained = replace(paired, run=replace(paired.run, explained="a new algorithm"))
+    queue = Memory()
+    drive(explained, context(Host(0.4), queue))
+    assert queue.ended[0] == "passed"
+    assert queue.compared[-1].judgement.metrics[0].explained == "a new algorithm"
 
 
 def test_another_attempt_repeats_a_pair_whose_fault_lacks_its_reference(context, paired):

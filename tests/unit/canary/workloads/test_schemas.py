@@ -36,6 +36,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "user": "nobody",
         "interpreter": "worker",
         "harness": True,
+        "paired": False,
         "replaces": False,
         "image": {"inside": False, "context": ".", "network": True, "tool": "/opt/gemm"},
         "environment": {"OMP_NUM_THREADS": "1"},
@@ -57,6 +58,7 @@ GOOD: dict[str, dict[str, Any]] = {
                 "slots": 2,
                 "devices": "cdi",
                 "build_network": True,
+                "exclusive": False,
                 "health": "none",
                 "quiet": [{"start": "08:00", "end": "18:00", "days": ["mon"], "timezone": "UTC"}],
                 "slurm": {

@@ -52,6 +52,13 @@ def test_an_unknown_toolkit_names_the_newest_known_one(ask, facts):
     assert str(newest) in message(verdict, "CG101")
 
 
+@pytest.mark.parametrize("rest", ["torch=2.4.1+cu124", "cuda=12.4", "tensorflow=2.17.0,cuda=12.3"])
+@pytest.mark.parametrize("build", ["jax=0.7.2+cuda13", "cupy=13.6.0+cu13"])
+def test_a_build_of_a_newer_major_needs_its_driver_beside_an_older_cuda(build, rest, ask):
+    assert said(ask(f"driver=535.183.01,{A100}", f"{build},{rest}"), "CG101") == ["fail"]
+    assert said(ask(f"driver=580.95.05,{A100}", f"{build},{rest}"), "CG101") == []
+
+
 def test_aarch64_has_a_floor_of_its_own_for_cuda_11_0(ask):
     pool = f"driver=450.28.01,{A100}"
     assert said(ask(f"{pool},cpu=aarch64", "cuda=11.0.1,arch=sm_80"), "CG101") == []

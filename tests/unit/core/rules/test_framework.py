@@ -69,6 +69,16 @@ def test_a_label_without_a_published_build_fails(ask):
     assert "cu118, cu121, cu124" in message(verdict, "CG401")
 
 
+@pytest.mark.parametrize(
+    "stack",
+    ["vllm=0.12.0+cu130", "vllm=0.12.0,cuda=13.0", "onnxruntime-gpu=1.23.0,cuda=11.8"],
+)
+def test_a_cuda_without_a_known_build_is_unknown_where_the_list_may_be_incomplete(stack, ask):
+    verdict = ask("driver=580.65.06,gpu=H100-SXM5-80GB", stack)
+    assert said(verdict, "CG401") == ["unknown"]
+    assert "known are builds for CUDA 12" in message(verdict, "CG401")
+
+
 def test_without_a_label_the_stacks_cuda_chooses_the_build(ask):
     assert said(ask(POOL, "torch=2.4.1,cuda=12.4.1"), "CG401") == []
     assert said(ask(POOL, "torch=2.4.1,cuda=12.6"), "CG401") == ["fail"]
@@ -80,7 +90,7 @@ def test_a_build_without_cuda_fails(label, ask):
     assert said(verdict, "CG401") == ["fail"]
 
 
-@pytest.mark.parametrize("version", ["2.6.0a0+ecf3bae40a.nv25.01", "2.7.0.dev20250310+cu128"])
+@pytest.mark.parametrize("version", ["2.6.0a0+ecf3bae40a.nv25.01", "2.7.0.dev20250310+acme"])
 def test_somebodys_own_build_is_not_judged_by_the_published_wheels(version, ask):
     verdict = ask(POOL, {"torch": version, "cuda": "12.8", "cudnn": "9.7.0", "python": "3.12"})
     assert said(verdict, "CG401") == ["not-checked"]
@@ -416,3 +426,55 @@ def test_nothing_is_assumed_of_a_cuda_that_is_left_open(ask):
 )
 def test_the_cudnn_that_a_framework_asks_for_counts_where_none_is_stated(ask, gpu, stack, outcome):
     assert said(ask(f"driver=580.65.06,gpu={gpu}", stack), "CG302") == outcome
+
+
+@pytest.mark.parametrize(
+    ("place", "file", "outcome"),
+    [
+        ("cpu=aarch64", "torch-2.4.1-cp312-cp312-manylinux2014_aarch64.whl", "fail"),
+        ("os=windows", "torch-2.4.1-cp312-cp312-win_amd64.whl", "fail"),
+        ("cpu=aarch64", "torch-2.4.1-cp312-cp312-linux_aarch64.whl", "unknown"),
+        ("cpu=aarch64", "", "unknown"),
+    ],
+)
+def test_a_digest_can_pin_the_index_s_wheel_without_cuda(ask, place, file, outcome):
+    stack = {"torch": "2.4.1", "cuda": "12.4"}
+    if file:
+        stack["wheels"] = {"torch": {"file": file, "sha256": "a" * 64}}
+    verdict = ask(f"driver=580.65.06,gpu=H100-SXM5-80GB,{place}", stack)
+    assert said(verdict, "CG401") == [outcome]
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "outcome"),
+    [
+        ("2.4.0rc1+cu124", "H100-SXM5-80GB", []),
+        ("2.8.0.dev20250407+cu128", "RTX 5090", []),
+        ("2.7.0.dev20250407+cu128", "V100-SXM2-16GB", ["unknown"]),
+        ("2.99.0.dev20270101+cu128", "H100-SXM5-80GB", ["unknown"]),
+        ("2.6.0a0+ecf3bae40a.nv25.01", "H100-SXM5-80GB", ["unknown"]),
+    ],
+)
+def test_what_comes_before_a_release_is_assumed_to_be_like_it_and_never_denied(
+    ask, version, gpu, outcome
+):
+    verdict = ask(f"driver=580.65.06,gpu={gpu}", f"cuda=12.8,torch={version}")
+    assert said(verdict, "CG405") == outcome
+
+
+def test_the_assumption_about_a_release_candidate_is_said(ask):
+    verdict = ask("driver=580.65.06,gpu=H100-SXM5-80GB", "torch=2.4.0rc1+cu124")
+    assert "its GPU code is assumed to be like that of torch 2.4.0+cu124" in message(
+        verdict, "CG401"
+    )
+
+
+def test_a_release_candidate_comes_after_all_that_is_older_than_its_release():
+    from compatgate.core.constraints import parse_constraint
+    from compatgate.core.versions import parse_version
+
+    for text in ("2.4.0rc1", "2.4.0.dev20240401+cu121"):
+        version = parse_version("torch", text)
+        assert not parse_constraint("torch", "<2.4").allows(version)
+        assert not parse_constraint("torch", ">=2.4").allows(version)
+        assert parse_constraint("torch", ">=2.3").allows(version)

@@ -215,6 +215,23 @@ def test_a_library_that_is_named_after_a_cuda_is_wanted_for_the_stacks(
     assert [f.outcome for f in found(verdict, "CG414")] == (["fail"] if fails else [])
 
 
+@pytest.mark.parametrize(
+    ("gpu", "fails"), [("P100-PCIE-16GB", False), ("sm_52", True), ("T4", False)]
+)
+def test_of_alternatives_the_one_for_the_gpu_is_loaded(ask_with, gpu, fails):
+    with_lt, without = "bnb/libbitsandbytes_cuda128.so", "bnb/libbitsandbytes_cuda128_nocublaslt.so"
+    one = record(
+        "0.42.0",
+        library(with_lt, sass={"sm_75": 9, "sm_90": 9}),
+        library(without, sass={"sm_60": 9, "sm_75": 9}),
+        name="bitsandbytes",
+    )
+    verdict = ask_with(f"driver=470.256.02,gpu={gpu}", "cuda=12.8,bitsandbytes=0.42.0", one)
+    messages = [f.message for f in found(verdict, "CG411")]
+    assert bool(messages) is fails
+    assert all(without in message for message in messages)
+
+
 def test_the_nearest_alternative_of_the_stacks_cuda_decides(ask_with):
     paths = ("fast/lib_cuda121.so", "fast/lib_cuda126.so", "fast/lib_cuda130.so")
     code = ({"sm_90": 9}, {"sm_80": 9}, {"sm_90": 9})
@@ -253,6 +270,21 @@ def test_the_wheel_of_the_pools_processor_is_judged(ask_with):
         "fail"
     ]
     assert found(ask_with(ARM, f"{BASE},fast=1.0", x86), "CG410")
+
+
+@pytest.mark.parametrize(("pinned", "outcome"), [(True, "fail"), (False, "unknown")])
+def test_a_wheel_without_code_is_for_cpus_where_other_platforms_have_code(
+    ask_with, pinned, outcome
+):
+    name, tag = "torchvision", "cp312-cp312-manylinux_2_28_aarch64"
+    x86 = record("0.24.1", library(sass={"sm_90": 9}), name=name)
+    arm = record("0.24.1", name=name, tag=tag, sha256="a" * 64)
+    stack = {"torch": "2.9.1+cu128", name: "0.24.1"}
+    if pinned:
+        stack["wheels"] = {name: {"file": arm.wheel, "sha256": "a" * 64}}
+    (finding,) = found(ask_with(ARM, stack, x86, arm), "CG411")
+    assert (finding.outcome, finding.have) == (outcome, arm.wheel)
+    assert "for Linux aarch64 has no code for GPUs" in finding.message
 
 
 def test_the_digest_says_which_wheel_it_is(ask_with):

@@ -248,3 +248,62 @@ def test_a_requirement_that_a_statement_adds_to_a_wheel_has_its_source(ask_with)
     verdict = ask_with(H100, f"{BASE},cuda=12.8,fast=1.5", stated, records=(measured,))
     sources = {f.component: f.source.title for f in found(verdict, "CG412")}
     assert sources == {"cuda": "setup.py", "torch": f"measured: {file}"}
+
+
+# --- CG102 and CG202: code that is compiled when it runs ------------------------------------------
+
+OLDER = "driver=525.85.12,gpu=A100-SXM4-80GB"
+"""A driver of CUDA 12.0."""
+
+
+@pytest.mark.parametrize(
+    ("makes", "confidence", "outcome"),
+    [("ptx", "metadata", ["fail"]), ("ptx", "derived", ["unknown"]), ("cubin", "metadata", [])],
+)
+def test_ptx_that_is_made_when_it_runs_needs_a_driver_of_the_toolkit(
+    ask_with, makes, confidence, outcome
+):
+    one = statement(compiled="run", makes=makes, confidence=confidence)
+    verdict = ask_with(OLDER, "cuda=12.4,fast=1.5", one)
+    assert [f.outcome for f in found(verdict, "CG202")] == outcome
+    assert [f.outcome for f in found(verdict, "CG102")] == [
+        "fail" if outcome == ["fail"] else "warn"
+    ]
+    assert found(ask_with(H100, "cuda=12.4,fast=1.5", one), "CG202") == []
+
+
+def test_a_package_by_which_machine_code_is_made_lifts_the_need(ask_with):
+    one = statement(compiled="run", makes="ptx", unless=("linker",))
+    verdict = ask_with(OLDER, "cuda=12.4,fast=1.5,linker=0.2[sm_80]", one)
+    assert found(verdict, "CG202") == []
+
+
+def test_an_assumed_cuda_denies_no_code_that_is_made_when_it_runs(ask_with):
+    one = statement(compiled="run", makes="ptx")
+    verdict = ask_with(OLDER, "torch=2.5.1,fast=1.5", one)
+    assert [f.outcome for f in found(verdict, "CG202")] == ["unknown"]
+
+
+@pytest.mark.parametrize(("version", "outcome"), [("9.6.0", ["fail"]), ("12.0.0", [])])
+def test_cupy_makes_machine_code_from_10_on(ask, version, outcome):
+    verdict = ask("driver=450.80.02,gpu=A100-SXM4-80GB", f"cupy={version},cuda=11.2")
+    assert [f.outcome for f in found(verdict, "CG202")] == outcome
+
+
+@pytest.mark.parametrize(
+    ("stack", "outcome"),
+    [
+        ("cuda=12.4,fast=1.5", []),
+        ("cuda=11.8,fast=1.5", ["fail"]),
+        ("cuda=11.8,nvidia-cublas-cu12=12.4.5.8,fast=1.5", []),
+    ],
+)
+@pytest.mark.parametrize("opens", [("cublas",), ()])
+def test_a_library_that_is_opened_by_name_counts_where_nothing_works_without(
+    ask_with, stack, outcome, opens
+):
+    library = Library("fast/_C.so", opens=("libcublas.so.12",), sass={"sm_90": 1}, units=1)
+    record = Record("fast", "1.5", "fast-1.5-cp312-cp312-linux_x86_64.whl", libraries=(library,))
+    one = statement(compiled=None, opens=opens)
+    verdict = ask_with(H100, stack, one, records=(record,))
+    assert [f.outcome for f in found(verdict, "CG414")] == (outcome if opens else [])

@@ -39,6 +39,8 @@ _BASES: tuple[tuple[str, dict[str, str], str], ...] = (
     ("FROM --platform=$BUILDPLATFORM a:1\n", {}, "a:1"),
     ("FROM a-$TARGETARCH:1", {}, "a-arm64:1"),
     ("FROM a:1\nARG V\nRUN <<E\nFROM b:2\nE\n", {"V": "9"}, "a:1"),
+    ("ARG V=1 # the version\nFROM a:$V", {}, "a:1"),
+    ("ARG V=1 W=2 #both\nFROM a:$V$W", {}, "a:12"),
     ("FROM scratch", {}, ""),
 )
 
@@ -78,6 +80,13 @@ _HINTS: tuple[tuple[str, dict[str, str]], ...] = (
     (
         "RUN pip install torch==2.3.1\nRUN pip install torch==2.4.1",
         {"torch": "2.4.1 Dockerfile:3: RUN"},
+    ),
+    ("ARG T=2.4.1\nRUN pip install torch==${T}", {"torch": "2.4.1 Dockerfile:3: RUN"}),
+    ("ENV T=2.4.1\nRUN pip install torch==$T", {"torch": "2.4.1 Dockerfile:3: RUN"}),
+    ("RUN pip install torch==$T\nARG T=2.4.1", {}),
+    (
+        "ARG T=2.4.1\nRUN pip install 'torch==2.3.0' && echo '$T'",
+        {"torch": "2.3.0 Dockerfile:3: RUN"},
     ),
     ("RUN pip install numpy==1.26.4 && echo install torch==1.0.0", {}),
     ("RUN pip uninstall -y torch==2.4.1", {}),

@@ -10,9 +10,10 @@ from compatgate.catalog import read_source
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.discovery.image.config import ConfigReading, read_config
-from compatgate.discovery.image.layers import LayerFindings
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
 from compatgate.discovery.image.read import conclude_image
-from compatgate.discovery.registry.image_spec import Config, History, Settings, parse_config
+from compatgate.discovery.observations import Observation
+from compatgate.discovery.registry.image_spec import Config, Settings, parse_config
 from compatgate.discovery.signals import Signals, read_signals
 from compatgate.errors import DamagedContent
 
@@ -39,9 +40,9 @@ def published() -> Signals:
 
 @pytest.fixture
 def stated(published: Signals):
-    def read(env: dict[str, str], labels: Any = None, history: Any = None) -> ConfigReading:
+    def read(env: dict[str, str], labels: Any = None) -> ConfigReading:
         settings = Settings([f"{k}={v}" for k, v in env.items()], labels)
-        return read_config(Config(config=settings, history=history), published)
+        return read_config(Config(config=settings), published)
 
     return read
 
@@ -90,8 +91,6 @@ def test_an_ngc_image_s_traps(stated) -> None:
         "nccl": "2.27.7",
         "tensorrt": "10.13.3.9",
         "torch": "2.9.0a0+145a3a7",
-        "cuda-compat": "13.0",
-        "cuda-compat-use": "tried",
         "arch": ["sm_80", "sm_86", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"],
         "require": ["cuda>=9.0"],
     }
@@ -109,13 +108,21 @@ def test_an_ngc_image_s_traps(stated) -> None:
     ],
 )
 def test_the_library_path_says_when_the_compatibility_package_is_loaded(stated, path, use) -> None:
-    env = {"NV_CUDA_COMPAT_PACKAGE": "cuda-compat-12-4", "LD_LIBRARY_PATH": path}
-    assert stack_of(stated(env)) == {"cuda-compat": "12.4", "cuda-compat-use": use}
+    seen = LayerFindings()
+    seen.add(WitnessKind.LIBRARY, [Observation("cuda-compat", "12.4", "a library", "metadata")])
+    stack = conclude_image(stated({"LD_LIBRARY_PATH": path}), seen, None).stack
+    assert stack == {"cuda-compat": "12.4", "cuda-compat-use": use}
 
 
-def test_a_library_path_without_the_package_says_nothing(stated) -> None:
-    env = {"CUDA_VERSION": "12.4.1", "LD_LIBRARY_PATH": "/usr/local/cuda/compat"}
-    assert "cuda-compat-use" not in stack_of(stated(env))
+def test_no_variable_shows_the_compatibility_package(stated) -> None:
+    path = "/usr/local/cuda/compat"
+    env = {
+        "CUDA_VERSION": "12.4.1",
+        "LD_LIBRARY_PATH": path,
+        "NV_CUDA_COMPAT_PACKAGE": "cuda-compat-12-4",
+        "_CUDA_COMPAT_PATH": path,
+    }
+    assert not {"cuda-compat", "cuda-compat-use"} & stack_of(stated(env)).keys()
 
 
 def test_the_architectures_of_another_build_are_not_believed(stated) -> None:
@@ -144,7 +151,6 @@ def test_the_architectures_of_another_build_are_not_believed(stated) -> None:
         ("NCCL_VERSION", "2.21.5-1", "nccl", "2.21.5"),
         ("TRT_VERSION", "8.2.1.8+cuda11.4.2.006", "tensorrt", "8.2.1.8+cu114"),
         ("NV_LIBCUBLAS_PACKAGE", "libcublas-12-4-12.4.5.8-1", "cublas", "12.4.5.8"),
-        ("NV_CUDA_COMPAT_PACKAGE", "cuda-compat-12-4", "cuda-compat", "12.4"),
         ("TRITON_SERVER_VERSION", "2.50.0", "tritonserver", "2.50.0"),
     ],
 )
@@ -191,26 +197,6 @@ def test_a_legacy_image_requires_its_cuda(stated, version, implied) -> None:
 @pytest.mark.parametrize(("value", "off"), [("1", True), ("yes", False), ("", False), ("T", True)])
 def test_only_a_boolean_of_go_turns_the_requirements_off(stated, value, off) -> None:
     assert stated({"NVIDIA_DISABLE_REQUIRE": value}).disable_require is off
-
-
-def step(text: str, *, layer: bool = False) -> History:
-    return History(text, empty_layer=not layer)
-
-
-VENDOR = [
-    step("ADD file:1 in /", layer=True),
-    step("ENV NV_CUDA_CUDART_VERSION=12.8.57-1"),
-    step(
-        "RUN apt-get install cuda-cudart-12-8=${NV_CUDA_CUDART_VERSION} cuda-compat-12-8",
-        layer=True,
-    ),
-    step("ENV NV_CUDNN_VERSION=9.7.0.66-1"),
-    step("RUN apt-get install ${NV_CUDNN_PACKAGE}", layer=True),
-]
-
-
-def test_a_compat_package_without_a_variable_is_named_by_the_history(stated) -> None:
-    assert stack_of(stated({"CUDA_VERSION": "12.8.0"}, None, VENDOR))["cuda-compat"] == "12.8"
 
 
 @pytest.mark.parametrize("data", [b'{"config": ' + b"[" * 5000, b'{"os": "\xff"}', b"", b"[]"])

@@ -84,7 +84,7 @@ def nothing() -> None:
 )
 def test_a_path_tells_whether_a_file_is_wanted(path: str, kind: str | None) -> None:
     program = "." not in path and not path.endswith(("RECORD", "LICENSE"))
-    assert kind_of_file(Member(path, "file", 100_000, program)) == kind
+    assert kind_of_file(Member(path, "file", 2**20, program)) == kind
 
 
 def test_links_and_folders_are_not_wanted() -> None:

@@ -99,7 +99,7 @@ def test_what_is_no_lockfile_is_bad_input(name, data):
 
 
 def test_an_unknown_file_is_told_what_is_read():
-    with pytest.raises(BadInput, match=r"uv\.lock, conda explicit list"):
+    with pytest.raises(BadInput, match=r"uv\.lock, collect_env, conda explicit list"):
         read_lockfile("Dockerfile", b"FROM scratch\n", known=PACKAGES, platform=Platform())
 
 

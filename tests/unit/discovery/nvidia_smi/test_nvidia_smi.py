@@ -15,7 +15,10 @@ from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
-from compatgate.discovery.nvidia_smi.report import find_disagreements, group_pools
+from compatgate.discovery.nvidia_smi.report import (
+    find_disagreements,
+    group_pools,
+)
 from compatgate.errors import BadInput
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "nvidia_smi"
@@ -132,3 +135,28 @@ def test_any_part_of_an_output_is_read_or_refused(name: str, data: st.DataObject
     cut = data.draw(st.integers(0, len(text)))
     with suppress(BadInput):
         group_pools(parse_nvidia_smi(text[:cut]), load_facts([]).gpus)
+
+
+_TORCH_REPORT = """PyTorch version: 2.4.1+cu121
+CUDA used to build PyTorch: 12.1
+OS: Ubuntu 22.04.4 LTS (x86_64)
+GPU models and configuration:
+GPU 0: NVIDIA A100-SXM4-80GB
+GPU 1: NVIDIA A100-SXM4-80GB
+
+Nvidia driver version: 535.104.05
+"""
+
+
+def test_the_report_of_collect_env_names_gpus_and_driver() -> None:
+    report = parse_nvidia_smi(_TORCH_REPORT)
+    assert (report.form, report.driver, report.os) == ("collect_env", "535.104.05", "linux")
+    assert [device.name for device in report.devices] == ["NVIDIA A100-SXM4-80GB"] * 2
+    one = _TORCH_REPORT.replace("configuration:\nGPU 0", "configuration: GPU 0")
+    assert parse_nvidia_smi(one) == report
+    assert parse_nvidia_smi(_TORCH_REPORT.replace("535.104.05", "Could not collect")).driver is None
+
+
+def test_a_report_of_collect_env_without_a_gpu_is_refused() -> None:
+    with pytest.raises(BadInput, match="names no GPU"):
+        parse_nvidia_smi(_TORCH_REPORT.replace("GPU 0", "No").replace("GPU 1", "No"))

@@ -228,6 +228,14 @@ def test_a_creation_time_may_have_any_form(read, files):
         assert found(read("x.json", text.replace("2026-11-01T00:00:00Z", time))) == IMAGE, time
 
 
+def test_packages_without_a_place_to_load_them_from_are_read(read, files):
+    """Trivy writes no ``downloadLocation``, which the specification asks for."""
+    body = json.loads((files / "image.spdx.json").read_text())
+    for package in body["packages"]:
+        package.pop("downloadLocation", None)
+    assert found(read("x.json", json.dumps(body))) == IMAGE
+
+
 def test_a_malformed_package_url_is_refused(read):
     with pytest.raises(BadInput, match="is not a package URL"):
         read("sbom.json", _bom(_component("pkg:torch", name="torch")))

@@ -180,7 +180,7 @@ def test_without_a_log_a_declared_transport_is_missing_never_passed(read, sample
     verdict = conclude_step(
         declared, ExecutionEnd("exited", 0), read("nccl-tests", sample(TABLE), declared)
     )
-    assert verdict.outcome == "inconclusive"
+    assert verdict.outcome == "failed"
 
 
 def test_transports_of_a_log_are_counted(read, sample):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from compatgate.errors import BadInput
+from compatgate.service.cluster.admission import questions
 from compatgate.service.cluster.admission.claims import (
     NO_CLAIMS,
     KnownClaims,
@@ -16,7 +19,15 @@ from compatgate.service.cluster.admission.claims import (
 )
 from compatgate.service.cluster.admission.kinds import Kinds, PodKind, load_kinds, parse_kinds
 from compatgate.service.cluster.admission.matching import MAX_PARTS, find_pods, unknown_kind
-from compatgate.service.cluster.admission.pods import Container, gpu_containers, pods_of
+from compatgate.service.cluster.admission.placement import PlacementMatrix
+from compatgate.service.cluster.admission.pods import (
+    Container,
+    Pod,
+    count_containers,
+    gpu_containers,
+    pods_of,
+)
+from compatgate.service.cluster.admission.questions import make_questions
 
 KINDS = load_kinds()
 GPU = {"limits": {"nvidia.com/gpu": "1"}}
@@ -341,3 +352,62 @@ def test_a_command_counts_where_nothing_leads_it_elsewhere(
 ) -> None:
     (found,) = pod_with(containers=[{"name": "a", "image": "x", "resources": GPU, **more}])
     assert found.command == command
+
+
+class _Unread(list[Any]):
+    """A list whose items nobody may look at."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise AssertionError("an item was read")
+
+
+@pytest.mark.parametrize("place", ["containers", "initContainers", "ephemeralContainers"])
+def test_a_pod_of_too_many_containers_is_refused_before_one_is_read(place: str) -> None:
+    containers = _Unread([{"name": "a", "image": "x", "resources": GPU}] * 90_000)
+    kind = KINDS.of("", "Pod")
+    assert kind is not None
+    with pytest.raises(BadInput, match="too many containers: 90000"):
+        make_questions({"spec": {place: containers}}, kind, "ml", KINDS, _nothing_is_known)
+
+
+def test_an_object_of_too_many_pods_is_refused_before_one_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(questions, "gpu_containers", lambda *_: pytest.fail("a pod was read"))
+    template = {"spec": {"template": {"spec": {"containers": [{"image": "x", "resources": GPU}]}}}}
+    jobs = [{"name": f"j{n}", "template": template} for n in range(3000)]
+    kind = KINDS.of("jobset.x-k8s.io", "JobSet")
+    assert kind is not None
+    with pytest.raises(BadInput, match="too many containers: 3000"):
+        make_questions({"spec": {"replicatedJobs": jobs}}, kind, "ml", KINDS, _nothing_is_known)
+
+
+def _nothing_is_known() -> PlacementMatrix:
+    return PlacementMatrix({}, {}, "2026-11-30")
+
+
+def test_containers_are_counted_wherever_a_kind_has_them() -> None:
+    one = {"image": "x", "resources": GPU}
+    spec = {"containers": [one, one], "sidecars": [one], "script": one, "other": 1}
+    pod = Pod("spec", {}, spec, more=("script", "other"), lists=("sidecars",), itself=True)
+    assert count_containers(pod) == len(list(gpu_containers(replace(pod, itself=False), KINDS))) + 1
+
+
+@pytest.mark.parametrize(
+    ("program", "mount", "is_open"),
+    [
+        ("/v/bin/python", "/v", True),
+        ("/v/../v/bin/python3.11", "/v/", True),
+        ("/v/bin/python", "/other", False),
+        ("/vv/bin/python", "/v", False),
+        ("/v/start.sh", "/v", False),
+        ("python", "/v", False),
+    ],
+)
+def test_an_interpreter_on_a_volume_is_not_that_of_the_image(
+    program: str, mount: str, is_open: bool
+) -> None:
+    mounts = [{"name": "v", "mountPath": mount}]
+    container = {"name": "a", "image": "x", "resources": GPU, "command": [program]}
+    (found,) = pod_with(containers=[{**container, "volumeMounts": mounts}])
+    assert any("on a volume" in one for one in found.changes.open) == is_open

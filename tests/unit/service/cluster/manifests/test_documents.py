@@ -48,6 +48,11 @@ WRONG = {
     "a template as name": (
         POD.replace("name: p", 'name: "{{ include "x" . }}"'), ":3: ", "not rendered",
     ),
+    "a variable as image": (POD.replace("i:1", "${IMAGE}"), ":7: ", "envsubst"),
+    "a variable in an image": (POD.replace("i:1", "team/app:$TAG"), ":7: ", "not rendered"),
+    "a variable as amount": (
+        f"{POD}      resources: {{limits: {{nvidia.com/gpu: '${{GPUS}}'}}}}\n", ":8: ", "envsubst",
+    ),
     "an item of a list": (
         "apiVersion: v1\nkind: List\nitems:\n- kind: Pod\n", ":4: items[0].apiVersion: ", "missing",
     ),
@@ -70,6 +75,12 @@ def test_mistakes_name_file_and_line(tmp_path: Path) -> None:
         assert "m.yaml" in said, name
         assert place in said, (name, said)
         assert why in said, (name, said)
+
+
+def test_variables_of_kubernetes_are_no_template(tmp_path: Path) -> None:
+    """``$(NAME)`` is Kubernetes'; a shell in a command has variables of its own."""
+    (tmp_path / "m.yaml").write_text(f"{POD}      args: ['$(NAME)', 'echo $HOME']\n")
+    assert len(read(tmp_path / "m.yaml").found) == 1
 
 
 def test_every_mistake_of_a_file_is_said_at_once(tmp_path: Path) -> None:

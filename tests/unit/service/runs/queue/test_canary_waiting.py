@@ -10,6 +10,7 @@ import pytest
 
 from compatgate.cli.canary import runs as waiting
 from compatgate.cli.canary.runs import exit_status, wait_for_runs
+from compatgate.errors import Unavailable
 
 
 def run(state: str, run_id: str = "run_1", **fields: Any) -> dict[str, Any]:
@@ -87,3 +88,37 @@ def test_a_terminal_sees_a_bar_and_nothing_that_commands_it(
     shown = terminal.getvalue()
     assert "run_1" in shown
     assert "\x1b]0;x" not in shown
+
+
+def test_a_log_gets_progress_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def states() -> list[dict[str, Any]]:
+        shares = [run("running", doing=f"running gemm-0 (1 of 1), {n}%") for n in (1, 2, 3)]
+        return [*shares, run("passed")]
+
+    wait_for_runs(Gate(run_1=states()).show, ["run_1"])
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    monkeypatch.setattr(waiting, "_REPEAT_S", 0.0)
+    wait_for_runs(Gate(run_1=states()).show, ["run_1"])
+    assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+def test_a_gate_that_restarts_is_waited_for_and_how_to_resume_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, away = Gate(run_1=[run("running"), run("passed")]), iter([False, True, True, False])
+
+    def show(name: str) -> dict[str, Any]:
+        if next(away, False):
+            raise Unavailable("the gate at http://gate does not answer")
+        return gate.show(name)
+
+    assert wait_for_runs(show, ["run_1"])[0]["state"] == "passed"
+    said = [line for line in capsys.readouterr().err.splitlines() if "does not answer" in line]
+    assert len(said) == 1
+    assert said[0].endswith("to go on waiting: compatgate canary show --wait run_1")
+    monkeypatch.setattr(waiting, "_PATIENCE_S", 0.0)
+    away = iter([True] * 9)
+    with pytest.raises(Unavailable, match="canary show --wait run_1"):
+        wait_for_runs(show, ["run_1"])

@@ -406,9 +406,9 @@ def test_a_baseline_of_a_new_family_names_the_nearest_one_to_compare_with(
 
     def proposed(family: str, *values: float, sku: str = GPU) -> str:
         samples = Samples("latency", "ms", (values,))
-        rooms.baselines.offer(
-            BaselineKey("gemm@0f3c", sku, family), spec, f"run-{family}", [samples]
-        )
+        ground = BaselineKey("gemm@0f3c", sku, family)
+        for number in range(3):
+            rooms.baselines.offer(ground, spec, f"run-{family}-{number}", [samples])
         asked = {"family": family, "sku": sku}
         newest = client.get(f"{API}/baselines", query_string=asked).get_json()["items"][0]
         return f"{API}/baselines/{newest['id']}"
@@ -431,24 +431,24 @@ def test_a_baseline_is_proposed_by_runs_and_approved_by_a_person(
 ) -> None:
     ground = BaselineKey("gemm@0f3c", GPU, "torch-2.4-cu12")
     spec = {"latency": MetricSpec("ms", "lower", repetitions=3)}
-    for run in ("run_1:gemm-0", "run_2:gemm-0", "run_2:gemm-0"):
+    for run in ("run_0:gemm-0", "run_1:gemm-0", "run_2:gemm-0", "run_2:gemm-0"):
         values = Samples("latency", "ms", ((1.0, 1.1, 1.2),))
         other = Samples("undeclared", "ms", ((1.0, 1.1, 1.2),))
         rooms.baselines.offer(ground, spec, run, [values, other])
     rooms.baselines.offer(ground, spec, "run_3", [Samples("latency", "ms", ((1.0,),))])
     (listed,) = client.get(f"{API}/baselines?state=proposed").get_json()["items"]
-    assert (listed["learnt_from"], listed["values"], listed["version"]) == (2, 6, 1)
+    assert (listed["learnt_from"], listed["values"], listed["version"]) == (3, 9, 1)
     assert rooms.baselines.approved(ground) == {}
     url = f"{API}/baselines/{listed['id']}"
     assert client.get(url).get_json()["distribution"]["median"] == pytest.approx(1.1)
     assert client.post(f"{url}/approve").get_json()["state"] == "approved"
     assert client.post(f"{url}/approve").status_code == 409
-    assert rooms.baselines.approved(ground)["latency"].values == (1.0, 1.1, 1.2) * 2
+    assert rooms.baselines.approved(ground)["latency"].values == (1.0, 1.1, 1.2) * 3
     rooms.baselines.offer(ground, spec, "run_4", [Samples("latency", "ms", ((1.0, 1.1, 1.2),))])
     newer = client.get(f"{API}/baselines?metric=latency").get_json()["items"][0]
-    assert (newer["version"], newer["state"], newer["learnt_from"]) == (2, "proposed", 3)
+    assert (newer["version"], newer["state"], newer["learnt_from"]) == (2, "proposed", 4)
     client.post(f"{API}/baselines/{newer['id']}/approve")
     assert client.get(url).get_json()["state"] == "replaced"
-    assert len(rooms.baselines.approved(ground)["latency"].runs) == 3
+    assert len(rooms.baselines.approved(ground)["latency"].runs) == 4
     assert client.get(f"{API}/baselines/999").status_code == 404
     assert rooms.audit.list_audit(action="baseline.").items[0].actor == "anonymous"

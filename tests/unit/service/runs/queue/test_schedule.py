@@ -16,8 +16,14 @@ def run(run_id: str, gpus: int = 1, **fields: Any) -> RunRow:
     return RunRow(**(_NOTHING | {"id": run_id, "gpus": gpus, "nodes": 1, "gpu": "L4"} | fields))
 
 
-def pick(runs: Sequence[RunRow], hosts: dict[str, int], taken: dict[str, set[int]]) -> Any:
-    offers = [Offer(name, "L4", None, slots) for name, slots in hosts.items()]
+def pick(
+    runs: Sequence[RunRow],
+    hosts: dict[str, int],
+    taken: dict[str, set[int]],
+    *,
+    exclusive: bool = False,
+) -> Any:
+    offers = [Offer(n, "L4", None, slots, exclusive=exclusive) for n, slots in hosts.items()]
 
     def next_for(open_: Sequence[Offer], but: Sequence[str]) -> RunRow | None:
         able = (r for r in runs if r.id not in but and any(could_take(r, offer) for offer in open_))
@@ -54,3 +60,12 @@ def test_a_run_of_several_nodes_goes_to_a_host_that_spans_them() -> None:
     assert not could_take(wide, machine)
     assert could_take(wide, cluster)
     assert could_take(run("narrow"), cluster)
+
+
+def test_a_run_that_measures_has_its_host_to_itself() -> None:
+    measures, checks = run("measures", measures=True), run("checks")
+    alone = ("measures", "h1", (0, 1, 2, 3))
+    assert pick([measures], {"h1": 4}, {}, exclusive=True) == alone
+    assert pick([measures, checks], {"h1": 4}, {"h1": {0}}, exclusive=True) is None, "it waits"
+    assert pick([checks], {"h1": 4}, {"h1": {0}}, exclusive=True) == ("checks", "h1", (1,))
+    assert pick([measures], {"h1": 4}, {"h1": {0}}) == ("measures", "h1", (1,)), "where shared"

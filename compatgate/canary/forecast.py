@@ -1,0 +1,118 @@
+"""Expect how long a run takes, from how long its processes took before. Pure.
+
+The name of a process is that of its step: both arms of a pair count for one name. Without an
+earlier process of a name there is no expectation, only a share of the processes that have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+
+from compatgate.canary.workload import Workload
+
+_EARLY = 0.1
+"""Progress of a program before which its own speed says little."""
+
+
+class Forecast:
+    """Expectation of one run while it goes on.
+
+    Args:
+        planned: number of processes still to run, by name.
+        known: seconds that a process took in earlier runs, by name.
+    """
+
+    def __init__(self, planned: Mapping[str, int], known: Mapping[str, float]) -> None:
+        self._planned = dict(planned)
+        self._known = known
+        self._lengths: dict[str, list[float]] = {}
+        self._spent = 0.0
+        self._ended = 0
+
+    def plan(self, planned: Mapping[str, int]) -> None:
+        """Replace the number of processes still to run."""
+        self._planned = dict(planned)
+
+    def end(self, name: str, seconds: float) -> None:
+        """Note that a process has ended."""
+        self._lengths.setdefault(name, []).append(seconds)
+        self._planned[name] = max(self._planned.get(name, 0) - 1, 0)
+        self._spent += seconds
+        self._ended += 1
+
+    def left_s(
+        self, name: str = "", elapsed: float = 0.0, done: float | None = None
+    ) -> float | None:
+        """Return the seconds until the end of the run; None: not known.
+
+        Args:
+            name: of the process that runs.
+            elapsed: seconds since it began.
+            done: share of its work by its own account; None: it printed none.
+        """
+        others = dict(self._planned)
+        own: float | None = 0.0
+        if name:
+            others[name] = max(others.get(name, 0) - 1, 0)
+            own = self._rest(name, elapsed, done)
+        lengths = [own, *(self._times(one, count) for one, count in others.items() if count)]
+        return None if None in lengths else sum(one for one in lengths if one is not None)
+
+    def share(self, name: str = "", elapsed: float = 0.0, done: float | None = None) -> float:
+        """Return the share of the run that is done, from 0 to 0.99."""
+        left = self.left_s(name, elapsed, done)
+        if left is not None:
+            spent = self._spent + elapsed
+            return min(spent / (spent + left), 0.99) if spent + left else 0.0
+        total = self._ended + sum(self._planned.values())
+        return min((self._ended + (done or 0.0)) / total, 0.99) if total else 0.0
+
+    def _length(self, name: str) -> float | None:
+        return median(self._lengths[name]) if name in self._lengths else self._known.get(name)
+
+    def _times(self, name: str, count: int) -> float | None:
+        length = self._length(name)
+        return None if length is None else count * length
+
+    def _rest(self, name: str, elapsed: float, done: float | None) -> float | None:
+        length = self._length(name)
+        if done is not None and (done >= _EARLY or length is None):
+            return elapsed * (1 - done) / done if done > 0 else None
+        return None if length is None else max(length - elapsed, 0.0)
+
+
+def plan_processes(workloads: Iterable[Workload], pairs: int) -> dict[str, int]:
+    """Return the number of processes by the name of their step.
+
+    Args:
+        pairs: of each workload that takes pairs; 0: the candidate runs alone.
+    """
+    return {
+        f"{workload.name}-{seed}": 2 * pairs if pairs and workload.paired else 1
+        for workload in workloads
+        for seed in workload.seeds
+    }
+
+
+def limit_run(workloads: Sequence[Workload], planned: Mapping[str, int]) -> float:
+    """Return the seconds after which every process would have been stopped."""
+    return sum(
+        workload.timeout_s * planned[f"{workload.name}-{seed}"]
+        for workload in workloads
+        for seed in workload.seeds
+    )
+
+
+def describe_left(seconds: float | None) -> str:
+    """Return the time until the end for people, such as ``about 12 min left``; "" if unknown."""
+    return "" if seconds is None else f"about {describe_length(seconds)} left"
+
+
+def describe_length(seconds: float) -> str:
+    """Return a length of time with two digits at most: ``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.2g} h" if seconds < 360_000 else f"{seconds / 86400:.0f} days"

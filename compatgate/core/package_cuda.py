@@ -1,0 +1,88 @@
+"""Assume the CUDA of a stack that states none, by the wheels of its frameworks or its packages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from compatgate.core.facts import Facts
+from compatgate.core.request import Os, Pool
+from compatgate.core.stack import Stack
+from compatgate.core.stack_facts import assume_default_wheels
+from compatgate.core.versions import CudaBuild, format_parts, parse_version, split_tag
+
+if TYPE_CHECKING:
+    from compatgate.core.packages import GpuPackage
+
+_NAMED_CUDA = re.compile(r"-(?:cu|cuda)(1\d{1,2})x?$")
+"""The CUDA of a build at the end of a package's name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
+_AT_LEAST = re.compile(r"(?:>=|==|~=)\s*(\d+(?:\.\d+)?)")
+"""The lowest CUDA of a requirement: ``>=11``, ``<13,>=12.6``, ``==12.8.*``."""
+
+
+def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
+    """Assume the CUDA of frameworks' wheels; without a framework, that of the packages' wheels.
+
+    Where packages name only a major, it is the oldest of that major: a driver must reach it in any
+    case. Packages for several majors say nothing.
+
+    Returns:
+        The stack with its CUDA, and a sentence in ``assumed``; the same where nothing is assumed.
+    """
+    found = assume_default_wheels(stack, facts, pools)
+    if "cuda" in found.components or any(text.startswith("cuda: ") for text in stack.open):
+        return found
+    if not (stack.packages or stack.components) or not pools:
+        return found
+    if not facts.framework_names.isdisjoint(stack.versions):
+        return found
+    built = list(_cudas_of(stack, facts, pools[0]))
+    if len({cuda[0] for cuda, _ in built}) != 1:
+        return found
+    cuda, package = max(built, key=lambda one: (len(one[0]), one[0]))
+    pair = (cuda[0], cuda[1] if len(cuda) > 1 else 0)
+    which = "which" if len(cuda) > 1 else "the oldest of the major that"
+    sentence = f"CUDA is assumed to be {format_parts(pair)}, {which} {package} needs"
+    components = {"cuda": parse_version("cuda", format_parts(pair)), **stack.components}
+    return structs.replace(stack, components=components, assumed=(sentence,))
+
+
+def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuild, str]]:
+    """Yield the CUDA of each package of a stack that tells it, with its title."""
+    from compatgate.core.package_finder import package_finder
+
+    os: Os = "linux" if pool.os == "wsl" else pool.os
+    finder = package_finder(facts, os, pool.cpu, stack.get("python"))
+    for package in finder.all_of(stack).packages:
+        if cuda := _cuda_of(package):
+            yield cuda, package.title
+
+
+def _cuda_of(package: GpuPackage) -> CudaBuild | None:
+    """Return the CUDA that a package needs at least, where its parts do not contradict each other.
+
+    Its label says it, or else its requirements, statements, name and wheel.
+    """
+    if package.version.cuda:
+        return package.version.cuda
+    texts = [one.cuda for one in package.statements if one.cuda]
+    for asked in package.needs.on({"cuda": None}.keys()):
+        texts += _AT_LEAST.findall(asked.spec)
+    found = [tuple(map(int, text.split("."))) for text in texts]
+    if named := _NAMED_CUDA.search(package.name):
+        found.append(split_tag(named[1]))
+    found += _cudas_of_wheel(package)
+    return max(found) if len({cuda[0] for cuda in found}) == 1 else None
+
+
+def _cudas_of_wheel(package: GpuPackage) -> Iterator[CudaBuild]:
+    """Yield the majors that a wheel's libraries load, and the toolkits that made their PTX."""
+    majors = package.cuda_majors
+    yield from ((major,) for major in majors)
+    for library in package.libraries:
+        made = tuple(map(int, library.ptx_cuda.split("."))) if library.ptx_cuda else ()
+        if made and (not majors or made[0] in majors):
+            yield made
