@@ -117,7 +117,7 @@ def test_a_reference_that_was_named_must_be_there(
         ask(against=PINNED)
 
 
-def test_a_repeated_run_is_compared_again_and_a_verification_is_not(
+def test_a_verification_asks_its_history_first_and_then_the_same_reference(
     rooms: Rooms, queue: DatabaseQueue
 ) -> None:
     asked = RunRequest("dl-core", target="prod", image=NEW, against=PINNED)
@@ -129,4 +129,6 @@ def test_a_repeated_run_is_compared_again_and_a_verification_is_not(
     queue.finish(lease, "inconclusive", "of a test", None)
     (again,) = rooms.runs.rerun(run.id, by="tester")
     (verified,) = rooms.runs.rerun(run.id, by="tester", purpose="verification")
-    assert (again.against, verified.against) == (run.against, None)
+    assert again.against == run.against
+    assert verified.against is not None
+    assert (verified.against.asked, verified.against.image) == ("history", PINNED)
