@@ -17,10 +17,16 @@ from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
-from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
+from compatgate.canary.engine.interface import (
+    HostContext,
+    Lease,
+    Queue,
+    Settings,
+)
 from compatgate.canary.executors.jobs import (
     Executor,
     Handle,
+    HostObservation,
     Job,
     PreparedJob,
     Progress,
@@ -225,12 +231,25 @@ class StepRunner:
             log.close()
         self.forecast.end(step.name, (datetime.now(UTC) - began).total_seconds())
         report = lookout.report()
-        observed = watching.observed()
+        result = self._conclude(step, prepared, began, ended, report, watching.observed())
+        return result, report
+
+    def _conclude(
+        self,
+        step: Step,
+        prepared: PreparedJob,
+        began: datetime,
+        ended: ExecutionEnd,
+        report: Report,
+        observed: HostObservation,
+    ) -> StepResult:
+        """Return the result of a step; raise where the host's fault may pass."""
+        workload = step.workload
         concluded = conclude_step(workload, ended, report, gpu_seen=observed.state == "healthy")
         verdict = judge_host(concluded, observed)
         if verdict.passing and workload.paired and not self._lease.is_last:
             raise InfrastructureError(f"{step.name}: {verdict.reason}")
-        result = StepResult(
+        return StepResult(
             name=step.name,
             workload=workload.name,
             seed=step.seed,
@@ -250,7 +269,6 @@ class StepRunner:
             ),
             attributable=verdict.attributable,
         )
-        return result, report
 
 
 def _needs_ptx(run: Run, context: HostContext) -> bool | None:

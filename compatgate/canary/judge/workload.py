@@ -97,31 +97,8 @@ def judge_samples(
     Args:
         unreported: declared checks without a result.
     """
-    doubts, explained = doubts or {}, explained or {}
+    judged = _judge_metrics(metrics, baselines, candidate, doubts or {}, explained or {}, suite)
     failed = list(dict.fromkeys(check for check in checks if not check.ok))
-    learned = {
-        name: spec
-        for name, spec in metrics.items()
-        if has_history(baselines.get(name), candidate.get(name))
-    }
-    known = judge_history(
-        learned, baselines, candidate, suite=max(suite, len(metrics)), doubts=doubts,
-        explained=explained,
-    )  # fmt: skip
-    sound = {n: learned[n] for n, one in known.items() if one.outcome in ("ok", "improvement")}
-    known |= judge_drift(sound, baselines, candidate, max(suite, len(metrics)))
-    judged = tuple(
-        known.get(name)
-        or judge_metric(
-            name,
-            spec,
-            baselines.get(name),
-            candidate.get(name),
-            doubt=doubts.get(name, ""),
-            explained=explained.get(name, ""),
-        )
-        for name, spec in metrics.items()
-    )
     regressed = [m for m in judged if m.outcome == "regression"]
     unsure = [m for m in judged if m.outcome in ("inconclusive", "no-baseline")]
     missing = [f"{m.name}: {m.missing}" for m in unsure if m.missing]
@@ -148,6 +125,40 @@ def judge_samples(
     pairs = outcome == "inconclusive" and any(m.missing == PAIRS_NEEDED for m in unsure)
     return WorkloadJudgement(
         outcome, reason, tuple(checks), judged, tuple(missing), 0 if pairs else more, pairs
+    )
+
+
+def _judge_metrics(
+    metrics: Mapping[str, MetricSpec],
+    baselines: Mapping[str, Samples],
+    candidate: Mapping[str, Samples],
+    doubts: Mapping[str, str],
+    explained: Mapping[str, str],
+    suite: int,
+) -> tuple[MetricJudgement, ...]:
+    """Judge metrics with a history together, and the others alone."""
+    size = max(suite, len(metrics))
+    learned = {
+        name: spec
+        for name, spec in metrics.items()
+        if has_history(baselines.get(name), candidate.get(name))
+    }
+    known = judge_history(
+        learned, baselines, candidate, suite=size, doubts=doubts, explained=explained
+    )
+    sound = {n: learned[n] for n, one in known.items() if one.outcome in ("ok", "improvement")}
+    known |= judge_drift(sound, baselines, candidate, size)
+    return tuple(
+        known.get(name)
+        or judge_metric(
+            name,
+            spec,
+            baselines.get(name),
+            candidate.get(name),
+            doubt=doubts.get(name, ""),
+            explained=explained.get(name, ""),
+        )
+        for name, spec in metrics.items()
     )
 
 

@@ -10,7 +10,7 @@ from compatgate.core.facts.compilers import Compilers, Standards
 from compatgate.core.facts.errors import ErrorTable, Pattern, Piece, Signature
 from compatgate.core.facts.places import WheelPlace, WheelPlaces
 from compatgate.core.facts.precision import CapabilityPrecision, PrecisionTable
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 TABLES: dict[str, type] = {
     "compilers": Compilers,
@@ -50,7 +50,7 @@ def _wheel_place(row: Record) -> Record:
     try:
         groups = re.compile(row.get("labels", "")).groupindex
     except re.error as error:
-        raise BadInput(f"is no regular expression: {error}", field="labels") from None
+        raise BadInput(f"is no regular expression: {quote_error(error)}", field="labels") from None
     known = {*groups, "package", "name", "version", "label"}
     for field in _FIELDS.findall(row["url"]):
         if field not in known:

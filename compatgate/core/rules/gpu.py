@@ -448,14 +448,7 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         )
         return (Problem("unknown", "gpu", message, have=format_parts(device)),)
     dropped = fact.last_toolkit is not None and cuda.major_minor > fact.last_toolkit
-    if dropped and fact.last_toolkit:
-        last = format_parts(fact.last_toolkit)
-        message = f"CUDA {cuda} no longer supports {context.gpu_name}; {last} was the last"
-        need = f"<={last}"
-    else:
-        first = format_parts(fact.first_toolkit)
-        message = f"CUDA {cuda} does not support {context.gpu_name}; support came with {first}"
-        need = f">={first}"
+    message, need = _describe_range(context, cuda, fact, dropped=dropped)
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
     if newer and not context.frameworks and any(one.record for one in context.packages):
@@ -475,6 +468,19 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
             candidates=lambda: changes.cuda_for_gpu(context),
         ),
     )
+
+
+def _describe_range(
+    context: RuleContext, cuda: Version, fact: CapabilityFact, *, dropped: bool
+) -> tuple[str, str]:
+    """Return why a toolkit is outside the GPU's range, and what is needed."""
+    if dropped and fact.last_toolkit:
+        last = format_parts(fact.last_toolkit)
+        message = f"CUDA {cuda} no longer supports {context.gpu_name}; {last} was the last"
+        return message, f"<={last}"
+    first = format_parts(fact.first_toolkit)
+    message = f"CUDA {cuda} does not support {context.gpu_name}; support came with {first}"
+    return message, f">={first}"
 
 
 @rule("CG210", "precision")
