@@ -191,7 +191,7 @@ class Runs:
 
     @contextmanager
     def _worker(self, *hosts: Host) -> Iterator[Worker]:
-        settings = Settings(heartbeat=5.0, lease=30.0, pauses=(0.1,), poll=0.05, repeats=0)
+        settings = Settings(heartbeat=5.0, lease=30.0, pauses=(0.1,), poll=0.05, repeats=1)
         queue = self.rooms.runs.open_queue(settings)
         library, facts = self.rooms.runs.catalogue, self.rooms.gate.facts
         contexts = {

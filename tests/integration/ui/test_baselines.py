@@ -61,7 +61,7 @@ def test_no_host_yet_teaches_how_to_start_a_worker(pages):
 
 def test_a_slot_that_a_run_has_is_busy(run_pages, ran):
     ran.begin()
-    assert "1 of 2" in run_pages().get("/ui/hosts").text
+    assert "2 of 2" in run_pages().get("/ui/hosts").text
 
 
 def test_a_host_that_is_away_says_since_when_and_why_and_so_does_its_run(run_pages, ran):

@@ -13,8 +13,8 @@ FAILS = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
-def _decide(gate, source="rest", **changes):
-    return gate.decide({**FAILS, **changes}, asked_by="ci", source=source)
+def _decide(rooms, source="rest", **changes):
+    return rooms.gate.decide({**FAILS, **changes}, asked_by="ci", source=source)
 
 
 def test_the_log_is_newest_first_and_each_row_leads_to_its_verdict(pages, stocked):

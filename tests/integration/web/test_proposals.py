@@ -24,7 +24,7 @@ def answers(replicas: tuple[Server, ...]) -> set[tuple[int, str]]:
     found = set()
     for server in replicas:
         for number in range(QUESTIONS):
-            verdict = server.rooms(STACK, image=f"r/a:{number}-{time.monotonic_ns()}").json()
+            verdict = server.gate(STACK, image=f"r/a:{number}-{time.monotonic_ns()}").json()
             found.add((verdict["matrix_revision"], verdict["pools"][0]["driver"]))
     return found
 

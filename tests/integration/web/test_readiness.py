@@ -30,13 +30,13 @@ def _ready(server: Server) -> Any:
 
 
 def test_a_full_disk_sends_decisions_to_the_spool_until_it_has_room_again(server: Server) -> None:
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
     _fill_disk(server, full=True)
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
     ready = _ready(server)
     assert (ready.status, "degraded" in ready.json()) == (200, True)
     _fill_disk(server, full=False)
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
     deadline = time.monotonic() + 20
     while len(server.ask("GET", "/api/v1/decisions").json()["items"]) < 3:
         assert time.monotonic() < deadline, "what is in the spool is not delivered"

@@ -44,14 +44,14 @@ def test_the_examples_are_imported_at_the_first_start_only(serve: Any) -> None:
 
 def test_a_restart_keeps_everything(serve: Any) -> None:
     first = serve()
-    verdict = first.rooms(STACK).json()
+    verdict = first.gate(STACK).json()
     body = {"metadata": {"name": "mine"}, "spec": {"pools": [{"name": "p", **POOL}]}, "reason": "x"}
     assert first.ask("POST", "/api/v1/targets", body, first.bearer).status == 201
     assert first.stop() == 0
     again = serve()
     assert again.ask("GET", f"/api/v1/verdicts/{verdict['id']}").json()["id"] == verdict["id"]
     assert again.ask("GET", "/api/v1/targets/mine").status == 200
-    assert again.rooms(STACK, target="mine").status == 200
+    assert again.gate(STACK, target="mine").status == 200
     assert again.ask("GET", "/api/v1/tokens", headers=first.bearer).status == 200
 
 
@@ -66,14 +66,14 @@ def test_without_an_option_the_database_is_the_users_own(run_serve: Any, tmp_pat
 
 def test_on_loopback_reading_and_asking_need_no_token(server: Any) -> None:
     assert server.ask("GET", "/api/v1/targets").status == 200
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
     assert server.ask("DELETE", "/api/v1/targets/prod-a100").status == 401
 
 
 def test_on_any_other_address_everything_needs_a_token(serve: Any) -> None:
     server = serve("--host", "0.0.0.0")
     assert server.output[0] == f"compatgate is serving on http://0.0.0.0:{server.port}"
-    assert server.rooms(STACK).status == 401
+    assert server.gate(STACK).status == 401
     assert server.ask("GET", "/api/v1/targets").status == 401
     assert server.ask("GET", "/healthz").status == 200
     assert server.ask("GET", "/api/v1/targets", headers=server.bearer).status == 200
@@ -82,7 +82,7 @@ def test_on_any_other_address_everything_needs_a_token(serve: Any) -> None:
 
 def test_anonymous_scopes_can_be_chosen(serve: Any) -> None:
     server = serve("--anonymous", "gate")
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
     assert server.ask("GET", "/api/v1/targets").status == 401
     assert not any("warning" in line for line in server.log)
 
@@ -108,7 +108,7 @@ def test_it_listens_on_ipv6(serve: Any) -> None:
         pytest.skip("no IPv6 here")
     server = serve("--host", "::1")
     assert server.output[0] == f"compatgate is serving on http://[::1]:{server.port}"
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
 
 
 def refused(run: Callable[..., Any], *options: str, **env: str) -> str:
@@ -142,7 +142,7 @@ def test_a_second_server_on_the_port_of_another_is_one_line(
     first = serve("--workers", "2")
     options = ("--port", str(first.port), "--database", str(tmp_path / "other.db"))
     assert f"port {first.port} on 127.0.0.1 is in use" in one_line(refused(run_serve, *options))
-    assert first.rooms(STACK).status == 200
+    assert first.gate(STACK).status == 200
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "192.0.2.1"])
@@ -202,7 +202,7 @@ def test_the_service_runs_on_every_kind_of_database(serve: Any, database_url: st
         rooms.close()
     server = serve("--database", database_url, "--workers", "2")
     for number in range(20):
-        assert server.rooms(STACK, image=f"r/a:{number}").status == 200
+        assert server.gate(STACK, image=f"r/a:{number}").status == 200
     decisions = server.ask("GET", "/api/v1/decisions").json()["items"]
     assert len(decisions) == 20
     assert server.ask("GET", "/api/v1/audit/verify", headers=server.bearer).json()["ok"] is True
@@ -228,12 +228,12 @@ def test_failed_authentications_count_by_the_address_that_a_trusted_proxy_states
         refused = server.ask("GET", "/api/v1/targets", headers=wrong)
         assert refused.status == 429
         assert 1790 < int(refused.headers["Retry-After"]) <= 1800
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
 
 
 def test_a_rate_of_requests_can_be_chosen(serve: Any) -> None:
     server = serve("--rate", "3/h")
-    assert [server.rooms(STACK).status for _ in range(5)] == [200] * 3 + [429] * 2
+    assert [server.gate(STACK).status for _ in range(5)] == [200] * 3 + [429] * 2
     assert server.ask("GET", "/healthz").status == 200
     assert server.ask("GET", "/readyz").status == 200
     assert server.ask("GET", "/api/v1/targets", headers=server.bearer).status == 200
@@ -266,7 +266,7 @@ def test_whoever_asks_without_a_token_fills_the_database_slowly(serve: Any) -> N
 def test_whatever_the_server_writes_is_for_its_user_alone(serve: Any, tmp_path: Path) -> None:
     before = set(tmp_path.rglob("*"))
     server = serve("--workers", "2", TMPDIR=str(tmp_path))
-    assert server.rooms({"cuda": "12.4"}).status == 200
+    assert server.gate({"cuda": "12.4"}).status == 200
     made = [path for path in tmp_path.rglob("*") if path not in before]
     assert {"gate.db", "gate.db-wal"} <= {path.name for path in made}
     assert any(path.suffix == ".db" and path.name != "gate.db" for path in made), "figures"

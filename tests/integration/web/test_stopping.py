@@ -88,7 +88,7 @@ def test_a_stop_under_load_answers_what_it_took(
 
 def test_an_answered_decision_survives_a_kill(serve: Any, tmp_path: Path, facts: Facts) -> None:
     server = serve()
-    verdict = server.rooms(STACK).json()
+    verdict = server.gate(STACK).json()
     server.kill()
     rooms = Rooms(make_gate(Database.open(str(tmp_path / "gate.db")), facts))
     newest = rooms.decisions.list_decisions(limit=1).items[0]
@@ -107,7 +107,7 @@ def test_every_answered_decision_survives_a_kill_under_load(
     assert len(load.answered) > 20
     assert logged(tmp_path / "gate.db", facts) >= len(load.answered)
     again = serve()
-    assert again.rooms(STACK).status == 200
+    assert again.gate(STACK).status == 200
     assert again.ask("GET", "/api/v1/audit/verify", headers=server.bearer).json()["ok"] is True
 
 
@@ -118,7 +118,7 @@ def test_a_worker_that_dies_is_replaced(serve: Any) -> None:
     deadline = time.monotonic() + 15
     while time.monotonic() < deadline:
         try:
-            assert server.rooms(STACK).status == 200
+            assert server.gate(STACK).status == 200
             break
         except OSError:
             time.sleep(0.1)
@@ -132,7 +132,7 @@ def test_a_hang_up_restarts_the_workers_and_keeps_serving(serve: Any) -> None:
     server.send(signal.SIGHUP)
     deadline = time.monotonic() + 3
     while time.monotonic() < deadline:
-        assert server.rooms(STACK).status == 200
+        assert server.gate(STACK).status == 200
         time.sleep(0.05)
     assert server.process.poll() is None
     assert server.stop() == 0
@@ -153,7 +153,7 @@ def test_connections_that_are_open_do_not_hold_up_a_stop(serve: Any) -> None:
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_workers_do_not_outlive_a_parent_that_was_killed(serve: Any, workers: str) -> None:
     server = serve("--workers", workers)
-    assert server.rooms(STACK).status == 200
+    assert server.gate(STACK).status == 200
     children = children_of(server)
     server.send(signal.SIGKILL)
     server.process.wait(5)
@@ -162,7 +162,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(serve: Any, workers: st
         time.sleep(0.05)
     assert not any(map(is_running, children))
     again = serve("--port", str(server.port))
-    assert again.rooms(STACK).status == 200
+    assert again.gate(STACK).status == 200
 
 
 def is_running(pid: int) -> bool:
@@ -187,7 +187,7 @@ def test_a_hang_up_under_load_loses_no_request(serve: Any) -> None:
     def ask() -> None:
         while not ending.is_set():
             try:
-                statuses.append(server.rooms(STACK).status)  # a new connection each time
+                statuses.append(server.gate(STACK).status)  # a new connection each time
             except OSError as error:
                 failed.append(repr(error))
 
