@@ -39,8 +39,10 @@ def main():
         with open(os.path.join(HERE, "versions.json"), encoding="utf-8") as file:
             table = json.load(file)
         _versions(gpu, table, options.seed)
-        _toolkit(gpu, options.seed)
+        lacking = _toolkit(gpu, options.seed)
         _times(gpu, table["target"], options)
+    if lacking:
+        raise program.NothingToTest(lacking)
 
 
 def _versions(gpu, table, seed):
@@ -70,6 +72,9 @@ def _toolkit(gpu, seed):
 
     A driver refuses PTX of a newer toolkit. That is a limit to report if the stack has machine code
     for this GPU, and a failure if it has none.
+
+    Returns:
+        Why the check could not be made though the stack needs PTX; "" if it was made.
     """
     loaded, refused, wrong, none = [], [], [], []
     for number, compiler in enumerate(toolkit.compilers()):
@@ -101,13 +106,12 @@ def _toolkit(gpu, seed):
     elif loaded:
         say.check("toolkit", True, "; ".join([", ".join(loaded), here]))
     elif needed:
-        # Without a report the step is inconclusive: it was not shown that PTX works.
-        print(
-            "the stack needs PTX, but this image has no working compiler:",
-            "; ".join(none) or "no compiler",
-        )
+        # The image lacks what is to be tested, which speaks neither for the stack nor against it.
+        why = "; ".join(none) or "no compiler"
+        return f"the stack needs PTX, but this image has no working compiler: {why}"
     else:
         say.skip("toolkit", "; ".join(none) or "the image has neither NVRTC nor nvcc")
+    return ""
 
 
 def _refusal(gpu, isa, text):

@@ -363,8 +363,17 @@ def encode(document: Document) -> str:
 
 
 def decode(kind: str, text: str | bytes) -> Document:
-    """Read a document that `encode` wrote."""
-    return make_explicit(msgspec.json.decode(text, type=TYPES[kind]))
+    """Read a document that `encode` wrote.
+
+    A target that was stored before the field ``missingFacts`` existed audits missing facts for one
+    release: `encode` writes every field, so its text lacks this one until it is changed.
+    """
+    document = make_explicit(msgspec.json.decode(text, type=TYPES[kind]))
+    stated = b'"missingFacts"' in text if isinstance(text, bytes) else '"missingFacts"' in text
+    if stated or not isinstance(document, TargetDoc):
+        return document
+    policy = replace(document.spec.policy, missing_facts="audit")
+    return replace(document, spec=replace(document.spec, policy=policy))
 
 
 def make_explicit(document: Document) -> Document:

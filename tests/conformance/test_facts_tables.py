@@ -214,5 +214,6 @@ class TestAllFiles:
 def _without_samples(content: Any) -> Any:
     """The content without texts that are quoted as others wrote them."""
     if isinstance(content, dict):
-        return {key: _without_samples(one) for key, one in content.items() if key != "sample"}
+        quoted = {"sample", "text"} if "certainty" in content else {"sample"}
+        return {key: _without_samples(one) for key, one in content.items() if key not in quoted}
     return [_without_samples(one) for one in content] if isinstance(content, list) else content

@@ -57,7 +57,8 @@ LOADED = (
     "uvicorn.protocols.http.httptools_impl", "uvicorn_worker", "yaml", "compatgate.cli.main",
     "compatgate.cli.serve", "compatgate.kit.database.tables",
 )  # fmt: skip
-"""What the process imports, beside every module of `compatgate.service`."""
+PACKAGES = ("compatgate.service", "compatgate.web", "compatgate.cli")
+"""The process imports every module of these, and what `LOADED` names."""
 ENVIRONMENTAL = "prometheus_client"
 """Reads the environment when it is imported: neither it nor what needs it is imported before."""
 
@@ -315,14 +316,13 @@ def _become(request: dict[str, Any], files: list[int]) -> dict[str, Any]:
 
 def _prepare() -> None:
     """Import what commands import."""
-    import compatgate.service
-
     sys.modules[ENVIRONMENTAL] = None  # type: ignore[assignment]
     for name in LOADED:
         import_module(name)
-    for found in walk_packages(compatgate.service.__path__, "compatgate.service."):
-        with contextlib.suppress(ModuleNotFoundError):
-            import_module(found.name)
+    for package in map(import_module, PACKAGES):
+        for found in walk_packages(package.__path__, f"{package.__name__}."):
+            with contextlib.suppress(ModuleNotFoundError):
+                import_module(found.name)
     del sys.modules[ENVIRONMENTAL]
     import_module("sqlalchemy.orm").configure_mappers()
     _compile_rules()
@@ -334,10 +334,11 @@ def _compile_rules() -> None:
     """Compile the addresses of the service, as a child knows them: it may import all there is."""
     reading, writing = os.pipe()
     if os.fork() == 0:
-        app = import_module("compatgate.web.app")
-        rules = [app.API + route.flask_rule for route in app.ROUTES]
-        rules += [hook.prefix + hook.flask_rule for hook in app.HOOKS]
-        rules += [app.UI_PREFIX + page.path for page in app.PAGES]
+        routes = import_module("compatgate.web.routes")
+        links = import_module("compatgate.kit.http.links")
+        rules = [links.API_PREFIX + route.flask_rule for route in routes.ROUTES]
+        rules += [hook.prefix + hook.flask_rule for hook in routes.HOOKS]
+        rules += [links.UI_PREFIX + page.path for page in routes.PAGES]
         with open(writing, "w", encoding="utf-8") as told:
             json.dump(rules, told)
         os._exit(0)

@@ -28,7 +28,6 @@ GROUPS = {
     "workloads": (  # programs of canaries, timed, without an engine
         "integration/canary/test_driver_programs.py",
         "integration/canary/test_gpu_bench.py",
-        "integration/canary/test_nccl_program.py",
         "integration/canary/test_programs.py",
         "integration/canary/test_tensorrt_program.py",
         "integration/canary/test_tools.py",

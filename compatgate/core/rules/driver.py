@@ -365,11 +365,38 @@ def _find_supported_branch(context: RuleContext) -> Iterator[Candidate]:
             )
 
 
-def explain_open_reach(context: RuleContext) -> str:
-    """Return why the pool may support a newer CUDA than is known; empty if it does not."""
+def find_shortfall(context: RuleContext, cuda: Pair | None) -> Pair | None:
+    """Return the published CUDA of a newer branch that falls short of a CUDA, as the driver does.
+
+    It stands for the driver's own where that is not published, or only derived.
+    """
+    driver = context.driver
+    if driver is None or cuda is None or context.os != "linux" or context.jetson:
+        return None
+    for branch in context.facts.driver_branches.branches.values():
+        published = branch.cuda and branch.source.confidence != "derived"
+        if branch.branch > driver.major and published and branch.cuda and branch.cuda < cuda:
+            return branch.cuda
+    return None
+
+
+def find_reach(context: RuleContext, cuda: Pair | None) -> Pair | None:
+    """Return the newest CUDA that the pool supports, or a newer one that is still below ``cuda``."""
+    reach = context.usable_cuda
+    limit = None if context.driver_cuda_is_exact else find_shortfall(context, cuda)
+    return max(limit, reach or limit) if limit else reach
+
+
+def explain_open_reach(context: RuleContext, cuda: Pair | None = None) -> str:
+    """Return why the pool may support a newer CUDA than is known; empty if it does not.
+
+    Args:
+        context: the question.
+        cuda: what must be supported; a newer branch can show that this one does not.
+    """
     if context.forward and context.forward_may_help:
         return f"whether cuda-compat is usable here is not known ({context.forward.reason})"
-    if not context.driver_cuda_is_exact:
+    if not context.driver_cuda_is_exact and not find_shortfall(context, cuda):
         return f"the CUDA version of driver {context.driver} is not published"
     return ""
 
@@ -382,15 +409,20 @@ def run_time_outcome(context: RuleContext, code: CompiledHere) -> FindingOutcome
     if code.makes == "cubin":
         return "warn"
     assumed = context.stack.assumed or code.source.confidence == "derived"
-    return "unknown" if assumed or explain_open_reach(context) else "fail"
+    cuda = context.cuda.major_minor if context.cuda else None
+    return "unknown" if assumed or explain_open_reach(context, cuda) else "fail"
 
 
 def weakest_source(context: RuleContext, published: Source) -> Source:
-    """Return the weakest source of a comparison of PTX with a driver: a derived one, if any."""
+    """Return the weakest source of a comparison of PTX with a driver: a derived one, if any.
+
+    A derived branch counts only where no newer one is published to understand too little as well.
+    """
     builds = [found.build for found in context.built] if context.stack.arch is None else []
     codes = (build.arch_source for build in builds if build and build.sass)
-    branch = (
-        context.facts.driver_branches.branches.get(context.driver.major) if context.driver else None
-    )
+    branches, driver = context.facts.driver_branches.branches, context.driver
+    made_by = context.ptx_cuda or (context.cuda.major_minor if context.cuda else None)
+    is_short = find_shortfall(context, made_by)
+    branch = branches.get(driver.major) if driver and not is_short else None
     told = (*codes, branch.source if branch else None)
     return next((one for one in told if one and one.confidence == "derived"), published)

@@ -28,7 +28,12 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.rules.driver import explain_open_reach, run_time_outcome, weakest_source
+from compatgate.core.rules.driver import (
+    explain_open_reach,
+    find_reach,
+    run_time_outcome,
+    weakest_source,
+)
 from compatgate.core.stack_facts import accepts
 from compatgate.core.versions import Version, format_parts, parse_version
 
@@ -300,7 +305,7 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if context.ptx_cuda is None:
         return _check_run_time_code(context, driver)
-    reach = context.usable_cuda
+    reach = find_reach(context, context.ptx_cuda)
     if reach is None:
         why = f"the CUDA version of driver {driver} is not known"
         message = f"{why}, so whether it compiles this PTX is not known either"
@@ -308,7 +313,7 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
     if context.ptx_cuda <= reach:
         return _check_run_time_code(context, driver)
     cuda, own = _find_ptx_toolkit(context)
-    if why := explain_open_reach(context):
+    if why := explain_open_reach(context, context.ptx_cuda):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
         return (Problem("unknown", "driver", message, have=driver.text),)
     return (
@@ -328,7 +333,8 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
 def _check_run_time_code(context: RuleContext, driver: Version) -> RuleAnswer:
     """Judge the PTX that parts of the stack make with its toolkit when they run."""
     silent: RuleAnswer = PASS if context.ptx_cuda else NOT_APPLICABLE
-    cuda, reach = context.cuda, context.usable_cuda
+    cuda = context.cuda
+    reach = find_reach(context, cuda.major_minor if cuda else None)
     if cuda is None or reach is None or cuda.major_minor <= reach:
         return silent
     made = [one for one in context.run_time_code if one.makes == "ptx"]

@@ -208,3 +208,5 @@ def test_an_image_that_the_host_has_is_not_pulled_unless_its_registry_has_anothe
             assert time.monotonic() - began < 5
             assert told[-1] == f"using {away}:1 of the host: its registry has no answer"
             assert "@sha256:" in image
+            api.remove_image(f"{away}:1")
+    api.remove_image(f"{name}:1")  # else the digest under this name is that of other tests' image

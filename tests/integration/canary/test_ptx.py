@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,17 +15,14 @@ from cuda_toolkit import Toolkit
 
 from compatgate.resources import canary_dir
 
-FOLDER = canary_dir() / "ptx-jit"
-TABLE: dict[str, Any] = json.loads((FOLDER / "versions.json").read_text())
+TABLE: dict[str, Any] = json.loads((canary_dir() / "ptx-jit" / "versions.json").read_text())
 
 
 @pytest.fixture
 def ptx(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(FOLDER))
-    import ptx
-
-    yield ptx
-    sys.modules.pop("ptx")
+    monkeypatch.syspath_prepend(str(canary_dir() / "lib"))
+    yield import_module("canary_ptx")
+    sys.modules.pop("canary_ptx")
 
 
 @pytest.mark.parametrize("isa", [row["isa"] for row in TABLE["versions"]])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from canary_programs import (
+    NOTHING_TO_TEST,
     REAL_GPU,
     compile_library,
     failed,
@@ -77,9 +78,9 @@ def _check(report: Report, name: str) -> Check:
     return next(check for check in report.checks if check.name == name)
 
 
-def _outcome(name: str, report: Report) -> str:
+def _outcome(name: str, report: Report, status: int = 0) -> str:
     return conclude_step(
-        read_workload(canary_dir() / name), ExecutionEnd("exited", 0), report
+        read_workload(canary_dir() / name), ExecutionEnd("exited", status), report
     ).outcome
 
 
@@ -126,17 +127,20 @@ def test_a_stack_with_machine_code_for_the_gpu_is_not_failed_for_ptx_that_it_doe
 
 
 @pytest.mark.parametrize(
-    ("stated", "outcome"), [("", "passed"), ("no", "passed"), ("yes", "inconclusive")]
+    ("stated", "status", "outcome"),
+    [("", 0, "passed"), ("no", 0, "passed"), ("yes", NOTHING_TO_TEST, "inconclusive")],
 )
 def test_without_a_compiler_the_check_never_passes(
-    libraries: Callable[..., Path], stated: str, outcome: str
+    libraries: Callable[..., Path], stated: str, status: int, outcome: str
 ) -> None:
     environment = {**NOWHERE, "COMPATGATE_NEEDS_PTX": stated}
-    report = run("ptx-jit", *FEW, libraries=libraries(12040, 84, None), environment=environment)
+    made = libraries(12040, 84, None)
+    report = run("ptx-jit", *FEW, libraries=made, status=status, environment=environment)
     found = [check for check in report.checks if check.name == "toolkit"]
     assert all(check.skipped for check in found)
     assert bool(found) is (stated != "yes")
-    assert _outcome("ptx-jit", report) == outcome
+    assert report.metrics
+    assert _outcome("ptx-jit", report, status) == outcome
 
 
 def test_a_toolkit_that_has_dropped_the_gpu_makes_nothing(libraries: Callable[..., Path]) -> None:
@@ -228,6 +232,8 @@ def test_an_extension_is_not_failed_for_ptx_that_the_stack_does_not_need(
 def test_a_stack_that_needs_ptx_and_cannot_make_it_says_so(libraries: Callable[..., Path]) -> None:
     environment = {**NOWHERE, "COMPATGATE_NEEDS_PTX": "yes"}
     made = libraries(12040, 84, None)
-    said = output("ptx-jit", *FEW, libraries=made, environment=environment).decode()
+    said = output(
+        "ptx-jit", *FEW, libraries=made, status=NOTHING_TO_TEST, environment=environment
+    ).decode()
     assert "the stack needs PTX, but this image has no working compiler: no compiler" in said
     assert os.linesep in said

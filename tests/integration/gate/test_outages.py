@@ -26,7 +26,7 @@ from compatgate.service.gate.decisions import outages
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.last_known import SnapshotFile
 from compatgate.service.gate.decisions.outages import OutageOptions
-from compatgate.service.gate.questions import service as gates
+from compatgate.service.gate.questions import readiness
 from compatgate.service.gate.questions.schemas import VerdictBody
 from compatgate.web.app import create_app
 from compatgate.web.settings import Settings
@@ -67,7 +67,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(DecisionLog, "record", lambda _, *row: rows.append(row))
     monkeypatch.setattr(DecisionLog, "submit", submit)
     monkeypatch.setattr(DecisionLog, "rehearse", lambda _: None)
-    monkeypatch.setattr(gates, "REUSED_SECONDS", 0.0)
+    monkeypatch.setattr(readiness, "REUSED_SECONDS", 0.0)
     return rows
 
 

@@ -18,6 +18,7 @@ from compatgate.core.facts.machines import PlatformMachines
 from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
+from compatgate.core.facts.places import WheelPlaces
 from compatgate.core.facts.platforms import Platforms
 from compatgate.core.facts.precision import PrecisionTable
 from compatgate.core.facts.vgpu import Vgpu, VgpuTypes
@@ -50,6 +51,7 @@ KINDS = {
     "glibc": Glibc,
     "platform_machines": PlatformMachines,
     "precision": PrecisionTable,
+    "wheel_places": WheelPlaces,
 }
 
 
