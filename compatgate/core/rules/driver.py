@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 
 from compatgate.core import changes
-from compatgate.core.facts.nvidia import Source
+from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
@@ -381,7 +381,7 @@ def find_shortfall(context: RuleContext, cuda: Pair | None) -> Pair | None:
 
 
 def find_reach(context: RuleContext, cuda: Pair | None) -> Pair | None:
-    """Return the newest CUDA that the pool supports, or a newer one that is still below ``cuda``."""
+    """Return the newest CUDA that the pool supports, or an upper bound of it below ``cuda``."""
     reach = context.usable_cuda
     limit = None if context.driver_cuda_is_exact else find_shortfall(context, cuda)
     return max(limit, reach or limit) if limit else reach
