@@ -257,9 +257,11 @@ def fill_runs(rooms: Rooms, folder: Path) -> None:
             runs.ran(12, 8.02, right=False)
         with days_ago(1):
             runs.sick()
-        with days_ago(0.2):
-            runs.submit("hello", target=None, host=BUILDER.name, stack={"python": python_version()})
-            runs.work(BUILDER)
+        for day in (0.4, 0.3, 0.2):
+            with days_ago(day):
+                of_cpu = {"target": None, "host": BUILDER.name}
+                runs.submit("hello", stack={"python": python_version()}, **of_cpu)
+                runs.work(BUILDER)
         runs.submit(priority=5)
     rooms.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
 
@@ -268,8 +270,9 @@ def _id(number: int) -> str:
     return f"run_{sha256(str(number).encode()).hexdigest()[:16]}"
 
 
-PASSED, SLOWER, WRONG, SICK, CPU, QUEUED = map(_id, range(4, 10))
-"""Ids of the runs after the first three, in the order in which they are made."""
+PASSED, SLOWER, WRONG, SICK, CPU = map(_id, range(4, 9))
+QUEUED = _id(11)
+"""Ids of runs after the first three, in the order in which they are made."""
 
 
 @contextmanager
