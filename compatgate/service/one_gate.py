@@ -13,4 +13,4 @@ from compatgate.service.runs.evidence.stored import StoredEvidence
 
 def make_gate(database: Database, facts: Facts, kind: type[Gate] = Gate, **options: Any) -> Gate:
     """Return a gate on a database, with the options of `Gate`."""
-    return kind(Snapshots(database, facts, StoredEvidence()), database, **options)
+    return kind(Snapshots(database, facts, StoredEvidence()), **options)

@@ -92,7 +92,6 @@ class FarGate(Gate):
         self._central = store.options.central
         super().__init__(
             snapshots,
-            NoDatabase(store.options),
             overlays=(),
             images=images,
             wheels=wheels,

@@ -15,7 +15,6 @@ from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.compute import Compute, compute_here
 from compatgate.kit.database import tables
-from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.gate.decisions.batch_store import CommitMode
 from compatgate.service.gate.decisions.decision_log import DecisionLog, LogState
@@ -56,7 +55,6 @@ class Gate:
     def __init__(
         self,
         snapshots: Snapshots,
-        database: Database,
         *,
         overlays: Sequence[str] | None = None,
         images: ImageSettings | None = None,
@@ -64,7 +62,7 @@ class Gate:
         wheels: WheelSettings | None = None,
         spool: SpoolOptions | None = None,
     ) -> None:
-        self.database = database
+        self.database = snapshots.database
         self.facts = snapshots.facts
         self.snapshots = snapshots
         self.overlays = overlays

@@ -91,7 +91,7 @@ class Snapshots:
     """
 
     def __init__(self, database: Database, facts: Facts, evidence: EvidenceSource) -> None:
-        self._database = database
+        self.database = database
         self.facts = facts
         self.evidence = evidence
         self._current: Snapshot | None = None
@@ -187,7 +187,7 @@ class Snapshots:
 
     def _refresh(self) -> Snapshot:
         began = time.monotonic()
-        with self._database.reading() as session:
+        with self.database.reading() as session:
             found = self.take(session, *self.evidence.latest_state(session))
         self._checked = began
         return found
@@ -225,7 +225,7 @@ class Snapshots:
 
     def at_moment(self, moment: datetime) -> Snapshot:
         """Return the snapshot of the revision and evidence of a moment, with today's facts."""
-        with self._database.reading() as session:
+        with self.database.reading() as session:
             revision = revisions.find_revision_at(session, moment)
             number, discarded = self.evidence.state_at(session, moment)
         return self.at(revision, number, discarded)
@@ -249,7 +249,7 @@ class Snapshots:
             if key in self._past:
                 self._past.move_to_end(key)
                 return self._past[key]
-        with self._database.reading() as session:
+        with self.database.reading() as session:
             if revision != 0:
                 revisions.require_revision(session, revision)
             snapshot = build(revisions.read_versions_at(session, revision), self.facts, revision)
