@@ -96,10 +96,10 @@ def read_wheels(
 
 def _find_cuda(stack: Stack, facts: Facts) -> Pair | None:
     """Return the CUDA that the rules will take for a stack; None where it is not known."""
-    from compatgate.core.package_cuda import assume_cuda
     from compatgate.core.stack import find_labelled_cuda
+    from compatgate.core.stack_facts import assume_default_wheels
 
-    stated = assume_cuda(stack, facts, ()).get("cuda")
+    stated = assume_default_wheels(stack, facts, ()).get("cuda")
     labelled = find_labelled_cuda(stack, facts.frameworks)
     return max((one.major_minor for one in (stated, labelled) if one), default=None)
 
