@@ -193,7 +193,7 @@ def decide_hook(
     )
     call.use(Metrics).decided(verdict, source, perf_counter() - began)
     remember_decision(verdict)
-    return _with_state(verdict.to_json(), call), answer_link(call.use(Service), verdict.id)
+    return call.use(Gate).with_state(verdict.to_json()), answer_link(call.use(Service), verdict.id)
 
 
 def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
@@ -403,13 +403,8 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     call.principal.require_question(question, named=True)
     found = call.use(Gate).compute(answer_what_if, question, call.use(Gate).snapshot(), clock.now())
     answered = questions.rollout_answer(found)
-    answered = _with_state(answered, call)
+    answered = call.use(Gate).with_state(answered)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))
-
-
-def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
-    degraded = call.use(Gate).degraded()
-    return body if degraded is None else {**body, "degraded": degraded.to_json()}
 
 
 def _of_query(query: DriverQuery, document: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def preview(call: Call[PreviewOptions]) -> Reply:
         found = call.use(Gate).preview(question)
     else:
         found = call.use(Gate).what_would(question, at=parse_matrix_time(call.query.at))
-    return Reply(_with_state(found.to_json(), call))
+    return Reply(call.use(Gate).with_state(found.to_json()))
 
 
 def parse_matrix_time(text: str) -> int | datetime:
@@ -108,12 +108,6 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
         return Reply(served.content, media=DSSE, etag=served.etag, headers=headers)
     headers["Content-Encoding"] = "gzip"
     return Reply(served.compressed, media=DSSE, etag=f"W/{served.etag}", headers=headers)
-
-
-def _with_state(body: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
-    """Return an answer with ``degraded`` if the gate decides without its database."""
-    degraded = call.use(Gate).degraded()
-    return body if degraded is None else {**body, "degraded": degraded.to_json()}
 
 
 @route(

@@ -220,6 +220,11 @@ class Gate:
             return None
         return self._keeper.degraded() or self._keeper.describe_log(self._log.away)
 
+    def with_state(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return an answer with ``degraded`` if the gate decides without its database."""
+        degraded = self.degraded()
+        return body if degraded is None else {**body, "degraded": degraded.to_json()}
+
     def require_writable(self) -> None:
         """Refuse a change if this gate has no database; do nothing here."""
 

@@ -44,8 +44,7 @@ def solve(call: Call[NoQuery]) -> Reply:
         matrix=snapshot.matrix,
         now=clock.now(),
     )
-    degraded = call.use(Gate).degraded()
-    return Reply(found if degraded is None else {**found, "degraded": degraded.to_json()})
+    return Reply(call.use(Gate).with_state(found))
 
 
 def _named_targets(question: Mapping[str, Any]) -> list[str]:
