@@ -148,7 +148,7 @@ class _Guide:
     def ask_again(self) -> Step:
         """Return the step where the matrix or the facts allow the stack by now."""
         why = "The same question is allowed on the matrix and the facts of now."
-        return Step("Ask again: it is allowed now", why, _YOU, (self.question(),), changes={})
+        return Step("It is allowed now", why, _YOU, (self.question(),), changes={})
 
     def resolve(self, finding: Json, *, changes: bool) -> Step | None:
         """Return the step that resolves a finding without changing the stack, if there is one.
