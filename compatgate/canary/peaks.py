@@ -118,7 +118,7 @@ def _make_share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Sha
         peak=peak,
         share=share,
         implausible=not share <= 1 + _ROUNDING,
-        source=known.source.to_json(),
+        source=to_builtins(known.source),
     )
 
 
