@@ -70,7 +70,14 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "passed": _name_rules(verdict["checked"]["passed"]),
         "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
-        "links": {**_make_links(ask, verdict), "ask": question.link(), "permanent": permanent},
+        "links": {
+            **_make_links(ask, verdict),
+            "ask": question.link(),
+            "permanent": permanent,
+            "compare": link("compare", target=verdict["target"], left=question.stack)
+            if verdict["target"] and question.stack
+            else None,
+        },
         "markdown": render_section(Answer(verdict, link=permanent)),
         "waived_below": bool(resolution.waiver),
         "waiver": resolution.waiver,

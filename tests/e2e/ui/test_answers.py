@@ -59,3 +59,18 @@ def test_what_stands_in_the_way_is_waived_from_its_verdict(open_page, api):
     page.get_by_role("link", name="Draft the waiver").click()
     expect(page.locator("main").get_by_label("Rules")).to_have_value(", ".join(sorted(denying)))
     expect(page.locator("main").get_by_label("Targets")).to_have_value("prod-a100")
+
+
+def test_two_stacks_are_compared_side_by_side(open_page):
+    page = open_page("entries/torch24-cu124", signed_in=True)
+    walk = Walk(page)
+    walk.press(page.get_by_role("link", name="Compare"))
+    walk.fill(page.get_by_label("with", exact=True), "torch24-cu121")
+    walk.press(page.get_by_role("button", name="Compare"))
+    walk.see(page.locator("#parts"), "9.1.0")
+    expect(page.locator("#parts tbody tr").first).to_contain_text("allowed")
+    expect(page.locator("#parts").get_by_text("differs").first).to_be_attached()
+    page.emulate_media(color_scheme="light")
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert dark_violations(page) == []
