@@ -92,10 +92,12 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 def _make_heading(verdict: dict[str, Any]) -> str:
     """Return the answer as a sentence, ``Denied: vLLM 0.14 + PyTorch 2.9.0 on inference-l4``."""
-    parts = {n: v for n, v in verdict["stack"].items() if isinstance(v, str)}
-    names = sorted(parts, key=lambda name: (name not in FRAMEWORKS, name in COMPONENTS))
+    parts = {name: v for name, v in verdict["stack"].items() if isinstance(v, str)}
+    named = [name for name in parts if name in FRAMEWORKS or name not in COMPONENTS]
+    names = named[::-1] or list(parts)  # what runs on top comes first; libraries follow from it
     shown = [f"{label_of(name)} {parts[name]}" for name in names[:_MAX_PARTS]]
-    stack = " + ".join([*shown, *([f"{len(names) - _MAX_PARTS} more"] * (len(names) > _MAX_PARTS))])
+    more = [f"{len(names) - _MAX_PARTS} more"] if len(names) > _MAX_PARTS else []
+    stack = " + ".join([*shown, *more])
     what = stack or verdict["image"] or "an empty stack"
     return f"{_decision_badge(verdict)[1].capitalize()}: {what} on {verdict['target'] or 'a pool'}"
 

@@ -47,7 +47,12 @@ def test_denials_are_grouped_by_cause_and_lead_to_their_decisions(pages, stocked
     client = pages()
     shown = client.get("/ui/decisions?group=cause").text
     assert "1 cause<" in shown
-    place = shown.partition("<tbody>")[2].partition('<a href="')[2].partition('"')[0]
+    place = (
+        shown.partition('id="causes"')[2]
+        .partition("<tbody>")[2]
+        .partition('<a href="')[2]
+        .partition('"')[0]
+    )
     assert "3 decisions" in client.get(place.replace("&amp;", "&")).text
 
 
