@@ -24,10 +24,11 @@ from compatgate.core.stack import Stack, parse_stack, stack_of
 from compatgate.core.versions import format_parts
 from compatgate.errors import BadInput
 
-CellState = Literal["works", "note", "unblessed", "unknown", "fails"]
-"""From best to worst. ``works``: the verdict is pass; ``note``: warn; ``unblessed``: nothing but
-an entry or a canary run is missing; ``unknown``: something is not known; ``fails``: a rule fails,
-an entry is revoked or a canary run failed."""
+CellState = Literal["works", "note", "waived", "unblessed", "unknown", "fails"]
+"""From best to worst. ``works``: the verdict is pass; ``note``: warn; ``waived``: a waiver lets
+through what would stop the stack; ``unblessed``: nothing but an entry or a canary run is missing;
+``unknown``: something is not known; ``fails``: a rule fails, an entry is revoked or a canary run
+failed."""
 STATE_RANK: dict[CellState, int] = {state: n for n, state in enumerate(get_args(CellState))}
 TO_BE_DONE = frozenset(("CG801", "CG811", "CG812"))
 """Rules that object until somebody blesses the stack or runs its canaries."""
@@ -75,13 +76,18 @@ class CellAnswer(Struct, frozen=True):
     mixed: bool = False
     target: str = ""
 
+    @property
+    def runs(self) -> bool:
+        """Return whether nothing stands between the stack and the places."""
+        return STATE_RANK[self.state] <= STATE_RANK["waived"]
+
 
 def classify_verdict(verdict: Verdict) -> CellState:
     """Return the state that a verdict makes of a cell."""
     if verdict.verdict == "pass":
         return "works"
     if verdict.verdict == "warn":
-        return "note"
+        return "waived" if any(f.outcome == "waived" for f in verdict.findings) else "note"
     objecting = _list_objections(verdict)
     if objecting and all(finding.rule in TO_BE_DONE for finding in objecting):
         return "unblessed"
@@ -126,8 +132,10 @@ def _find_decisive(verdict: Verdict, state: CellState) -> Finding | None:
     """Return the finding that makes the state, worst first as the verdict lists them."""
     if state == "works":
         return None
-    if state == "note":
-        return next((f for f in verdict.findings if f.outcome == "warn"), None)
+    if state in ("note", "waived"):
+        warnings = [f for f in verdict.findings if f.outcome == "warn"]
+        telling = "CG804" if state == "note" else "CG821"
+        return next((f for f in warnings if f.rule == telling), warnings[0])
     objecting = _list_objections(verdict)
     if state == "unblessed":
         return objecting[0]

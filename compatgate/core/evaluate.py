@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.assumed_pins import assume_pins
 from compatgate.core.facts import Facts
 from compatgate.core.fixes import FixFinder
 from compatgate.core.matrix import Matrix, Waiver
@@ -92,13 +93,11 @@ def assess(
     today, seconds = moment.date().isoformat(), moment.timestamp()
 
     def judge(one: Stack) -> list[PoolResult]:
-        return [
-            evaluate_pool(
-                RuleContext(one, pool, target, facts, matrix, today=today, now=seconds),
-                with_fixes=with_fixes,
-            )
+        contexts = (
+            RuleContext(one, pool, target, facts, matrix, today=today, now=seconds)
             for pool in target.pools
-        ]
+        )
+        return [evaluate_pool(assume_pins(one), with_fixes=with_fixes) for one in contexts]
 
     def complete(one: Stack) -> Stack:
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)

@@ -38,11 +38,13 @@ _Word = Annotated[str, Meta(max_length=400)]
 LEGEND = (
     ("works", "b", "✓", "works"),
     ("note", "d", "!", "works, with a note"),
+    ("waived", "d", "w", "waived"),
     ("unblessed", "c", "○", "not blessed yet"),
     ("unknown", "u", "?", "unknown"),
     ("fails", "r", "✕", "cannot work, or revoked"),
 )
 """State, class of its colour, sign, and words."""
+TONES = {state: (tone, sign, words) for state, tone, sign, words in LEGEND}
 
 
 class CellsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -94,7 +96,7 @@ def show_cells(ask: PageRequest[CellsQuery]) -> HtmlPage:
         "error": error,
         "cell": cell,
         "legend": LEGEND,
-        "tones": {state: (tone, sign, words) for state, tone, sign, words in LEGEND},
+        "tones": TONES,
         "frameworks": sorted(snapshot.facts.framework_names),
         "pages": _section_links(query, found) if found else {},
     }

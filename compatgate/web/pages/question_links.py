@@ -60,6 +60,12 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         where = self.target or self.driver or self.gpu
         return bool(where and (self.stack.strip() or self.image.strip()))
 
+    @property
+    def asks_pools(self) -> bool:
+        """Tell whether a stack is asked about without a driver: for the pools of the fleet."""
+        without = not (self.target or self.driver or self.image.strip() or self.set or self.at)
+        return without and bool(self.stack.strip())
+
     def body(self) -> dict[str, Any]:
         """Return the body of ``POST /gate``."""
         body: dict[str, Any] = {}
