@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Any
 
 from flask import request
@@ -53,7 +53,8 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     until = verdict.get("valid_until")
     question = _question_of(verdict)
     place = _step_place(ask, verdict["target"] or "")
-    resolution = resolve_verdict(ask.gate.snapshot(), verdict, date.fromisoformat(place.expires))
+    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
+    resolution = resolve_verdict(ask.gate.snapshot(), verdict, expires)
     steps = list_steps(verdict, place, resolution)
     heading = _make_heading(verdict)
     permanent = answer_link(ask.service, verdict_id)
@@ -79,8 +80,6 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             else None,
         },
         "markdown": render_section(Answer(verdict, link=permanent)),
-        "waived_below": bool(resolution.waiver),
-        "waiver": resolution.waiver,
         "fix": question.with_fix,
     }
     known = {verdict_id: verdict}
@@ -122,8 +121,7 @@ def _question_of(verdict: dict[str, Any]) -> Question:
 def _step_place(ask: PageRequest[Any], target: str) -> StepPlace:
     document = ask.gate.snapshot().documents.get(target)
     owner = (document.metadata.owner if document else None) or ""
-    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
-    return StepPlace(base_url(ask.service), expires.isoformat(), owner)
+    return StepPlace(base_url(ask.service), owner)
 
 
 def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:
