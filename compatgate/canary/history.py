@@ -117,11 +117,7 @@ MetricKey = tuple[str, str, str, str]
 def collect_points(
     steps: Iterable[MeasuredStep], specs: Specs
 ) -> dict[MetricKey, list[MetricPoint]]:
-    """Return the values of each metric that a workload declares, newest first.
-
-    Args:
-        steps: newest first.
-    """
+    """Return the values of each metric that a workload declares, newest first."""
     points: dict[MetricKey, list[MetricPoint]] = {}
     for step in steps:
         declared = specs.get(step.workload, {})
@@ -147,8 +143,7 @@ def collect_points(
 def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHistory]:
     """Return the history of each metric that a workload declares, those that became worse first.
 
-    Args:
-        steps: newest first; at most `MAX_HISTORY` of a metric count.
+    Steps are newest first; at most `MAX_HISTORY` of a metric count.
     """
     points = collect_points(steps, specs)
     results = [

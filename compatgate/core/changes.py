@@ -33,19 +33,17 @@ def describe_change(change: dict[str, Any]) -> str:
         if value is None:
             parts.append(f"remove {name}")
         elif name == "driver":
-            parts.append(_describe_driver(value))
+            if not value.startswith(">="):
+                words = f"use driver {value}"
+            else:
+                floor, _, end = value.removeprefix(">=").partition(",<")
+                words = f"raise the driver to {floor} or newer" + (f", below {end}" if end else "")
+            parts.append(words)
         elif name == "arch":
             parts.append(f"build it for {', '.join(value)}")
         else:
             parts.append(f"use {name} {value}")
     return ", ".join(parts)
-
-
-def _describe_driver(value: str) -> str:
-    if not value.startswith(">="):
-        return f"use driver {value}"
-    floor, _, end = value.removeprefix(">=").partition(",<")
-    return f"raise the driver to {floor} or newer" + (f", below {end}" if end else "")
 
 
 def raise_driver(context: RuleContext, floor: Version) -> Candidate:

@@ -130,8 +130,7 @@ class Constraint(Struct, frozen=True, gc=False):
 def parse_constraint(component: str, text: str) -> Constraint:
     """Read a constraint on a component's version.
 
-    Args:
-        text: clauses separated by commas; a bare version means ``==``, ``.*`` any tail.
+    Clauses are separated by commas; a bare version means ``==``, ``.*`` any tail.
     """
     scheme = resolve_component(component).component.scheme
     if not text.isascii():

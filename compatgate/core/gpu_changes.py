@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def other_gpu(context: RuleContext, fits: Callable[[Gpu], bool]) -> Iterator[Candidate]:
-    """Yield GPUs that fit: of the target's other pools, then the nearest products.
-
-    Args:
-        fits: tells whether a GPU will do.
-    """
+    """Yield GPUs that fit: of the target's other pools, then the nearest products."""
     seen: set[str] = set()
     for pool in context.target.pools:
         if pool.gpu and pool.gpu.sku not in seen and fits(pool.gpu):

@@ -91,9 +91,8 @@ class _Object(Struct):
 def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     """Read the nodes in a text.
 
-    Args:
-        text: a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone:
-            a mapping, or ``key=value`` separated by lines or commas.
+    The text is a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone: a
+    mapping, or ``key=value`` separated by lines or commas.
     """
     clean = text.lstrip("\ufeff").strip()
     if not clean:

@@ -60,9 +60,8 @@ first."""
 class Table(Generic[T]):
     """A table of `Facts`: its struct is imported, and its content loaded, at first use.
 
-    Args:
-        place: module of this package, and its struct, ``nvidia.Gpus``.
-        name: of the table; empty: that of the attribute.
+    ``place`` is the module of this package and its struct, ``nvidia.Gpus``; an empty ``name`` is
+    that of the attribute.
     """
 
     def __init__(self, place: str, name: str = "") -> None:

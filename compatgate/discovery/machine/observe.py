@@ -74,8 +74,7 @@ def observe_machine(
 ) -> ObservedMachine:
     """Observe the machine whose root folder is given.
 
-    Args:
-        root: its root folder; another than ``/`` is only read, no program of it is run.
+    Another root than ``/`` is only read, no program of it is run.
     """
     place = Root(root)
     ask = run or (run_program if place.is_here else None)
