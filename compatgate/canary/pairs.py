@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
-from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
+from compatgate.canary.judge.paired.blocks import PairedJudgement, PairedMetric
 from compatgate.core.binding import Comparison, digest_json, find_digest
 
 

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.core.compiler_ranges import newest_allowed
 from compatgate.core.components import label_of
+from compatgate.core.constraints import newest_allowed
 from compatgate.core.facts import Facts
 from compatgate.core.facts.compilers import COMPILERS
 from compatgate.core.facts.frameworks import Build

@@ -13,8 +13,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from compatgate.core.compare.differences import Subject, TargetDifferences, count_entries
-from compatgate.core.compare.findings import CAUSES, CHANGE_ORDER, Cause, cause_of, weight_of
+from compatgate.core.compare.differences import (
+    CAUSES,
+    CHANGE_ORDER,
+    Cause,
+    Subject,
+    TargetDifferences,
+    cause_of,
+    count_entries,
+    weight_of,
+)
 from compatgate.core.compare.frontier import DriverFrontier, FactsEvaluator, Placed, find_frontier
 from compatgate.core.compare.ranges import EntryEdit, branches_between, compare_ranges, edit_entry
 from compatgate.core.compare.releases import FrameworkChange, compare_frameworks

@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
-from compatgate.core.facts.places import FoundPlace, WheelPlaces
-from compatgate.core.facts.records import Record
+from compatgate.core.facts.records import FoundPlace, Record, WheelPlaces
 from compatgate.core.package_finder import OpenPackage
 from compatgate.discovery.cache import read_choice, write_choice
 from compatgate.discovery.lockfiles.interface import PackageOrigin

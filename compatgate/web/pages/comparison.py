@@ -8,8 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from compatgate.core.compare.differences import Difference, Subject
-from compatgate.core.compare.findings import CHANGE_ORDER
+from compatgate.core.compare.differences import CHANGE_ORDER, Difference, Subject
 from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts

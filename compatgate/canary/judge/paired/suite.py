@@ -23,6 +23,9 @@ from compatgate.canary.judge.metric import (
 from compatgate.canary.judge.noise import Noise
 from compatgate.canary.judge.paired.blocks import (
     Pair,
+    PairedJudgement,
+    PairedMetric,
+    PairedOutcome,
     PairedSamples,
     Refusal,
     compute_log_ratios,
@@ -31,7 +34,6 @@ from compatgate.canary.judge.paired.blocks import (
     summarize_block,
     summarize_events,
 )
-from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric, PairedOutcome
 from compatgate.canary.judge.rule import (
     MAX_NEEDED,
     PAIRS,
