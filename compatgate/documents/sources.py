@@ -6,25 +6,18 @@ A mistake names its file and field, and where a name was nearly right, the right
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from compatgate.core.performance import near_names
-from compatgate.documents.specs import Document, Kind, key_of
 from compatgate.errors import BadInput, ManyProblems, quote_error
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_FILE_SIZE = 256 * 1024 * 1024
 """Bytes; 100,000 entries take some 30 MB."""
-
-SYNC_LABEL = "compatgate.dev/sync"
-"""Label with the name of the sync that a document belongs to."""
-D = TypeVar("D", bound=Document)
-Key = tuple[Kind, str]
 
 
 class Source(Struct, frozen=True):
@@ -217,33 +210,3 @@ def suggest_name(name: str, known: Collection[str]) -> str:
     few = sorted(known)[:8]
     more = f" and {len(known) - len(few)} more" if len(known) > len(few) else ""
     return f"known: {', '.join(few)}{more}"
-
-
-def owner_of(document: Document) -> str | None:
-    """Return the name of the sync that a document belongs to; None: to none."""
-    return document.metadata.labels.get(SYNC_LABEL)
-
-
-def set_owner(document: D, name: str | None) -> D:
-    """Return a document with another owner; None: without one."""
-    if owner_of(document) == name:
-        return document
-    labels = {key: value for key, value in document.metadata.labels.items() if key != SYNC_LABEL}
-    owned = labels if name is None else {**labels, SYNC_LABEL: name}
-    metadata = replace(document.metadata, labels=owned)
-    return replace(document, metadata=metadata)
-
-
-def select_concerned(
-    stored: Mapping[Key, Document], read: Iterable[Document], name: str | None, *, prune: bool
-) -> list[Document]:
-    """Return the stored documents that a sync of files concerns.
-
-    With ``prune``, its documents that the files lack count, too.
-    """
-    written = {key_of(document) for document in read}
-    return [
-        document
-        for key, document in stored.items()
-        if key in written or (prune and name is not None and owner_of(document) == name)
-    ]
