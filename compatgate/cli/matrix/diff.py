@@ -13,7 +13,8 @@ from compatgate.cli.gate.comparison import add_period, ask_backtest
 from compatgate.cli.gate.opening import Operations
 from compatgate.cli.matrix.documents import print_changes
 from compatgate.cli.matrix.files import find_revision, latest_revision
-from compatgate.documents.sources import read_paths, select_concerned, set_owner
+from compatgate.documents.ownership import select_concerned, set_owner
+from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import TYPES, compare_documents, key_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask

@@ -11,7 +11,8 @@ import msgspec
 
 from compatgate.cli.matrix.files import find_revision
 from compatgate.core.matrix import ANY_TARGET
-from compatgate.documents.sources import SUFFIXES, Source, owner_of, read_paths, set_owner
+from compatgate.documents.ownership import owner_of, set_owner
+from compatgate.documents.sources import SUFFIXES, Source, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, NotFound, quote_error

@@ -13,7 +13,8 @@ from typing import TypeVar
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.documents.sources import SYNC_LABEL, DocumentProblem, Key, owner_of, set_owner
+from compatgate.documents.ownership import SYNC_LABEL, owner_of, set_owner
+from compatgate.documents.sources import DocumentProblem, Key
 from compatgate.documents.specs import (
     NAME_PATTERN,
     Document,

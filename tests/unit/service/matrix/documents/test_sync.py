@@ -9,7 +9,8 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compatgate.documents.sources import SYNC_LABEL, Source
+from compatgate.documents.ownership import SYNC_LABEL
+from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.kit.principal import Authorship
