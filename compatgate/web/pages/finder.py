@@ -24,8 +24,8 @@ from compatgate.core.worded_question import (
     read_question,
 )
 from compatgate.errors import BadInput, CompatgateError
-from compatgate.kit.http.links import link
 from compatgate.kit import clock
+from compatgate.kit.http.links import link
 from compatgate.service.app import Rooms
 from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
 from compatgate.service.gate.triage.service import name_causes
