@@ -7,12 +7,13 @@ state of a cell says what stands between the stack and a pass, and never more th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Literal, get_args
 
 from msgspec import Struct
 
+from compatgate.core.components import is_framework, label_of
 from compatgate.core.entry_stacks import represent
 from compatgate.core.evaluate import assess
 from compatgate.core.facts import Facts
@@ -21,7 +22,7 @@ from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.request import Target
 from compatgate.core.rule import Finding, Outcome, Verdict
 from compatgate.core.stack import Stack, parse_stack, stack_of
-from compatgate.core.versions import format_parts
+from compatgate.core.versions import Version, format_parts
 from compatgate.errors import BadInput
 
 CellState = Literal["works", "note", "waived", "unblessed", "unknown", "fails"]
@@ -153,6 +154,45 @@ def make_entry_row(entry: Entry, facts: Facts) -> StackRow:
     return StackRow(entry.name, entry.name, note, stack, group, entry, found.open)
 
 
+def list_framework_rows(entries: Iterable[Entry], facts: Facts) -> list[StackRow]:
+    """Return a row for each series of a framework and CUDA that entries name, newest first.
+
+    Its stack is the newest release that they allow, without what its wheel pins: what people ask
+    ("does PyTorch 2.8 run there?"). Without entries, each framework's newest release is a row.
+    """
+    stacks = [stack for entry in entries for stack in represent(entry, facts).stacks[:1]]
+    found: dict[str, StackRow] = {}
+    for stack in stacks or _list_newest(facts):
+        names = [name for name in stack.components if is_framework(name)]
+        if not names:
+            continue
+        stated = {name: v for name, v in stack.components.items() if name in ("cuda", *names)}
+        main = next((name for name in names if name != "torch"), "torch")  # vLLM is built on torch
+        cuda = stated.get("cuda")
+        label = f"{label_of(main)} {_series(stated[main].text)}"
+        key = f"{main} {_series(stated[main].text)}" + (
+            f" cu{''.join(map(str, cuda.major_minor))}" if cuda else ""
+        )
+        known = found.get(key)
+        if known is None or known.stack is None or known.stack.components[main] < stated[main]:
+            short = stack_of(stated)
+            found[key] = StackRow(key, label, format_versions(short), short, main)
+    return sorted(found.values(), key=_rank_framework, reverse=True)
+
+
+def _rank_framework(row: StackRow) -> tuple[bool, str, Version, str]:
+    main = row.group
+    assert row.stack is not None  # noqa: S101 - made with one
+    return main == "torch", main, row.stack.components[main], row.key
+
+
+def _list_newest(facts: Facts) -> Iterator[Stack]:
+    for name in sorted(facts.framework_names):
+        table = facts.framework(name)
+        if is_framework(name) and table and table.releases:
+            yield stack_of({name: max(release.version for release in table.releases)})
+
+
 def list_release_rows(facts: Facts, name: str) -> Iterator[StackRow]:
     """Yield the published builds of a framework, newest release first."""
     table = facts.framework(name)
@@ -186,5 +226,6 @@ def _series(text: str) -> str:
 
 
 def format_versions(stack: Stack) -> str:
-    """Return the components of a stack as text, ``cuda 12.4 · torch 2.4.1``."""
-    return " · ".join(f"{name} {version.text}" for name, version in stack.components.items())
+    """Return the components of a stack as text, frameworks first: ``torch 2.4.1 · cuda 12.4``."""
+    parts = sorted(stack.components.items(), key=lambda one: not is_framework(one[0]))
+    return " · ".join(f"{name} {version.text}" for name, version in parts)

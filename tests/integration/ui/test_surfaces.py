@@ -1,4 +1,4 @@
-"""One question has one answer, wherever it is asked: on pages, over REST and on the command line."""
+"""One question has one answer, wherever it is asked: pages, REST, command line."""
 
 from __future__ import annotations
 

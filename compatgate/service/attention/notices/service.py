@@ -182,14 +182,14 @@ class IncidentService:
             return _count_active(session)
 
     def attention(self, each: int) -> Attention:
-        """Return what needs attention: at most so many incidents of a kind, and all counts.
+        """Return what needs attention: at most so many incidents of a kind and level, and all counts.
 
         Of a kind the worst come first, then those that concern most, then the latest.
         """
         self.refresh()
         order = (Incident.severity, Incident.count.desc(), Incident.first_seen.desc())
         rank = func.row_number().over(
-            partition_by=Incident.kind, order_by=(*order, Incident.id.desc())
+            partition_by=(Incident.kind, Incident.severity), order_by=(*order, Incident.id.desc())
         )
         now = clock.now()
         active = incidents.is_active(now)

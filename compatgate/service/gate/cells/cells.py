@@ -23,6 +23,7 @@ from compatgate.core.cells import (
     StackRow,
     answer_cell,
     join_answers,
+    list_framework_rows,
     list_release_rows,
     make_entry_row,
 )
@@ -40,6 +41,7 @@ from compatgate.service.matrix.snapshots.snapshot import Snapshot
 CellColumns = Literal["target", "pool", "gpu", "driver"]
 STACK_ROWS = "stack"
 ENTRY_ROWS = "entry"
+FRAMEWORK_ROWS = "framework"
 _CACHE_BYTES = 32 * MIB
 _ANSWER_BYTES = 700
 _CacheKey = tuple[str, bytes, str, tuple[str, ...]]
@@ -68,7 +70,8 @@ class CellSection(Struct, frozen=True):
     """The section to answer.
 
     Attributes:
-        rows: ``entry``, ``stack``, or the name of a framework for its builds.
+        rows: ``framework`` for the releases that entries name, ``entry``, ``stack``, or the name
+            of a framework for its builds.
         stack: the stack in words or in its exact form, for ``stack``.
         q: filter, as of `compatgate.core.cell_filter`.
     """
@@ -153,6 +156,9 @@ def list_cell_rows(snapshot: Snapshot, asked: CellSection, wanted: CellFilter) -
         entries = wanted.keep_entries(snapshot.entries.values(), facts)
         entries.sort(key=lambda entry: natural_key(entry.name))
         return [StackRow(e.name, e.name, "", None, entry=e) for e in entries]
+    if asked.rows == FRAMEWORK_ROWS:
+        named = list_framework_rows(snapshot.entries.values(), facts)
+        return [row for row in named if row.stack and wanted.keeps_stack(row.stack)]
     if asked.rows == STACK_ROWS:
         return [_read_stack_row(snapshot, asked.stack)]
     found = list_release_rows(facts, asked.rows)

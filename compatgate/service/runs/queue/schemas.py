@@ -13,6 +13,7 @@ from compatgate.canary.peaks import PeakShare
 from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
 from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
+from compatgate.kit.clock import readable
 from compatgate.kit.http.stack_schemas import StackBody, Text
 from compatgate.service.matrix.documents.evidence_schemas import RunEvidenceBody
 
@@ -283,6 +284,13 @@ class HostBody(Struct, frozen=True, forbid_unknown_fields=True):
     away_why: Annotated[
         str | None, Meta(description="reason why it does not answer, and what to do")
     ] = None
+
+    @property
+    def away(self) -> str:
+        """Return since when it does not answer, why, and what to do; "" if it answers."""
+        if self.away_since is None:
+            return ""
+        return f"away since {readable(self.away_since)}: {self.away_why}"
 
 
 class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):

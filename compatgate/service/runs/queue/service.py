@@ -31,7 +31,7 @@ from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import Comparison, SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
-from compatgate.errors import CompatgateError, Conflict
+from compatgate.errors import CompatgateError, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
@@ -476,6 +476,13 @@ class Runs(EvidenceRemarks):
         """Return staging hosts by name, by the filters of `HostFilters`."""
         with self._database.reading() as session:
             return leases.list_hosts(session, HostFilters(**filters))
+
+    def find_host(self, name: str) -> HostRow:
+        """Return a staging host."""
+        with self._database.reading() as session:
+            for host in leases.load_hosts(session, [name]):
+                return host
+        raise NotFound(f"no worker has registered the host {name!r}", field="name", value=name)
 
     def remarks(self, entries: Iterable[str]) -> dict[str, EntryRemarks]:
         """Return the remarks of runs on entries, by name."""
