@@ -500,9 +500,9 @@ def source_of(package: GpuPackage) -> Source | None:
         return stated[0].source if stated else None
     if package.installed:
         what = f" ({record.wheel})" if record.wheel else ""
-        return Source(f"measured: its installed files{what}", confidence="metadata")
+        return Source(f"measured: its installed files{what}", None, "metadata")
     proof = f", sha256 {record.sha256[:16]}" if record.sha256 else ""
-    return Source(f"measured: {record.wheel}{proof}", confidence="metadata")
+    return Source(f"measured: {record.wheel}{proof}", None, "metadata")
 
 
 def other_releases(context: RuleContext, package: GpuPackage) -> Iterator[Candidate]:
