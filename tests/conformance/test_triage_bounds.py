@@ -1,4 +1,4 @@
-"""A bound that triage names is a fact that check reads: none stands in the texts of causes alone."""
+"""A bound that triage names is a fact that check reads: none stands in the texts alone."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_attention_of_the_causes_is_that_of_the_packages(facts: Facts) -> None:
 
 
 def test_a_newer_branch_never_has_an_older_cuda(facts: Facts) -> None:
-    """CG202 denies a driver by the CUDA of a newer branch, which is certain only while this holds."""
+    """CG202 denies a driver by the CUDA of a newer branch, which is certain while this holds."""
     branches = facts.driver_branches.branches.values()
     published = sorted((one.branch, one.cuda) for one in branches if one.cuda)
     assert [cuda for _, cuda in published] == sorted(cuda for _, cuda in published)
