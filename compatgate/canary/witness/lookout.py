@@ -57,6 +57,8 @@ class Lookout:
     def prepare(self, job: Job) -> Job:
         """Return the job with the challenge."""
         self._slots = job.gpu_slots
+        if isinstance(self._reader, SignedOutput):
+            self._reader.files = job.files
         return replace(job, challenge=self.challenge)
 
     def started(self, handle: Handle) -> None:
