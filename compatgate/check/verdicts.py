@@ -11,31 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.core.rule import OUTCOME_RANK, FindingOutcome, Outcome
+from compatgate.core.rule import OUTCOME_RANK, Checked, Finding, Outcome
 from compatgate.errors import Unavailable, quote_error
-
-
-class _Fix(Struct):
-    set: dict[str, Any]
-    message: str
-
-
-class _Source(Struct):
-    title: str
-    url: str | None
-
-
-class _Finding(Struct):
-    rule: str
-    name: str
-    outcome: FindingOutcome
-    pools: list[str]
-    component: str
-    have: str | None
-    need: str | None
-    message: str
-    source: _Source | None
-    fixes: list[_Fix]
 
 
 class _Pool(Struct):
@@ -45,19 +22,14 @@ class _Pool(Struct):
     os: str
 
 
-class _Checked(Struct):
-    passed: list[str]
-    not_applicable: list[str]
-
-
 class _Verdict(Struct):
     id: str
     verdict: Outcome
     allowed: bool
     mode: str
     target: str | None
-    findings: list[_Finding]
-    checked: _Checked
+    findings: list[Finding]
+    checked: Checked
     stack: dict[str, Any]
     pools: list[_Pool]
     matrix_revision: int

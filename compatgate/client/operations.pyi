@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Literal
 
+from compatgate.canary.history import MetricHistory
 from compatgate.client.derived import listing, single, stream
 from compatgate.client.request import Moment, Request
 from compatgate.core.compare.packages import PackagesReport
@@ -83,7 +84,6 @@ from compatgate.service.nodes.reports.schemas import (
 from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
 from compatgate.service.runs.queue.schemas import (
     HostBody,
-    MetricHistoryBody,
     RunBody,
     RunDetailBody,
     RunsMade,
@@ -733,7 +733,7 @@ class Operations:
         gpu: str | None = None,
         metric: str | None = None,
         runs: int | None = None,
-    ) -> Request[Page[MetricHistoryBody]]:
+    ) -> Request[Page[MetricHistory]]:
         """Follow metrics over finished runs, and find changes of their level."""
     @listing
     @staticmethod

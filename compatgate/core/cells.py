@@ -7,12 +7,13 @@ state of a cell says what stands between the stack and a pass, and never more th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Literal, get_args
 
 from msgspec import Struct
 
+from compatgate.core.components import is_framework, label_of
 from compatgate.core.entry_stacks import represent
 from compatgate.core.evaluate import assess
 from compatgate.core.facts import Facts
@@ -21,13 +22,14 @@ from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.request import Target
 from compatgate.core.rule import Finding, Outcome, Verdict
 from compatgate.core.stack import Stack, parse_stack, stack_of
-from compatgate.core.versions import format_parts
+from compatgate.core.versions import Version, format_parts
 from compatgate.errors import BadInput
 
-CellState = Literal["works", "note", "unblessed", "unknown", "fails"]
-"""From best to worst. ``works``: the verdict is pass; ``note``: warn; ``unblessed``: nothing but
-an entry or a canary run is missing; ``unknown``: something is not known; ``fails``: a rule fails,
-an entry is revoked or a canary run failed."""
+CellState = Literal["works", "note", "waived", "unblessed", "unknown", "fails"]
+"""From best to worst. ``works``: the verdict is pass; ``note``: warn; ``waived``: a waiver lets
+through what would stop the stack; ``unblessed``: nothing but an entry or a canary run is missing;
+``unknown``: something is not known; ``fails``: a rule fails, an entry is revoked or a canary run
+failed."""
 STATE_RANK: dict[CellState, int] = {state: n for n, state in enumerate(get_args(CellState))}
 TO_BE_DONE = frozenset(("CG801", "CG811", "CG812"))
 """Rules that object until somebody blesses the stack or runs its canaries."""
@@ -75,13 +77,18 @@ class CellAnswer(Struct, frozen=True):
     mixed: bool = False
     target: str = ""
 
+    @property
+    def runs(self) -> bool:
+        """Return whether nothing stands between the stack and the places."""
+        return STATE_RANK[self.state] <= STATE_RANK["waived"]
+
 
 def classify_verdict(verdict: Verdict) -> CellState:
     """Return the state that a verdict makes of a cell."""
     if verdict.verdict == "pass":
         return "works"
     if verdict.verdict == "warn":
-        return "note"
+        return "waived" if any(f.outcome == "waived" for f in verdict.findings) else "note"
     objecting = _list_objections(verdict)
     if objecting and all(finding.rule in TO_BE_DONE for finding in objecting):
         return "unblessed"
@@ -126,8 +133,10 @@ def _find_decisive(verdict: Verdict, state: CellState) -> Finding | None:
     """Return the finding that makes the state, worst first as the verdict lists them."""
     if state == "works":
         return None
-    if state == "note":
-        return next((f for f in verdict.findings if f.outcome == "warn"), None)
+    if state in ("note", "waived"):
+        warnings = [f for f in verdict.findings if f.outcome == "warn"]
+        telling = "CG804" if state == "note" else "CG821"
+        return next((f for f in warnings if f.rule == telling), warnings[0])
     objecting = _list_objections(verdict)
     if state == "unblessed":
         return objecting[0]
@@ -143,6 +152,45 @@ def make_entry_row(entry: Entry, facts: Facts) -> StackRow:
     cuda = stack.get("cuda") if stack else None
     group = f"CUDA {format_parts(cuda.major_minor)}" if cuda else "CUDA not named"
     return StackRow(entry.name, entry.name, note, stack, group, entry, found.open)
+
+
+def list_framework_rows(entries: Iterable[Entry], facts: Facts) -> list[StackRow]:
+    """Return a row for each series of a framework and CUDA that entries name, newest first.
+
+    Its stack is the newest release that they allow, without what its wheel pins: what people ask
+    ("does PyTorch 2.8 run there?"). Without entries, each framework's newest release is a row.
+    """
+    stacks = [stack for entry in entries for stack in represent(entry, facts).stacks[:1]]
+    found: dict[str, StackRow] = {}
+    for stack in stacks or _list_newest(facts):
+        names = [name for name in stack.components if is_framework(name)]
+        if not names:
+            continue
+        stated = {name: v for name, v in stack.components.items() if name in ("cuda", *names)}
+        main = next((name for name in names if name != "torch"), "torch")  # vLLM is built on torch
+        cuda = stated.get("cuda")
+        label = f"{label_of(main)} {_series(stated[main].text)}"
+        key = f"{main} {_series(stated[main].text)}" + (
+            f" cu{''.join(map(str, cuda.major_minor))}" if cuda else ""
+        )
+        known = found.get(key)
+        if known is None or known.stack is None or known.stack.components[main] < stated[main]:
+            short = stack_of(stated)
+            found[key] = StackRow(key, label, format_versions(short), short, main)
+    return sorted(found.values(), key=_rank_framework, reverse=True)
+
+
+def _rank_framework(row: StackRow) -> tuple[bool, str, Version, str]:
+    main = row.group
+    assert row.stack is not None  # noqa: S101 - made with one
+    return main == "torch", main, row.stack.components[main], row.key
+
+
+def _list_newest(facts: Facts) -> Iterator[Stack]:
+    for name in sorted(facts.framework_names):
+        table = facts.framework(name)
+        if is_framework(name) and table and table.releases:
+            yield stack_of({name: max(release.version for release in table.releases)})
 
 
 def list_release_rows(facts: Facts, name: str) -> Iterator[StackRow]:
@@ -178,5 +226,6 @@ def _series(text: str) -> str:
 
 
 def format_versions(stack: Stack) -> str:
-    """Return the components of a stack as text, ``cuda 12.4 · torch 2.4.1``."""
-    return " · ".join(f"{name} {version.text}" for name, version in stack.components.items())
+    """Return the components of a stack as text, frameworks first: ``torch 2.4.1 · cuda 12.4``."""
+    parts = sorted(stack.components.items(), key=lambda one: not is_framework(one[0]))
+    return " · ".join(f"{name} {version.text}" for name, version in parts)

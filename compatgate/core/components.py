@@ -8,7 +8,7 @@ The limits are far above any real question, and small enough to decide within a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -90,6 +90,11 @@ def label_of(name: str) -> str:
     """Return the name that people write: ``PyTorch`` for ``torch``; a package's own name."""
     known = COMPONENTS.get(name)
     return known.label if known else name
+
+
+def join_words(words: Sequence[str]) -> str:
+    """Join words as a sentence lists them: ``CUDA, cuDNN and NCCL``."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from compatgate.core.versions import Version, same_release
 State = Literal["waiting", "failed", "ready"]
 
 
-class NeededRun(Struct, frozen=True):
+class Need(Struct, frozen=True, forbid_unknown_fields=True):
     """A run that a candidate lacks, or that failed.
 
     Attributes:
@@ -34,7 +34,7 @@ class NeededRun(Struct, frozen=True):
     failed: str | None = None
 
 
-class CandidateProgress(Struct, frozen=True):
+class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
     """The progress of a candidate.
 
     Attributes:
@@ -48,7 +48,7 @@ class CandidateProgress(Struct, frozen=True):
     state: State
     automatic: bool
     runs: tuple[str, ...] = ()
-    needs: tuple[NeededRun, ...] = ()
+    needs: tuple[Need, ...] = ()
     contents: tuple[str, ...] = ()
 
 
@@ -114,7 +114,7 @@ def judge_candidate(
     evidence: RunIndex,
     now: float,
     suites: Mapping[str, SuiteDefinition] = _NO_SUITES,
-) -> CandidateProgress:
+) -> Promotion:
     """Return the progress of a candidate.
 
     Each suite of each target's policy, soak included, must have passed recently on each SKU and
@@ -130,7 +130,7 @@ def judge_candidate(
     found = find_places(entry, targets)
     runs: dict[str, None] = {}
     contents: dict[str, None] = {}
-    needs: list[NeededRun] = []
+    needs: list[Need] = []
     for target, pool in found:
         passed, lacking = _judge_place(entry, target, pool, evidence, now, suites)
         runs.update((run.id, None) for run in passed)
@@ -140,7 +140,7 @@ def judge_candidate(
     if any(need.failed for need in needs):
         state = "failed"
     automatic = bool(found) and all(t.policy.canary.promote == "automatic" for t, _ in found)
-    return CandidateProgress(state, automatic, tuple(runs), tuple(needs), tuple(contents))
+    return Promotion(state, automatic, tuple(runs), tuple(needs), tuple(contents))
 
 
 _Measured = tuple[str, ...]
@@ -155,7 +155,7 @@ def _judge_place(
     evidence: RunIndex,
     now: float,
     definitions: Mapping[str, SuiteDefinition],
-) -> tuple[list[Evidence], list[NeededRun]]:
+) -> tuple[list[Evidence], list[Need]]:
     """Return the runs that passed on one pool of nodes, and the runs that it lacks."""
     policy = target.policy.canary
     assert pool.gpu is not None  # noqa: S101 - of a place
@@ -164,7 +164,7 @@ def _judge_place(
     about = [run for run in known if run.counts_for(policy) and is_run_of_entry(run, entry, pool)]
     where = (target.name, pool.gpu.sku, pool.driver.text if pool.driver else "")
     if not about:
-        return [], [NeededRun(*where, suite) for suite in suites]
+        return [], [Need(*where, suite) for suite in suites]
     groups: dict[_Measured, dict[str | None, _Pools]] = {}
     for (measured, content, suite), runs in _group_runs(about, entry).items():
         pooled = pool_runs(
@@ -177,7 +177,7 @@ def _judge_place(
         if pooled is not None:
             groups.setdefault(measured, {}).setdefault(content, {})[suite] = pooled
     failed = [
-        NeededRun(*where, suite, pooled.failed[0].id)
+        Need(*where, suite, pooled.failed[0].id)
         for contents in groups.values()
         for suite, pooled in _find_failures(contents, suites)
     ]
@@ -189,7 +189,7 @@ def _judge_place(
         for pools in contents.values()
     ]
     best = max(passed, key=len, default={})
-    return list(best.values()), [NeededRun(*where, suite) for suite in suites if suite not in best]
+    return list(best.values()), [Need(*where, suite) for suite in suites if suite not in best]
 
 
 def _group_runs(

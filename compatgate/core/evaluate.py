@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.assumed_pins import assume_pins
 from compatgate.core.facts import Facts
 from compatgate.core.fixes import FixFinder
 from compatgate.core.matrix import Matrix, Waiver
@@ -27,11 +28,9 @@ from compatgate.core.rule import (
     OUTCOME_RANK,
     PASS,
     Basis,
-    CheckedRules,
+    Checked,
     Finding,
-    Fix,
     Outcome,
-    Problem,
     Rule,
     RuleAnswer,
     Verdict,
@@ -94,13 +93,11 @@ def assess(
     today, seconds = moment.date().isoformat(), moment.timestamp()
 
     def judge(one: Stack) -> list[PoolResult]:
-        return [
-            evaluate_pool(
-                RuleContext(one, pool, target, facts, matrix, today=today, now=seconds),
-                with_fixes=with_fixes,
-            )
+        contexts = (
+            RuleContext(one, pool, target, facts, matrix, today=today, now=seconds)
             for pool in target.pools
-        ]
+        )
+        return [evaluate_pool(assume_pins(one), with_fixes=with_fixes) for one in contexts]
 
     def complete(one: Stack) -> Stack:
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
@@ -181,7 +178,7 @@ def _report_no_pool(target: Target) -> tuple[Finding, ...]:
         return ()
     message = f"target {target.name} has no pools to run on"
     need = "at least one pool with its gpu and driver"
-    return (Finding(incomplete.id, incomplete.name, "unknown", "pool", None, need, message),)
+    return (incomplete.finding("unknown", (), "pool", None, need, message),)
 
 
 def _report_left_out_pools(target: Target) -> tuple[Finding, ...]:
@@ -189,12 +186,11 @@ def _report_left_out_pools(target: Target) -> tuple[Finding, ...]:
     if not target.left_out:
         return ()
     asked = tuple(pool.name for pool in target.pools)
-    rule = some_pools
     left = ", ".join(target.left_out[:_MAX_NAMED]) + (
         ", ..." if len(target.left_out) > _MAX_NAMED else ""
     )
     message = f"the question is about some pools of {target.name}; {left} was not judged"
-    return (Finding(rule.id, rule.name, "not-checked", "pool", None, None, message, asked),)
+    return (some_pools.finding("not-checked", asked, "pool", None, None, message),)
 
 
 def _group_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -221,7 +217,7 @@ def _rank_finding(finding: Finding) -> int:
     return OUTCOME_RANK[finding.outcome] * 2 + (finding.outcome == "waived")
 
 
-def _list_checked_rules(judged: Iterable[PoolResult]) -> CheckedRules:
+def _list_checked_rules(judged: Iterable[PoolResult]) -> Checked:
     """List the rules that passed, and those that did not apply, where no pool objects."""
     judged = list(judged)
     objecting = {f.rule for one in judged for f in one.findings}
@@ -229,7 +225,7 @@ def _list_checked_rules(judged: Iterable[PoolResult]) -> CheckedRules:
     silent = dict.fromkeys(
         r for one in judged for r in one.not_applicable if r not in objecting and r not in passed
     )
-    return CheckedRules(tuple(passed), tuple(silent))
+    return Checked(tuple(passed), tuple(silent))
 
 
 def _pool_json(pool: Pool) -> dict[str, Any]:
@@ -291,7 +287,18 @@ def evaluate_pool(context: RuleContext, *, with_fixes: bool) -> PoolResult:
             continue
         for problem in answer:
             fixes = finder.fixes(problem, rule) if with_fixes else ()
-            findings.append(_make_finding(rule, problem, context.pool, fixes))
+            findings.append(
+                rule.finding(
+                    problem.outcome,
+                    (context.pool.name,),
+                    problem.component,
+                    problem.have,
+                    problem.need,
+                    problem.message,
+                    problem.source,
+                    fixes,
+                )
+            )
     waived = [finding for f in findings for finding in _waive(f, context)]
     return PoolResult(
         context.pool.name,
@@ -301,21 +308,6 @@ def evaluate_pool(context: RuleContext, *, with_fixes: bool) -> PoolResult:
         context.until,
         evidence_for(context) if context.policy.canary.require else [],
         context.deciding.name if context.deciding else None,
-    )
-
-
-def _make_finding(rule: Rule, problem: Problem, pool: Pool, fixes: tuple[Fix, ...]) -> Finding:
-    return Finding(
-        rule.id,
-        rule.name,
-        problem.outcome,
-        problem.component,
-        problem.have,
-        problem.need,
-        problem.message,
-        (pool.name,),
-        problem.source,
-        fixes,
     )
 
 
@@ -337,6 +329,4 @@ def _record_waiver(finding: Finding, waiver: Waiver) -> Finding:
         f"{finding.rule} {finding.name} is waived by {waiver.name} until {waiver.expires} "
         f"({waiver.owner}: {waiver.reason})"
     )
-    return Finding(
-        waived.id, waived.name, "warn", finding.component, waiver.name, None, message, finding.pools
-    )
+    return waived.finding("warn", finding.pools, finding.component, waiver.name, None, message)

@@ -141,6 +141,20 @@ def has_mig_profile(profile: MigProfile, gpu: Gpu) -> bool:
     )
 
 
+def is_spelled(text: str, gpu: Gpu, table: Gpus) -> bool:
+    """Return whether a text names a GPU, its family (``H100``) or its capability.
+
+    A GPU's name also stands for its MIG slices.
+    """
+    words = frozenset(normalise(text).split("-"))
+    if words <= frozenset(normalise(gpu.sku).split("-")):
+        return True
+    named = resolve_gpu(text, table)
+    if not named.product:
+        return named.capability == gpu.capability
+    return named.name == gpu.name and named.mig in (None, gpu.mig)
+
+
 class GpuIndex:
     """Lookup tables of GPU facts, derived once; holds the facts, so that their id stays valid."""
 

@@ -64,7 +64,7 @@ FLAPPING = timedelta(minutes=15)
 """A condition that comes back within so long after its end continues the same incident."""
 
 
-class Member(Struct, frozen=True):
+class IncidentMember(Struct, frozen=True):
     """An object that a condition concerns.
 
     Attributes:
@@ -97,7 +97,7 @@ class Condition(Struct, frozen=True):
     cause: str
     level: IncidentLevel
     message: str
-    members: tuple[Member, ...]
+    members: tuple[IncidentMember, ...]
     more: int = 0
     since: datetime | None = None
 

@@ -334,7 +334,7 @@ class Matrix:
 
     def describe_image(
         self, image: str | None, target: str, policy: CanaryPolicy | None
-    ) -> tuple[list[bool], str | None]:
+    ) -> tuple[list[bool], bool, str | None]:
         """Return all that an assessment depends on of an image's reference.
 
         Args:
@@ -342,9 +342,9 @@ class Matrix:
             policy: of its canaries; None: the target is not known.
 
         Returns:
-            Whether each image glob of the target's waivers matches; and the digest, where evidence
-            is bound to it.
+            Whether each image glob of the target's waivers matches; whether an image is named, as
+            pins are assumed for none; and the digest, where evidence is bound to it.
         """
         waived = [matches_image(image, glob) for glob in self.image_patterns(target)]
         bound = policy is not None and policy.bind == "image"
-        return waived, find_digest(image) if bound else None
+        return waived, image is not None, find_digest(image) if bound else None

@@ -8,9 +8,10 @@ change its answer. A rule that names no parts reads everything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Source
@@ -57,7 +58,7 @@ def fix_value(value: Any) -> str:
     return str(value).removeprefix(">=").removeprefix("==").partition(",")[0]
 
 
-class Finding(Struct, frozen=True, gc=False, omit_defaults=False):
+class Finding(Struct, frozen=True, gc=False):
     """One rule's result on one or more pools.
 
     Attributes:
@@ -73,41 +74,30 @@ class Finding(Struct, frozen=True, gc=False, omit_defaults=False):
         fixes: smallest verified changes.
     """
 
-    rule: str
+    rule: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
     name: str
     outcome: FindingOutcome
+    pools: tuple[str, ...]
     component: str
     have: str | None
     need: str | None
     message: str
-    pools: tuple[str, ...] = ()
-    source: Source | None = None
-    fixes: tuple[Fix, ...] = ()
+    source: Source | None
+    fixes: tuple[Fix, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that answers carry."""
-        return {
-            "rule": self.rule,
-            "name": self.name,
-            "outcome": self.outcome,
-            "pools": list(self.pools),
-            "component": self.component,
-            "have": self.have,
-            "need": self.need,
-            "message": self.message,
-            "source": self.source.to_json() if self.source else None,
-            "fixes": [{"set": fix.set, "message": fix.message} for fix in self.fixes],
-        }
+        return _to_json(self)
 
 
-class CheckedRules(Struct, frozen=True, gc=False):
+class Checked(Struct, frozen=True, gc=False):
     """The rules that held, and those that did not apply; all others have a finding."""
 
-    passed: tuple[str, ...] = ()
-    not_applicable: tuple[str, ...] = ()
+    passed: tuple[str, ...]
+    not_applicable: tuple[str, ...]
 
 
-class Verdict(Struct, frozen=True, gc=False):
+class Verdict(Struct, frozen=True, gc=False, kw_only=True):
     """The answer to "may this stack run on that target?".
 
     Attributes:
@@ -132,16 +122,16 @@ class Verdict(Struct, frozen=True, gc=False):
     mode: str
     target: str | None
     findings: tuple[Finding, ...]
-    checked: CheckedRules
+    checked: Checked
     stack: dict[str, Any]
+    image: str | None = None
+    basis: Basis = "stated"
     pools: tuple[dict[str, Any], ...]
     matrix_revision: int
+    entries: dict[str, str] = {}
     facts: str
     overlays: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
-    entries: dict[str, str] = {}
-    image: str | None = None
-    basis: Basis = "stated"
     decided_at: str = ""
     valid_until: str | None = None
 
@@ -156,30 +146,14 @@ class Verdict(Struct, frozen=True, gc=False):
         return list(dict.fromkeys(finding.rule for finding in self.failing))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form of ``POST /gate``."""
-        return {
-            "id": self.id,
-            "verdict": self.verdict,
-            "allowed": self.allowed,
-            "mode": self.mode,
-            "target": self.target,
-            "findings": [f.to_json() for f in self.findings],
-            "checked": {
-                "passed": list(self.checked.passed),
-                "not_applicable": list(self.checked.not_applicable),
-            },
-            "stack": self.stack,
-            "image": self.image,
-            "basis": self.basis,
-            "pools": list(self.pools),
-            "matrix_revision": self.matrix_revision,
-            "entries": self.entries,
-            "facts": self.facts,
-            "overlays": list(self.overlays),
-            "evidence": list(self.evidence),
-            "decided_at": self.decided_at,
-            "valid_until": self.valid_until,
-        }
+        """Return the form of ``POST /gate``; `msgspec.json.encode` writes it as well."""
+        return _to_json(self)
+
+
+def _to_json(value: Struct) -> dict[str, Any]:
+    """Return a struct as its JSON reads: `msgspec.to_builtins` would leave tuples."""
+    body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return body
 
 
 EXIT_ALLOWED, EXIT_DENIED, EXIT_BAD_INPUT, EXIT_NO_DECISION = 0, 1, 2, 3
@@ -247,6 +221,22 @@ class Rule(Struct, frozen=True):
     states_outcome: bool = False
     pool_only: bool = False
     not_waivable: str = ""
+
+    def finding(
+        self,
+        outcome: FindingOutcome,
+        pools: tuple[str, ...],
+        component: str,
+        have: str | None,
+        need: str | None,
+        message: str,
+        source: Source | None = None,
+        fixes: tuple[Fix, ...] = (),
+    ) -> Finding:
+        """Return a finding of this rule."""
+        return Finding(
+            self.id, self.name, outcome, pools, component, have, need, message, source, fixes
+        )
 
     @property
     def about_facts(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -87,6 +87,9 @@ DERIVED_VALUES: dict[str, Parts] = {
 """Values that `RuleContext` derives, and the parts of the question that each reads."""
 
 
+_NO_PINS: Mapping[str, Version] = {}
+
+
 @lru_cache(maxsize=256)
 def _unchanged_names(changed: Parts) -> tuple[str, ...]:
     """Return the names of the values that do not depend on the changed parts."""
@@ -127,6 +130,7 @@ class RuleContext:
         today: ISO date, UTC.
         now: seconds since the epoch.
         brief: only outcomes count; messages need no search for alternatives.
+        assumed_pins: parts of the stack that nothing states, and a wheel pins.
     """
 
     def __init__(
@@ -140,8 +144,10 @@ class RuleContext:
         today: str,
         now: float,
         brief: bool = False,
+        assumed_pins: Mapping[str, Version] = _NO_PINS,
     ) -> None:
         self.stack = stack
+        self.assumed_pins = assumed_pins
         self.pool = pool
         self.driver = pool.driver
         self.os = pool.driver_os

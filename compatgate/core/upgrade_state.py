@@ -111,19 +111,23 @@ class NodeState(Struct, frozen=True):
 NeedKind = Literal["canary", "entry", "pool"]
 
 
-class Need(Struct, frozen=True):
+class UpgradeNeed(Struct, frozen=True):
     """A requirement before a wave may start.
 
     Attributes:
         required: the policy asks for it; else it is advice.
         failed: id of the canary run that failed; None: it is missing.
-        kind: what is missing: a canary run, an entry that allows the driver, or a pool's GPU.
     """
 
     text: str
     pools: tuple[str, ...]
     required: bool = True
     failed: str | None = None
+
+
+class Need(UpgradeNeed, frozen=True):
+    """A requirement, and what is missing: a run, an entry for the driver, or a pool's GPU."""
+
     kind: NeedKind = "canary"
 
     def concerns(self, pools: Iterable[str]) -> bool:

@@ -40,13 +40,12 @@ class Event(Struct, frozen=True):
     text: str = ""
 
 
-class Decision(Struct, frozen=True):
-    """The answer about a wave.
+class WaveDecision(Struct, frozen=True):
+    """The decision on whether a wave may start.
 
     Attributes:
-        wave: that it is about; None: there is no wave left.
-        retry_after: seconds until it is worth asking again; None: the answer is final.
-        held: it waits for what no time ends.
+        wave: None: every wave has finished.
+        retry_after: seconds before the next request; None: the answer is final.
     """
 
     answer: Answer
@@ -54,6 +53,11 @@ class Decision(Struct, frozen=True):
     phase: Phase
     reasons: tuple[str, ...]
     retry_after: int | None
+
+
+class Decision(WaveDecision, frozen=True):
+    """The decision; ``held``: the wave waits for what no time ends."""
+
     held: bool = False
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from inspect import cleandoc
 from textwrap import dedent
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+from msgspec import Struct, structs
 
 from compatgate import version
 from compatgate.kit.http.replies import PROBLEM_MEDIA as PROBLEM
@@ -252,6 +253,8 @@ def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
     return answer
 
 
+_MODELS = ("compatgate.core.", "compatgate.canary.")
+"""Packages whose structs answers carry as they are; in questions their defaults may be omitted."""
 _REF = "#/components/schemas/{name}"
 _ATTRIBUTES = "Attributes:\n"
 _ATTRIBUTE = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
@@ -262,12 +265,17 @@ class Schemas:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         types: list[Any] = [Problem]
+        routes = [*routes]
         for route in routes:
             types.append(answer_type(route))
             types += [route.body.model] if route.body else []
         self._types = list({repr(kind): kind for kind in types}.values())
         made = msgspec.json.schema_components(self._types, ref_template=_REF)
         schemas, components = _json_default(made)
+        bodies = structs_of(route.body.model for route in routes if route.body)
+        for kind in structs_of(self._types) - bodies:
+            if kind.__module__.startswith(_MODELS):
+                _state_whole(components[kind.__name__])
         self._schemas = schemas
         self.components = {
             _plain_name(name): _describe_fields(_rename_schema(body))
@@ -278,6 +286,27 @@ class Schemas:
         """Return the schema of a type: for most a reference."""
         schema: dict[str, Any] = _rename_schema(self._schemas[self._types.index(kind)])
         return schema
+
+
+def structs_of(kinds: Iterable[Any]) -> set[type[Struct]]:
+    """Return the structs that types consist of, at any depth."""
+    found: set[type[Struct]] = set()
+    waiting = [*kinds]
+    while waiting:
+        kind = waiting.pop()
+        waiting += get_args(kind)
+        if isinstance(kind, type) and issubclass(kind, Struct) and kind not in found:
+            found.add(kind)
+            waiting += [field.type for field in structs.fields(kind)]
+    return found
+
+
+def _state_whole(schema: dict[str, Any]) -> None:
+    """Require every field: the gate sends a struct of the model whole, and nothing else."""
+    schema["required"] = [*schema["properties"]]
+    schema["additionalProperties"] = False
+    for field in schema["properties"].values():
+        field.pop("default", None)
 
 
 def answer_type(route: Route) -> Any:

@@ -151,7 +151,7 @@ def choices(values: Iterable[str]) -> list[str] | None:
 
 
 class NavigationItem(Struct, frozen=True):
-    """An item of the navigation.
+    """A page that the navigation leads to.
 
     Attributes:
         name: its path below ``/ui``, but for home.
@@ -171,40 +171,57 @@ class NavigationItem(Struct, frozen=True):
 
 
 class NavigationGroup(Struct, frozen=True):
-    """A group of items."""
+    """A link of the navigation: to the first of its pages, which the others follow as tabs.
+
+    Attributes:
+        begins: a line separates it from the links before.
+    """
 
     label: str
     items: tuple[NavigationItem, ...]
+    begins: bool = False
+
+    def visible(self, principal: Principal) -> list[NavigationItem]:
+        """Return the pages that a principal may see."""
+        return [item for item in self.items if principal.may(item.scope)]
 
 
 NAVIGATION: tuple[NavigationGroup, ...] = (
+    NavigationGroup("What runs where", (NavigationItem("home", "What runs where", "h"),)),
     NavigationGroup(
-        "Gate",
+        "Ask",
         (
-            NavigationItem("home", "Home", "h"),
-            NavigationItem("incidents", "Incidents", "j"),
-            NavigationItem("matrix", "Matrix", "m"),
             NavigationItem("ask", "Ask", "a", "gate"),
-            NavigationItem("what-if", "What if", "w", "gate"),
             NavigationItem("triage", "Triage", "c", "gate"),
         ),
     ),
     NavigationGroup(
-        "Blessed",
+        "Attention",
         (
-            NavigationItem("targets", "Targets", "t"),
+            NavigationItem("attention", "Attention", "j"),
+            NavigationItem("incidents", "All incidents", "q"),
+        ),
+    ),
+    NavigationGroup("Decisions", (NavigationItem("decisions", "Decisions", "d"),)),
+    NavigationGroup(
+        "Matrix",
+        (
             NavigationItem("entries", "Entries", "e"),
             NavigationItem("waivers", "Waivers", "x"),
             NavigationItem("proposals", "Proposals", "p"),
             NavigationItem("revisions", "Revisions", "v"),
         ),
+        begins=True,
+    ),
+    NavigationGroup("Targets", (NavigationItem("targets", "Targets", "t"),)),
+    NavigationGroup(
+        "Nodes", (NavigationItem("nodes", "Nodes", "n"), NavigationItem("drift", "Drift", "y"))
     ),
     NavigationGroup(
-        "Fleet",
+        "Upgrades",
         (
-            NavigationItem("nodes", "Nodes", "n"),
-            NavigationItem("drift", "Drift", "y"),
             NavigationItem("upgrades", "Upgrades", "z"),
+            NavigationItem("what-if", "What if", "w", "gate"),
         ),
     ),
     NavigationGroup(
@@ -216,22 +233,15 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
             NavigationItem("suites", "Suites", "i"),
             NavigationItem("workloads", "Workloads", "o"),
         ),
+        begins=True,
     ),
     NavigationGroup(
-        "Records",
-        (
-            NavigationItem("decisions", "Decisions", "d"),
-            NavigationItem("audit", "Audit", "l"),
-        ),
+        "Facts", (NavigationItem("facts", "Facts", "f"), NavigationItem("rules", "Rules", "u"))
     ),
     NavigationGroup(
-        "Reference",
-        (
-            NavigationItem("facts", "Facts", "f"),
-            NavigationItem("rules", "Rules", "u"),
-        ),
+        "Administration",
+        (NavigationItem("audit", "Audit", "l"), NavigationItem("tokens", "Tokens", "k", "admin")),
     ),
-    NavigationGroup("Administration", (NavigationItem("tokens", "Tokens", "k", "admin"),)),
 )
 
 
@@ -255,7 +265,7 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
         "signed_in": not principal.is_anonymous,
         "done": done,
         "looks": current_preferences(),
-        "navigation": NAVIGATION,
+        "navigation": [(group, group.visible(principal)) for group in NAVIGATION],
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
         "form_token": browser.form_field,
@@ -297,6 +307,7 @@ def environment() -> Environment:
         asked_besides=other_parameters,
         asset=_asset,
         browser_zone=BROWSER_ZONE,
+        form_token=browser.form_field,
         version=version(),
     )
     return made

@@ -23,7 +23,8 @@ from compatgate.service.cluster.admission.review import ReviewAnswer
 from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.cluster.manifests.documents import Manifest, may_have_pods, read_manifests
 from compatgate.service.cluster.manifests.reports import CheckedManifest, make_answers
-from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks, ObjectAnswer
+from compatgate.service.cluster.manifests.schemas import ObjectAnswer
+from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
 from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
 NEW = [case.values[0] for case in CASES]
@@ -140,6 +141,8 @@ def _manifest(document: dict[str, Any], group: str) -> Manifest:
 
 def test_an_answer_without_a_verdict_is_dated() -> None:
     manifest = _manifest({"kind": "Pod", "metadata": {"name": "p"}}, "")
-    (answer,) = make_answers(CheckedManifest(manifest, ObjectAnswer(False), "the gate is away"))
+    (answer,) = make_answers(
+        CheckedManifest(manifest, ObjectAnswer(False, "", (), False, ()), "the gate is away")
+    )
     assert (answer.verdict["verdict"], answer.verdict["allowed"]) == ("unknown", False)
     assert datetime.fromisoformat(answer.verdict["decided_at"]).tzinfo is not None

@@ -145,12 +145,12 @@ def _check(
         unmatched: result for containers without a target; None: they were not checked.
     """
     from compatgate.service.cluster.manifests.reports import CheckedManifest, apply_unmatched
-    from compatgate.service.cluster.manifests.service import ObjectAnswer
+    from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 
     checked: list[CheckedManifest] = []
     why = ""
     for manifest in manifests.found:
-        answer = ObjectAnswer(False)
+        answer = ObjectAnswer(False, "", (), False, ())
         if not why:
             try:
                 answer = source.check(

@@ -13,7 +13,8 @@ from compatgate.service.cluster.admission.kinds import Kinds
 from compatgate.service.cluster.admission.questions import parse_exemptions
 from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.cluster.manifests.documents import DEFAULT_NAMESPACE
-from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks, ObjectAnswer
+from compatgate.service.cluster.manifests.schemas import ObjectAnswer
+from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
 
 if TYPE_CHECKING:
     import argparse

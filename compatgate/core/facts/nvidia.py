@@ -6,7 +6,7 @@ GPU; no rule reads them, measurements do.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from msgspec import Struct
 
@@ -37,19 +37,9 @@ class Source(Struct, frozen=True):
     """
 
     title: str
-    url: str | None = None
+    url: str | None
     confidence: str = "published"
     also: tuple[Reference, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that answers carry."""
-        also = [{"title": one.title, "url": one.url} for one in self.also]
-        return {
-            "title": self.title,
-            "url": self.url,
-            "confidence": self.confidence,
-            "also": also,
-        }
 
 
 class Toolkit(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""CG801 to CG803, CG811 to CG813: check what this organisation has blessed and measured.
+"""CG801 to CG804, CG811 to CG813: check what this organisation has blessed and measured.
 
 Entries of the matrix bless a stack; canary runs on staging GPUs are the evidence for them.
 """
@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 from compatgate.core import changes
 from compatgate.core.binding import ASSURANCES
-from compatgate.core.components import sort_components
+from compatgate.core.components import join_words, label_of, sort_components
 from compatgate.core.matrix import Entry, Evidence
-from compatgate.core.parts import EVIDENCE, VERSIONS
+from compatgate.core.parts import EVIDENCE, VERSIONS, Candidate
 from compatgate.core.pooled_runs import TOO_OLD, Coverage, RunPool
 from compatgate.core.revocations import find_revocation
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
@@ -143,6 +143,45 @@ def deprecated(context: RuleContext) -> RuleAnswer:
     if best.status != "deprecated":
         return PASS
     return (_status_problem(context, best, "warn"),)
+
+
+@rule("CG804", "assumed-pins", cause="matrix", reads=VERSIONS)
+def assumed_pins(context: RuleContext) -> RuleAnswer:
+    """The stack leaves out libraries that an entry names; those that its wheel pins are assumed.
+
+    ``torch=2.8.0+cu128`` installs the cuDNN and NCCL that its wheel pins. Where the target requires
+    an entry, and one matches with these versions, the stack counts as blessed by it, with this
+    warning. Nothing is assumed for a stack that names an image: what the image holds counts, and
+    an image that was not read may hold anything. A policy with ``entries: strict`` takes no
+    assumption.
+
+    Example: ``cuda=12.8,torch=2.8.0`` is blessed by an entry with ``cudnn: "9.10.*"``, if its cuDNN
+    is the wheel's.
+
+    Fix: state the versions, or name the image to be read.
+
+    Source: package metadata of each build; the matrix, at the revision that the verdict names.
+    """
+    pins, entry = context.assumed_pins, context.deciding
+    if not pins or entry is None:
+        return NOT_APPLICABLE
+    names = join_words([label_of(name) for name in pins])
+    versions = join_words([f"{label_of(name)} {version}" for name, version in pins.items()])
+    wheels = join_words([one.title for one in context.built if one.name not in pins])
+    are = "is" if len(pins) == 1 else "are"
+    return (
+        Problem(
+            "warn",
+            next(iter(pins)),
+            f"{entry.status} as {entry.name}, if its {names} {are} the wheel's"
+            f" ({versions} for {wheels})",
+            have="not stated",
+            need=versions,
+            candidates=lambda: [
+                Candidate({name: pin.text for name, pin in pins.items()}, f"state {versions}")
+            ],
+        ),
+    )
 
 
 def _status_problem(context: RuleContext, entry: Entry, outcome: str) -> Problem:

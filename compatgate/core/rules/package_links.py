@@ -243,7 +243,7 @@ def _check_release_torch(context: RuleContext, package: GpuPackage, torch: Versi
             f"{message} (as {records[0].wheel})",
             have=version.text,
             need=f"{wanted}, or a release of {package.name} for torch {torch.public}",
-            source=Source(f"measured: {records[0].wheel}", confidence="metadata"),
+            source=Source(f"measured: {records[0].wheel}", None, "metadata"),
             candidates=lambda: other_releases(context, package),
         )
     ]

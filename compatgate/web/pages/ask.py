@@ -23,7 +23,7 @@ from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.facts.packages import Packages
 from compatgate.core.request import Target, parse_request
-from compatgate.core.stack import Stack, format_stack, parse_stack_text
+from compatgate.core.stack import Stack, format_stack, parse_stack, parse_stack_text
 from compatgate.core.versions import Version
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
@@ -35,9 +35,11 @@ from compatgate.kit import clock
 from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import link
 from compatgate.kit.http.requests import parse_query
+from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
 from compatgate.service.gate.questions.api import parse_matrix_time
 from compatgate.service.gate.questions.decider import resolve_target
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.pages.cells import TONES
 from compatgate.web.pages.question_links import (
     Question,
     format_ci_step,
@@ -46,6 +48,8 @@ from compatgate.web.pages.question_links import (
     read_words,
 )
 
+MAX_PLACES = 40
+"""Pools that a question about a GPU is answered for."""
 MAX_VERSIONS = 48
 """Versions in the list, the newest; a user can type older ones."""
 
@@ -241,13 +245,17 @@ def _answered_page(
     pasted: str = "",
 ) -> HtmlPage:
     verdict: dict[str, Any] | None = None
+    places: PlaceAnswers | None = None
     body: dict[str, Any] = {}
     picked: list[ComponentChoice] = []
     typed, snapshot = question.stack, ask.gate.snapshot()
     assumed: tuple[str, ...] = ()
     try:
         question, assumed = read_words(question, ask.gate.facts, snapshot.targets)
-        if question.is_complete:
+        if question.asks_pools:
+            stack = parse_stack(question.stack_body())
+            places = answer_places(snapshot, stack, question.gpu, clock.now(), MAX_PLACES)
+        if question.is_complete and not (places and places.places):
             body = question.body()
             verdict = _decide_question(ask, question, body)
         picked = _list_component_choices(ask, question)
@@ -260,6 +268,8 @@ def _answered_page(
         "typed": typed if error else question.stack,
         "assumed": assumed,
         "verdict": verdict,
+        "places": places,
+        "tones": TONES,
         "problem": error,
         "pasted": pasted,
         "picked": picked,

@@ -5,13 +5,14 @@ Only the cells on the page are answered, those that take too long in a second re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from compatgate.core.cells import CellAnswer, StackRow
+from compatgate.core.components import join_words
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import format_stack
 from compatgate.errors import BadInput
@@ -38,40 +39,55 @@ _Word = Annotated[str, Meta(max_length=400)]
 LEGEND = (
     ("works", "b", "✓", "works"),
     ("note", "d", "!", "works, with a note"),
+    ("waived", "d", "w", "waived"),
     ("unblessed", "c", "○", "not blessed yet"),
     ("unknown", "u", "?", "unknown"),
     ("fails", "r", "✕", "cannot work, or revoked"),
 )
 """State, class of its colour, sign, and words."""
+TONES = {state: (tone, sign, words) for state, tone, sign, words in LEGEND}
 
 
 class CellsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The section of the table, its filter, and the open cell."""
 
-    rows: Annotated[str, Meta(max_length=60)] = "entry"
-    columns: CellColumns = "target"
+    rows: Annotated[str, Meta(max_length=60)] = ""
+    columns: CellColumns | Literal[""] = ""
     stack: _Word = ""
     q: _Word = ""
     top: _Offset = 0
     left: _Offset = 0
     row: _Word | None = None
     column: _Word | None = None
+    every: Literal["", "yes"] = ""
 
 
-@page("/matrix/cells", nav="matrix", query=CellsQuery)
+@page("/", nav="home", query=CellsQuery)
+def show_start(ask: PageRequest[CellsQuery]) -> HtmlPage:
+    """Show what runs where, by framework."""
+    return _show_table(ask, "framework")
+
+
+@page("/matrix/cells", nav="home", query=CellsQuery)
 def redirect_cells(ask: PageRequest[CellsQuery]) -> Redirect:
     """Lead from the former address of the table to the table."""
     return Redirect(link("matrix", **asdict(ask.query)))
 
 
-@page("/matrix", nav="matrix", query=CellsQuery)
+@page("/matrix", nav="home", query=CellsQuery)
 def show_cells(ask: PageRequest[CellsQuery]) -> HtmlPage:
+    """Show what runs where, by entry."""
+    return _show_table(ask, "entry")
+
+
+def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
     """Show the table, and explain the open cell; what cannot be read is said in its place."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    rows = "stack" if query.stack.strip() and query.rows == "entry" else query.rows
-    asked = CellSection(
-        rows, query.columns, query.stack, query.q, query.top, query.left, HEIGHT, WIDTH
-    )
+    rows = query.rows or usual
+    if query.stack.strip() and rows in ("entry", "framework"):
+        rows = "stack"
+    columns: CellColumns = query.columns or _choose_columns(snapshot)
+    asked = CellSection(rows, columns, query.stack, query.q, query.top, query.left, HEIGHT, WIDTH)
     error: BadInput | None = None
     found: CellTable | None = None
     cell: dict[str, Any] | None = None
@@ -82,7 +98,7 @@ def show_cells(ask: PageRequest[CellsQuery]) -> HtmlPage:
         else:
             found = build_table(snapshot, asked, clock.now(), _SECONDS)
         if found and query.row and query.column:
-            cell = _explain_cell(ask, snapshot, found)
+            cell = _explain_cell(ask, snapshot, found, columns)
     except BadInput as problem:
         if query.format is not None:
             raise
@@ -90,27 +106,127 @@ def show_cells(ask: PageRequest[CellsQuery]) -> HtmlPage:
     context = {
         "query": query,
         "by": rows,
+        "across": columns,
         "found": found,
+        "view": fold_table(found, every=bool(query.every)) if found else None,
+        "summary": _summarise(found, columns) if found else "",
+        "targets": len(snapshot.documents),
         "error": error,
         "cell": cell,
         "legend": LEGEND,
-        "tones": {state: (tone, sign, words) for state, tone, sign, words in LEGEND},
+        "tones": TONES,
         "frameworks": sorted(snapshot.facts.framework_names),
-        "pages": _section_links(query, found) if found else {},
+        "pages": _section_links(query, found) if found else (),
     }
     return HtmlPage("cells.html", "What runs where", context, table, status=400 if error else 200)
 
 
-def _section_links(query: CellsQuery, found: CellTable) -> dict[str, str | None]:
-    """Return links to the adjacent sections."""
-    top, left = query.top, query.left
-    below, beyond = top + HEIGHT < found.rows_total, left + WIDTH < found.columns_total
-    return {
-        "up": current_page_link(top=max(0, top - HEIGHT) or None) if top else None,
-        "down": current_page_link(top=top + HEIGHT) if below else None,
-        "before": current_page_link(left=max(0, left - WIDTH) or None) if left else None,
-        "after": current_page_link(left=left + WIDTH) if beyond else None,
-    }
+_FEW_TARGETS = WIDTH
+_NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
+_MAX_NAMED = 3
+
+
+def _choose_columns(snapshot: Snapshot) -> CellColumns:
+    """Return the places that fit on a page: targets, or their GPUs."""
+    return "target" if len(snapshot.documents) <= _FEW_TARGETS else "gpu"
+
+
+def _summarise(found: CellTable, columns: CellColumns) -> str:
+    """Return the first row as a sentence: ``PyTorch 2.8 runs on 43 of 44 targets``."""
+    if not found.rows or not found.columns or found.pending:
+        return ""
+    answers = [cell for cell in found.cells[0] if cell]
+    others = [
+        column.key for column, cell in zip(found.columns, answers, strict=True) if not cell.runs
+    ]
+    running = len(answers) - len(others)
+    number, noun = len(answers), _NOUNS[columns]
+    which = f"{number} {noun}{'' if number == 1 else 's'}"
+    if found.columns_total > number:
+        which += f" shown here ({found.columns_total} in all)"
+    where = f"runs on {running} of {which}" if running else f"runs on none of {which}"
+    listed = f"; not on {join_words(others)}" if running and 0 < len(others) <= _MAX_NAMED else ""
+    return f"{found.rows[0].label} {where}{listed}."
+
+
+class FoldedAxis(Struct, frozen=True):
+    """A row or column of the page, which stands for others with the same answers.
+
+    Attributes:
+        place: its index in the table.
+        others: keys of the rows or columns that it stands for.
+    """
+
+    place: int
+    others: tuple[str, ...] = ()
+
+
+def fold_table(found: CellTable, *, every: bool) -> tuple[list[FoldedAxis], list[FoldedAxis]]:
+    """Return rows and columns, where equal ones are folded into the first of them.
+
+    Rows are equal where they also follow each other in one group; a table with open cells is shown
+    whole.
+    """
+    if every or found.pending:
+        return (
+            [FoldedAxis(n) for n in range(len(found.rows))],
+            [FoldedAxis(n) for n in range(len(found.columns))],
+        )
+    lines = [[(cell.state, cell.rule, cell.mixed) for cell in line if cell] for line in found.cells]
+    rows = [
+        (row.key, (row.group, tuple(line))) for row, line in zip(found.rows, lines, strict=True)
+    ]
+    columns = [
+        (column.key, tuple(line[n] for line in lines)) for n, column in enumerate(found.columns)
+    ]
+    return _fold(rows, neighbours=True), _fold(columns, neighbours=False)
+
+
+def _fold(axis: Sequence[tuple[str, Hashable]], *, neighbours: bool) -> list[FoldedAxis]:
+    firsts: dict[Hashable, int] = {}
+    others: dict[int, list[str]] = {}
+    previous: Hashable = None
+    for place, (key, answers) in enumerate(axis):
+        if answers not in firsts or (neighbours and answers != previous):
+            firsts[answers] = place
+            others[place] = []
+        else:
+            others[firsts[answers]].append(key)
+        previous = answers
+    return [FoldedAxis(place, tuple(keys)) for place, keys in others.items()]
+
+
+class SectionLinks(Struct, frozen=True):
+    """The pages of one axis: the shown one, and links to all, by number.
+
+    Attributes:
+        total: of rows or columns.
+    """
+
+    noun: str
+    first: int
+    last: int
+    total: int
+    links: tuple[tuple[int, str | None], ...]
+
+
+def _section_links(query: CellsQuery, found: CellTable) -> tuple[SectionLinks, ...]:
+    """Return the pages of rows and of columns, where there are several."""
+    axes = (
+        ("row", "top", query.top, HEIGHT, found.rows_total),
+        ("column", "left", query.left, WIDTH, found.columns_total),
+    )
+    pages = []
+    for noun, name, begin, size, total in axes:
+        if total <= size:
+            continue
+        links = tuple(
+            (n + 1, None if n * size == begin else current_page_link(**{name: n * size or None}))
+            for n in range(-(-total // size))
+            if n in (0, -(-total // size) - 1) or abs(n - begin // size) <= _MAX_NAMED
+        )
+        pages.append(SectionLinks(noun, begin + 1, min(begin + size, total), total, links))
+    return tuple(pages)
 
 
 def _export_table(snapshot: Snapshot, asked: CellSection) -> Table:
@@ -144,7 +260,7 @@ def _export_lines(made: CellTable) -> Iterator[tuple[Cell, ...]]:
 
 
 def _explain_cell(
-    ask: PageRequest[CellsQuery], snapshot: Snapshot, found: CellTable
+    ask: PageRequest[CellsQuery], snapshot: Snapshot, found: CellTable, columns: CellColumns
 ) -> dict[str, Any] | None:
     """Return the verdict of the open cell with its fixes, and what one can do about it."""
     query = ask.query
@@ -155,7 +271,7 @@ def _explain_cell(
     row, column = found.rows[down], found.columns[across]
     answer = find_answer(row, column, snapshot, clock.now())
     target = answer.target if answer.target in snapshot.targets else ""
-    verdict = _ask_gate(ask, row, column, target)
+    verdict = _ask_gate(ask, row, column, target, whole=columns == "target")
     stack = row.stack.to_json() if row.stack else {}
     return {
         "row": row,
@@ -170,13 +286,13 @@ def _explain_cell(
 
 
 def _ask_gate(
-    ask: PageRequest[CellsQuery], row: StackRow, column: CellColumn, target: str
+    ask: PageRequest[CellsQuery], row: StackRow, column: CellColumn, target: str, *, whole: bool
 ) -> Verdict | None:
     """Return the gate's verdict on the target that decides, on the pools of the column."""
     if row.stack is None or not target:
         return None
     body: dict[str, Any] = {"target": target, "stack": row.stack.to_json()}
-    if ask.query.columns != "target":
+    if not whole:
         pools = next(one.pools for one in column.targets if one.name == target)
         body["pools"] = [pool.name for pool in pools]
     return ask.gate.preview(body)

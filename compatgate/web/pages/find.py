@@ -12,6 +12,7 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.ask import LONGEST_PASTE, fill_question, read_pasted
+from compatgate.web.pages.cells import TONES
 from compatgate.web.pages.finder import Findings, find, find_causes
 
 _Text = Annotated[str, Meta(max_length=MAX_QUESTION)]
@@ -81,5 +82,5 @@ def _is_question(ask: PageRequest[Any], text: str) -> bool:
 
 
 def _page(word: str, found: Findings, pasted: str = "", status: int = 200) -> HtmlPage:
-    context = {"word": word, "found": found, "pasted": pasted}
+    context = {"word": word, "found": found, "pasted": pasted, "tones": TONES}
     return HtmlPage("find.html", "Find", context, status=status)

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compatgate.core.performance import near_names
 from compatgate.core.rules import RULES
-from compatgate.core.stack import format_stack
+from compatgate.core.stack import format_stack, parse_stack
 from compatgate.core.triage import FoundCause
 from compatgate.core.worded_question import (
     WordedQuestion,
@@ -24,8 +24,10 @@ from compatgate.core.worded_question import (
     read_question,
 )
 from compatgate.errors import BadInput, CompatgateError
+from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.app import Rooms
+from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
 from compatgate.service.gate.triage.service import name_causes
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.web.page import NAVIGATION
@@ -71,6 +73,7 @@ class PaletteAnswer(Struct, frozen=True):
         verdict: None where the question names no place, and ``others`` are the targets.
         assumptions: releases that were taken, in words.
         more: targets that ``others`` leaves out.
+        places: the answers on the fleet's pools with the GPU, where no driver is named.
     """
 
     question: Question
@@ -78,6 +81,7 @@ class PaletteAnswer(Struct, frozen=True):
     assumptions: tuple[str, ...] = ()
     others: tuple[OtherAnswer, ...] = ()
     more: int = 0
+    places: PlaceAnswers | None = None
 
 
 class Findings(Struct, frozen=True):
@@ -132,6 +136,11 @@ def answer_question(rooms: Rooms, text: str) -> PaletteAnswer | None:
         return None
     question = to_question(read)
     assumptions = tuple(one.message for one in read.assumptions)
+    if question.asks_pools and question.gpu:
+        stack, gate = parse_stack(question.stack_body()), rooms.gate
+        places = answer_places(gate.snapshot(), stack, question.gpu, clock.now(), _MAX_TARGETS)
+        if places.places:
+            return PaletteAnswer(question, None, assumptions, places=places)
     if question.target or question.gpu or question.driver:
         verdict = rooms.gate.preview(question.body()).to_json()
         return PaletteAnswer(question, verdict, assumptions, tuple(_answer_series(rooms, read)))

@@ -124,8 +124,8 @@ def act_on_incident(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             raise BadInput("is not an action", field="what", value=what, hint=hint)
     except CompatgateError as error:
         return _incident_page(ask, error)
-    home = ask.form.get("back") == "home"
-    return Redirect(link() if home else link("incidents", number), done)
+    listed = ask.form.get("back") == "attention"
+    return Redirect(link("attention") if listed else link("incidents", number), done)
 
 
 def _read_days(text: str) -> int:

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.core.evaluate import identify
-from compatgate.core.rule import CheckedRules, Verdict
+from compatgate.core.rule import Checked, Verdict
 from compatgate.documents.convert import to_policy
 from compatgate.documents.specs import TargetDoc, decode
 from compatgate.errors import BadInput, CompatgateError, Unavailable
@@ -48,7 +48,17 @@ assert isinstance(TARGET, TargetDoc)
 def verdict_of(number: int, **others: Any) -> Verdict:
     """Return a verdict of the target `prod`, with its id."""
     found = Verdict(
-        "", "pass", True, "enforce", "prod", (), CheckedRules(), {"n": number}, (), 1, "facts"
+        id="",
+        verdict="pass",
+        allowed=True,
+        mode="enforce",
+        target="prod",
+        findings=(),
+        checked=Checked((), ()),
+        stack={"n": number},
+        pools=(),
+        matrix_revision=1,
+        facts="facts",
     )
     found = msgspec.structs.replace(found, **others)
     return msgspec.structs.replace(found, id=identify(found, to_policy(TARGET.spec.policy)))

@@ -77,3 +77,54 @@ def test_the_filtered_table_is_exported(pages):
 
 def test_a_cell_on_no_page_is_an_empty_one(pages):
     assert pages().get("/ui/matrix?row=gone&column=gone").status_code == 200
+
+
+def test_the_start_page_says_what_runs_where_by_framework(pages):
+    text = pages().get("/ui/?every=yes").text
+    assert 'aria-label="PyTorch 2.8, staging-h100: works, with a note"' in text
+    assert 'id="summary"' in text
+
+
+def test_one_question_is_answered_by_a_sentence(pages):
+    text = pages().get("/ui/?q=torch+2.8&columns=pool").text
+    summary = text.partition('id="summary">')[2].partition("<")[0]
+    assert (
+        summary == "PyTorch 2.8 runs on 3 of 5 pools; not on inference-l4/l4 and prod-a100/a100-80."
+    )
+
+
+def test_equal_columns_are_folded_and_can_be_shown(pages):
+    folded = pages().get("/ui/?q=torch+2.8&columns=pool").text
+    whole = pages().get("/ui/?q=torch+2.8&columns=pool&every=yes").text
+    assert "and 1 more" in folded
+    assert "and 1 more" not in whole
+    assert folded.count("<td>") < whole.count("<td>")
+
+
+def test_pages_of_rows_have_numbers_and_a_total(pages):
+    text = pages().get("/ui/matrix?rows=torch&columns=gpu").text
+    assert "Rows 1 to 50 of" in text
+    assert 'aria-label="page 2 of rows"' in text
+
+
+def test_the_sign_of_open_cells_is_in_the_legend(pages, monkeypatch):
+    monkeypatch.setattr("compatgate.web.pages.cells._SECONDS", -1)
+    text = pages().get("/ui/").text
+    assert '<i aria-hidden="true">·</i>not answered yet' in text
+
+
+def test_a_gate_without_entries_shows_the_newest_releases(rooms, facts):
+    from compatgate.core.cells import list_framework_rows
+
+    rows = list_framework_rows([], facts)
+    assert rows[0].group == "torch"
+    assert all(row.stack for row in rows)
+
+
+def test_an_image_that_was_not_read_takes_no_assumption(stocked):
+    """The answer for the stack alone is not taken from memory for its image."""
+    body = {"target": "staging-h100", "stack": {"torch": "2.8.0+cu128"}}
+    alone = stocked.gate.preview(body)
+    named = stocked.gate.preview({**body, "image": "registry.example/app:1"})
+    assert "CG804" in {finding.rule for finding in alone.findings}
+    assert {"CG801", "CG804"} & {finding.rule for finding in named.findings} == {"CG801"}

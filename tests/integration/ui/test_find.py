@@ -158,3 +158,18 @@ def test_words_that_ask_cannot_read_leave_no_answer_and_stay_typed(pages, fields
     assert hint in shown.text
     assert f">{fields['stack']}</textarea>" in shown.text
     assert 'class="panel answer' not in shown.text
+
+
+@pytest.mark.parametrize("gpu", ["H100", "h100 80 GB"])
+def test_a_question_about_a_gpu_is_answered_for_each_pool_that_has_it(pages, gpu):
+    shown = _find(pages, f"torch 2.8 @ {gpu}").text
+    assert "Runs on 2 of 2 pools" in shown
+    assert "blessed as torch28-cu128, if its cuDNN and NCCL are the wheel" in shown
+    assert shown.count("driver 580.95.05") == 2
+    assert "inference-l4" not in shown
+
+
+def test_a_gpu_that_no_pool_has_is_asked_about_by_itself(pages):
+    shown = _find(pages, "torch 2.8 @ V100").text
+    assert "Runs on" not in shown
+    assert "CG901" in shown

@@ -162,6 +162,6 @@ def test_an_upgrade_is_found_by_its_name_and_shown_on_home(fleet, browser):
     propose(fleet)
     assert browser.get("/ui/find?q=roll").location == "/ui/upgrades/roll"
     assert "/ui/upgrades/roll" in browser.get("/ui/find?q=ROL").text
-    assert "Upgrades in progress" in browser.get("/ui/").text
+    assert "Upgrades in progress" in browser.get("/ui/attention").text
     fleet.act("roll-back", reason="no")
-    assert "Upgrades in progress" not in browser.get("/ui/").text
+    assert "Upgrades in progress" not in browser.get("/ui/attention").text

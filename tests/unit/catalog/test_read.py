@@ -8,7 +8,7 @@ from compatgate.catalog.build import framework, values
 from compatgate.catalog.build.nvidia import last_day
 from compatgate.core.facts.nvidia import Reference, Source
 
-TOLD = Source("here")
+TOLD = Source("here", None)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from compatgate.core.cells import answer_cell, list_release_rows, make_entry_row
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Matrix
+from compatgate.core.matrix import Entry, EntryIndex, EntryStatus, Matrix, Waiver
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput
@@ -65,6 +65,27 @@ def test_a_cell_says_what_stands_between_a_stack_and_a_pass(
     found = answer_cell(parse_stack(stack), target, facts=facts, matrix=matrix, now=now)
     assert found.state == state
     assert rule in (None, found.rule)
+
+
+def test_a_revoked_stack_that_a_waiver_lets_through_is_waived(
+    facts: Facts, pool_of: PoolOf, now: datetime
+) -> None:
+    target = Target("t", (replace(pool_of(A100), name="p"),), ENFORCED)
+    waiver = Waiver("night", ("CG802",), ("t",), "ops", "until the rebuild", "2099-01-01")
+    matrix = Matrix(1, EntryIndex([entry("revoked")]), [waiver])
+    found = answer_cell(parse_stack(STACK), target, facts=facts, matrix=matrix, now=now)
+    assert (found.state, found.rule) == ("waived", "CG821")
+
+
+def test_an_assumed_pin_is_the_note_of_its_cell(
+    facts: Facts, pool_of: PoolOf, now: datetime
+) -> None:
+    target = Target("t", (replace(pool_of(A100), name="p"),), ENFORCED)
+    pinned = entry(torch="~=2.4.0", cudnn="9.1.*")
+    matrix = Matrix(1, EntryIndex([pinned]))
+    found = answer_cell(parse_stack(STACK), target, facts=facts, matrix=matrix, now=now)
+    assert (found.state, found.rule) == ("note", "CG804")
+    assert found.why.startswith("blessed as e, if its cuDNN is the wheel's")
 
 
 def test_no_cell_says_more_than_the_verdict(facts: Facts, pool_of: PoolOf, now: datetime) -> None:

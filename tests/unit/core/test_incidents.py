@@ -14,8 +14,8 @@ from compatgate.core.incidents import (
     TITLES,
     Condition,
     IncidentChange,
+    IncidentMember,
     KnownIncident,
-    Member,
     reconcile,
 )
 
@@ -24,7 +24,7 @@ LATER = NOW + 2 * FLAPPING
 
 
 def drift(*names: str, level="warn", count=1, cause="driver") -> Condition:
-    members = tuple(Member("drift", name, "drifts", count=count) for name in names)
+    members = tuple(IncidentMember("drift", name, "drifts", count=count) for name in names)
     return Condition("drift", cause, level, "nodes drift", members)
 
 

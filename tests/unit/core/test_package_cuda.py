@@ -20,7 +20,7 @@ def assume(facts, stack_of, pool_of, monkeypatch):
     """Return the CUDA that is assumed for a stack, beside one wheel or statement."""
 
     def assumed(text, record=None, **stated):
-        said = (Statement(">=1", None, Source("setup.py"), **stated),) if stated else ()
+        said = (Statement(">=1", None, Source("setup.py", None), **stated),) if stated else ()
         monkeypatch.setattr(facts, "records", lambda name: (record,) if record else ())
         monkeypatch.setattr(facts, "statements", lambda name: said if name == "fast" else ())
         monkeypatch.setattr(facts, "memory", {})

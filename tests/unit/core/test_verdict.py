@@ -7,6 +7,7 @@ import pytest
 
 from compatgate.core import evaluate
 from compatgate.core.rule import Finding
+from compatgate.core.rules import BY_ID
 
 PROMISED = [
     "id", "verdict", "allowed", "mode", "target", "findings", "stack", "matrix_revision", "facts",
@@ -131,7 +132,7 @@ def test_an_answer_is_plain_json(denied):
 
 def test_a_finding_names_each_pool_once():
     def said_on(pool: str) -> Finding:
-        return Finding("CG411", "package-links", "fail", "cuda", None, None, "the same", (pool,))
+        return BY_ID["CG411"].finding("fail", (pool,), "cuda", None, None, "the same")
 
     (merged,) = evaluate._merge_pools([said_on("a"), said_on("b"), said_on("a")])
     assert merged.pools == ("a", "b")

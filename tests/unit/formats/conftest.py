@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.rule import CheckedRules, Finding, Fix, Verdict
+from compatgate.core.rule import Checked, Finding, Fix, Verdict
 
 
 def finding(rule: str, outcome: Any, **fields: Any) -> Finding:
@@ -21,6 +21,8 @@ def finding(rule: str, outcome: Any, **fields: Any) -> Finding:
             "need": ">=525.60.13",
             "message": f"message of {rule}",
             "pools": ("pool",),
+            "source": None,
+            "fixes": (),
             **fields,
         }
     )
@@ -44,7 +46,7 @@ def verdict(*findings: Finding, **fields: Any) -> dict[str, Any]:
             "mode": "enforce",
             "target": None,
             "findings": findings,
-            "checked": CheckedRules(("CG105", "CG201"), ("CG103",)),
+            "checked": Checked(("CG105", "CG201"), ("CG103",)),
             "stack": {"cuda": "12.1", "torch": "2.4.1", "arch": ["sm_80"]},
             "pools": (pool,),
             "matrix_revision": 0,

@@ -16,7 +16,7 @@ from compatgate.core.incidents import (
     Condition,
     IncidentKind,
     IncidentLevel,
-    Member,
+    IncidentMember,
     Subject,
 )
 from compatgate.core.matrix import Entry
@@ -47,7 +47,7 @@ class _Group(Struct):
     message: str
     noun: tuple[str, str] | None
     since: datetime | None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, IncidentMember] = field(default_factory=dict)
 
 
 class Conditions:
@@ -62,7 +62,7 @@ class Conditions:
         cause: str,
         level: IncidentLevel,
         message: str,
-        member: Member,
+        member: IncidentMember,
         *,
         noun: tuple[str, str] | None = None,
         since: datetime | None = None,
@@ -98,12 +98,12 @@ class Conditions:
 
 def target_member(
     snapshot: Snapshot, name: str, note: str, *, about: Subject = "target", count: int = 1
-) -> Member:
+) -> IncidentMember:
     """Return a target as a member, with its owner and labels."""
     document = snapshot.documents.get(name)
     owner = document.metadata.owner if document else None
     labels = document.metadata.labels if document else {}
-    return Member(about, name, note, owner, labels, (name,), count)
+    return IncidentMember(about, name, note, owner, labels, (name,), count)
 
 
 def find_unusable_targets(snapshot: Snapshot) -> list[Condition]:
@@ -176,7 +176,7 @@ def find_impossible_entries(
                     complete = False
                 elif fit.outcome == "fail":
                     note = f"is blessed but cannot work on {target.name}: {fit.why}"
-                    member = Member("entry", entry.name, note, targets=(target.name,))
+                    member = IncidentMember("entry", entry.name, note, targets=(target.name,))
                     message = f"cannot work: {fit.why}"
                     noun = ("blessed entry", "blessed entries")
                     conditions.add("entry-impossible", fit.why, "fail", message, member, noun=noun)
@@ -198,7 +198,7 @@ def find_ending_waivers(snapshot: Snapshot, today: date) -> list[Condition]:
             note = f"ends {_in_days(one.days)}; owner: {waiver.owner}"
             cause = f"{waiver.name}\n{waiver.expires}"
             targets = tuple(sorted(waiver.targets))
-            member = Member("waiver", waiver.name, note, waiver.owner, targets=targets)
+            member = IncidentMember("waiver", waiver.name, note, waiver.owner, targets=targets)
             conditions.add("waiver-ending", cause, "warn", f"{waiver.name} {note}", member)
     return conditions.list()
 
@@ -277,7 +277,7 @@ def find_new_releases(known: KnownReleases) -> list[Condition]:
         more = len(one.versions) - len(versions)
         text = f"the facts know {one.component} {', '.join(reversed(versions))}"
         text += f" and {more} more now" if more else " now"
-        member = Member("release", one.component, text)
+        member = IncidentMember("release", one.component, text)
         cause = f"{one.component}\n{one.at.isoformat()}"
         conditions.add("release", cause, "info", text, member, since=one.at)
     return conditions.list()

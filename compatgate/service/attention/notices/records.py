@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from compatgate.core.components import sort_components
-from compatgate.core.incidents import Condition, IncidentLevel, Member
+from compatgate.core.incidents import Condition, IncidentLevel, IncidentMember
 from compatgate.core.request import drift_title
 from compatgate.core.rule import Verdict
 from compatgate.errors import CompatgateError
@@ -70,7 +70,7 @@ def find_failed_runs(
             metadata = getattr(documents.get(run.target or ""), "metadata", None)
             owner, labels = (metadata.owner, metadata.labels) if metadata else (None, {})
             targets = (run.target,) if run.target else ()
-            member = Member("run", run.id, note, owner, labels, targets)
+            member = IncidentMember("run", run.id, note, owner, labels, targets)
             cause, message = (run.suite, where, run.state), f"of {run.suite} on {where}: {result}"
             noun = ("run", "runs")
             conditions.add("run-failed", "\n".join(cause), level, message, member, noun=noun)
@@ -180,7 +180,7 @@ def find_contradictions(warnings: Iterable[WarningRow]) -> list[Condition]:
     conditions = Conditions()
     for entry, alike in groups.items():
         note = f"{alike[-1].message} ({alike[-1].run})"
-        member = Member("entry", entry, note, count=len(alike))
+        member = IncidentMember("entry", entry, note, count=len(alike))
         since = min(one.opened_at for one in alike)
         message = f"{entry} {note}"
         conditions.add("entry-contradicted", entry, "fail", message, member, since=since)
@@ -192,7 +192,9 @@ def find_proposed_baselines(proposed: Iterable[BaselineRow]) -> list[Condition]:
     conditions = Conditions()
     for one in proposed:
         where = f"{one.workload} on {one.sku}"
-        member = Member("baseline", str(one.id), f"({one.metric} of {where}) needs approval")
+        member = IncidentMember(
+            "baseline", str(one.id), f"({one.metric} of {where}) needs approval"
+        )
         cause, message = f"{one.workload}\n{one.sku}", f"of {where} to approve"
         conditions.add(
             "baseline-proposed",
@@ -234,7 +236,7 @@ def find_revoked_in_use(asked: Sequence[AskedStack], snapshot: Snapshot) -> list
         note = f"is revoked, but was requested {times} in the last 30 days on {where}"
         if entry.replacement:
             note += f"; use {entry.replacement}"
-        member = Member("entry", name, note, targets=targets, count=len(targets))
+        member = IncidentMember("entry", name, note, targets=targets, count=len(targets))
         cause = f"{name}\n{entry.revision}"
         conditions.add("entry-revoked", cause, "fail", f"{name} {note}", member)
     return conditions.list()

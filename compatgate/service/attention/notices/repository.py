@@ -12,10 +12,17 @@ from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from compatgate.core.incidents import KINDS, LEVELS, Condition, IncidentChange, KnownIncident
+from compatgate.core.incidents import (
+    KINDS,
+    LEVELS,
+    Condition,
+    IncidentChange,
+    IncidentMember,
+    KnownIncident,
+)
 from compatgate.errors import NotFound
 from compatgate.service.attention.notices.models import Incident, NoticeMark
-from compatgate.service.attention.notices.schemas import IncidentBody, IncidentMember
+from compatgate.service.attention.notices.schemas import IncidentBody
 
 LEADING = 3
 """Members that lists show of an incident."""

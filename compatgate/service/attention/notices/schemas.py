@@ -7,20 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.core.incidents import IncidentKind, IncidentLevel, IncidentState, Subject
+from compatgate.core.incidents import IncidentKind, IncidentLevel, IncidentMember, IncidentState
 from compatgate.documents.specs import Duration
-
-
-class IncidentMember(Struct, frozen=True):
-    """An object that an incident affects."""
-
-    about: Subject
-    name: str
-    note: Annotated[str, Meta(description="problem, in words")]
-    owner: str | None
-    labels: dict[str, str]
-    targets: list[str]
-    count: Annotated[int, Meta(description="number of affected items, for example nodes")]
 
 
 class IncidentBody(Struct, frozen=True):

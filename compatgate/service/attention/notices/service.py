@@ -16,7 +16,14 @@ from msgspec import Meta, Struct
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from compatgate.core.incidents import KINDS, IncidentKind, IncidentState, Subject, reconcile
+from compatgate.core.incidents import (
+    KINDS,
+    IncidentKind,
+    IncidentMember,
+    IncidentState,
+    Subject,
+    reconcile,
+)
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
@@ -27,7 +34,7 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.conditions import KnownReleases
 from compatgate.service.attention.notices.models import Incident
-from compatgate.service.attention.notices.schemas import IncidentBody, IncidentMember
+from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.notices.survey import Surveyor
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.snapshots.reader import Snapshots
@@ -175,14 +182,14 @@ class IncidentService:
             return _count_active(session)
 
     def attention(self, each: int) -> Attention:
-        """Return what needs attention: at most so many incidents of a kind, and all counts.
+        """Return what needs attention: at most so many incidents of a kind and level, and all counts.
 
         Of a kind the worst come first, then those that concern most, then the latest.
         """
         self.refresh()
         order = (Incident.severity, Incident.count.desc(), Incident.first_seen.desc())
         rank = func.row_number().over(
-            partition_by=Incident.kind, order_by=(*order, Incident.id.desc())
+            partition_by=(Incident.kind, Incident.severity), order_by=(*order, Incident.id.desc())
         )
         now = clock.now()
         active = incidents.is_active(now)

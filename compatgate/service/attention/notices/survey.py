@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from compatgate.core.incidents import KINDS, Condition, IncidentKind, Member
+from compatgate.core.incidents import KINDS, Condition, IncidentKind, IncidentMember
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import WaiverDoc
 from compatgate.service.attention.notices import conditions, records
@@ -142,7 +142,7 @@ def _with_owners(
     names = {m.name for one in surveyed for m in one.members if m.about == "entry"}
     stored = documents.find_documents(session, [("Entry", name) for name in sorted(names)])
 
-    def fill(member: Member) -> Member:
+    def fill(member: IncidentMember) -> IncidentMember:
         document = stored.get(("Entry", member.name))
         if member.about != "entry" or document is None or isinstance(document, WaiverDoc):
             return member

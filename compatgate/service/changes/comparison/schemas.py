@@ -15,9 +15,9 @@ from compatgate.core.compare.releases import FrameworkChange
 from compatgate.core.compare.waves import UpgradeOrder
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.request import Mode
-from compatgate.core.rule import Outcome
+from compatgate.core.rule import Finding, Outcome
 from compatgate.kit.http.stack_schemas import StackValue, Text
-from compatgate.service.gate.questions.schemas import DEGRADED, DegradedBody, FindingBody, PoolBody
+from compatgate.service.gate.questions.schemas import DEGRADED, DegradedBody, PoolBody
 from compatgate.service.matrix.documents.schemas import ENTRY, DocumentName
 from compatgate.service.matrix.proposals.backtest import DAYS, MAX_DAYS
 
@@ -86,8 +86,8 @@ class PoolWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     after: Outcome
     change: Change
     cause: Cause | None
-    lost: list[FindingBody]
-    gained: list[FindingBody]
+    lost: list[Finding]
+    gained: list[Finding]
 
 
 class EntryWhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,7 +118,7 @@ class WhatIfBody(Struct, frozen=True, forbid_unknown_fields=True):
     allowed: Annotated[bool, Meta(description="true: the target's policy allows the change")]
     mode: Mode
     summary: str
-    host: list[FindingBody]
+    host: list[Finding]
     entries: Annotated[list[EntryWhatIfBody], Meta(description="entries, worst first")]
     remarks: list[str]
     before: list[PoolBody]
@@ -194,7 +194,7 @@ class PlanBody(Struct, frozen=True, forbid_unknown_fields=True):
     allowed: Annotated[bool, Meta(description="true: the target's policy allows the upgrade")]
     mode: Mode
     summary: str
-    host: Annotated[list[FindingBody], Meta(description="new findings about the pools")]
+    host: Annotated[list[Finding], Meta(description="new findings about the pools")]
     groups: list[CauseGroup]
     subjects: Annotated[list[SubjectBody], Meta(description="entries and stacks, worst first")]
     edits: list[EntryEdit]

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from compatgate.core.upgrade_state import Phase, State
-from compatgate.core.upgrades import Answer
+from compatgate.core.upgrade_state import State, UpgradeNeed
+from compatgate.core.upgrades import Answer, WaveDecision
 from compatgate.documents.specs import Name
 
 Driver = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$(?!\n)",
-        description="driver release, or a branch for its newest release",
+        pattern=r"^([0-9]{1,4}(\.[0-9]{1,4}){0,2}|newest)$(?!\n)",
+        description="driver release, a branch for its newest release, or `newest`",
         examples=["580.95.05", "580"],
     ),
 ]
@@ -77,18 +77,6 @@ class FreezeRequest(Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Pattern, ...],
         Meta(min_length=1, max_length=200, description="target names; `*` matches any characters"),
     ] = ("*",)
-
-
-class WaveDecision(Struct, frozen=True, forbid_unknown_fields=True):
-    """The decision on whether a wave may start."""
-
-    answer: Answer
-    wave: Annotated[int | None, Meta(description="null: every wave has finished")]
-    phase: Phase
-    reasons: list[str]
-    retry_after: Annotated[
-        int | None, Meta(description="seconds before the next request; null: the answer is final")
-    ]
 
 
 class KnownGoodBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,15 +159,6 @@ class UpgradeSummary(Struct, frozen=True, forbid_unknown_fields=True):
     made_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
-
-
-class UpgradeNeed(Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry to edit or canary evidence that the new driver needs."""
-
-    text: str
-    pools: list[str]
-    required: Annotated[bool, Meta(description="true: the policy requires it; false: advice")]
-    failed: str | None
 
 
 class RateBody(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.upgrade_state import NeedKind, Phase, Wave
-from compatgate.core.upgrades import Decision, decide, list_lacking
+from compatgate.core.upgrades import Decision, WaveDecision, decide, list_lacking
 from compatgate.service.changes.comparison.sections import arrange_causes
 from compatgate.service.changes.upgrades.repository import split_key
 from compatgate.service.changes.upgrades.schemas import MayStartBody, UpgradeBody
@@ -108,11 +108,7 @@ def describe_answer(view: UpgradeView) -> MayStartBody:
     row, decision = view.row, view.decision
     wave = row.waves[decision.wave - 1] if decision.wave else None
     return MayStartBody(
-        answer=decision.answer,
-        wave=decision.wave,
-        phase=decision.phase,
-        reasons=[*decision.reasons],
-        retry_after=decision.retry_after,
+        **{name: getattr(decision, name) for name in WaveDecision.__struct_fields__},
         upgrade=row.name,
         target=row.target,
         driver=row.driver,

@@ -380,4 +380,4 @@ def _waived_finding(rule: Rule, waiver: Waiver) -> Finding:
 
 
 def _finding(rule: Rule, outcome: Outcome, message: str, have: str, need: str | None) -> Finding:
-    return Finding(rule.id, rule.name, outcome, "target", have, need, message)
+    return rule.finding(outcome, (), "target", have, need, message)

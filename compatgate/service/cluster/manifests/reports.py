@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import (
     OUTCOME_RANK,
-    CheckedRules,
-    Finding,
+    Checked,
     FindingOutcome,
     Outcome,
     Rule,
@@ -37,7 +36,8 @@ from compatgate.service.cluster.admission.questions import STACK_ANNOTATION
 from compatgate.service.cluster.admission.review import OPEN_IMAGE_NEED
 from compatgate.service.cluster.admission.service import UnmatchedPolicy
 from compatgate.service.cluster.manifests.documents import Manifest
-from compatgate.service.cluster.manifests.service import Json, ObjectAnswer, ObjectResult
+from compatgate.service.cluster.manifests.schemas import ObjectAnswer, ObjectResult
+from compatgate.service.cluster.manifests.service import Json
 
 _CONTAINER = re.compile(r"\bcontainer ([a-z0-9-]+)")
 _ANNOTATION = re.compile(r"\bcompatgate\.dev/[a-z]+")
@@ -216,7 +216,7 @@ def _note(outcome: FindingOutcome, said: str) -> Json:
 
 def _finding(rule: Rule, outcome: FindingOutcome, said: str) -> Json:
     text = to_one_line(said.removeprefix("compatgate: "), _LONGEST)
-    return Finding(rule.id, rule.name, outcome, "target", None, None, text).to_json()
+    return rule.finding(outcome, (), "target", None, None, text).to_json()
 
 
 def _unjudged(
@@ -232,7 +232,7 @@ def _unjudged(
         mode="enforce",
         target=target,
         findings=(),
-        checked=CheckedRules((), ()),
+        checked=Checked((), ()),
         stack={},
         pools=(),
         matrix_revision=0,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from compatgate.core.rule import Finding
 from compatgate.service.cluster.admission.outcome import ReviewResult
-from compatgate.service.gate.questions.schemas import FindingBody, VerdictBody
+from compatgate.service.gate.questions.schemas import VerdictBody
 
 Namespace = Annotated[str, Meta(min_length=1, max_length=253)]
 
@@ -31,14 +33,14 @@ class ManifestCheckRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
 
 
-class ManifestResultBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The result for containers of an object on one target."""
+class ObjectResult(Struct, frozen=True):
+    """The result for containers of an object on one target, finding and verdict as JSON."""
 
     containers: Annotated[
-        list[str], Meta(description="names of containers; equal containers share a result")
+        tuple[str, ...], Meta(description="names of containers; equal containers share a result")
     ]
     paths: Annotated[
-        list[str],
+        tuple[str, ...],
         Meta(
             description="paths of the containers in the object",
             examples=[["spec.template.spec.containers[0]"]],
@@ -54,26 +56,39 @@ class ManifestResultBody(Struct, frozen=True, forbid_unknown_fields=True):
             " `would_deny`: admitted, but denied if the target were in enforce mode"
         ),
     ]
-    messages: Annotated[list[str], Meta(description="denial or warnings of admission")]
-    finding: Annotated[
-        FindingBody | None,
-        Meta(description="finding about the placement; if set, no stack was judged"),
-    ]
+    messages: Annotated[tuple[str, ...], Meta(description="denial or warnings of admission")]
+    finding: Any
     waiver: Annotated[
         str | None, Meta(description="name of the waiver that exempts the containers")
+    ]
+    verdict: Any
+
+
+class ManifestResultBody(ObjectResult, frozen=True, forbid_unknown_fields=True):
+    """The result for containers of an object on one target."""
+
+    finding: Annotated[
+        Finding | None,
+        Meta(description="finding about the placement; if set, no stack was judged"),
     ]
     verdict: Annotated[VerdictBody | None, Meta(description="null: no stack was judged")]
 
 
-class ManifestCheckBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The answer that admission would give for an object."""
+class ObjectAnswer(Struct, frozen=True):
+    """The answer that admission would give for an object, with results as JSON."""
 
     allowed: bool
     message: Annotated[str, Meta(description="denial in one line; empty if admitted")]
-    warnings: Annotated[list[str], Meta(description="warnings about the object as a whole")]
+    warnings: Annotated[tuple[str, ...], Meta(description="warnings about the object as a whole")]
     uses_gpus: Annotated[
         bool, Meta(description="true: the object is or creates pods that request GPUs")
     ]
+    results: Sequence[ObjectResult]
+
+
+class ManifestCheckBody(ObjectAnswer, frozen=True, forbid_unknown_fields=True):
+    """The answer that admission would give for an object."""
+
     results: list[ManifestResultBody]
 
 

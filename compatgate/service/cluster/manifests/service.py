@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.rule import Verdict
@@ -14,7 +13,6 @@ from compatgate.kit import clock
 from compatgate.kit.kubernetes import read_mapping, read_text
 from compatgate.service.cluster.admission.claims import read_claims
 from compatgate.service.cluster.admission.kinds import Kinds
-from compatgate.service.cluster.admission.outcome import ReviewResult
 from compatgate.service.cluster.admission.review import (
     QuestionResult,
     Review,
@@ -28,6 +26,7 @@ from compatgate.service.cluster.admission.service import (
     ReviewContext,
 )
 from compatgate.service.cluster.manifests.documents import is_cluster_wide, names_gpus
+from compatgate.service.cluster.manifests.schemas import ObjectAnswer, ObjectResult
 from compatgate.service.gate.decisions.outages import Degraded
 from compatgate.service.gate.questions.decider import decide
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
@@ -37,30 +36,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 _UNAVAILABLE = 503
-
-
-class ObjectResult(Struct, frozen=True):
-    """The result for containers on one target; see `ManifestResultBody`."""
-
-    containers: tuple[str, ...]
-    paths: tuple[str, ...]
-    image: str
-    target: str | None
-    outcome: ReviewResult
-    messages: tuple[str, ...] = ()
-    finding: Json | None = None
-    waiver: str | None = None
-    verdict: Json | None = None
-
-
-class ObjectAnswer(Struct, frozen=True):
-    """The answer for an object; see `ManifestCheckBody`."""
-
-    allowed: bool
-    message: str = ""
-    warnings: tuple[str, ...] = ()
-    uses_gpus: bool = False
-    results: tuple[ObjectResult, ...] = ()
 
 
 class ManifestChecks:
@@ -116,7 +91,7 @@ class ManifestChecks:
             raise refused[0]
         known = self._kinds.of(review.group, review.kind) is not None
         if answer.allowed and not (known or answer.results or self._names_gpus(document)):
-            return ObjectAnswer(True)
+            return ObjectAnswer(True, "", (), False, ())
         found = _to_answer(answer)
         left_out = self._left_out.get(review.namespace)
         if left_out is None or not found.uses_gpus:
@@ -124,7 +99,7 @@ class ManifestChecks:
         what = (
             f"the webhook leaves out namespace {review.namespace}, nothing was checked: {left_out}"
         )
-        return ObjectAnswer(True, warnings=(what,), uses_gpus=True)
+        return ObjectAnswer(True, "", (what,), True, ())
 
     def _names_gpus(self, document: Mapping[str, Any]) -> bool:
         return names_gpus(document, self._kinds.is_gpu)

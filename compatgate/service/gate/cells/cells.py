@@ -18,18 +18,21 @@ from msgspec.structs import replace
 
 from compatgate.core.cell_filter import CellFilter, Place, read_filter
 from compatgate.core.cells import (
+    STATE_RANK,
     CellAnswer,
     StackRow,
     answer_cell,
     join_answers,
+    list_framework_rows,
     list_release_rows,
     make_entry_row,
 )
-from compatgate.core.evaluate import format_moment
+from compatgate.core.evaluate import format_moment, is_allowed
+from compatgate.core.gpus import is_spelled
 from compatgate.core.matrix import Matrix
 from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Pool, Target
-from compatgate.core.stack import parse_stack
+from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import natural_key
 from compatgate.core.worded_question import read_question
 from compatgate.errors import BadInput
@@ -38,6 +41,7 @@ from compatgate.service.matrix.snapshots.snapshot import Snapshot
 CellColumns = Literal["target", "pool", "gpu", "driver"]
 STACK_ROWS = "stack"
 ENTRY_ROWS = "entry"
+FRAMEWORK_ROWS = "framework"
 _CACHE_BYTES = 32 * MIB
 _ANSWER_BYTES = 700
 _CacheKey = tuple[str, bytes, str, tuple[str, ...]]
@@ -66,7 +70,8 @@ class CellSection(Struct, frozen=True):
     """The section to answer.
 
     Attributes:
-        rows: ``entry``, ``stack``, or the name of a framework for its builds.
+        rows: ``framework`` for the releases that entries name, ``entry``, ``stack``, or the name
+            of a framework for its builds.
         stack: the stack in words or in its exact form, for ``stack``.
         q: filter, as of `compatgate.core.cell_filter`.
     """
@@ -97,6 +102,32 @@ class CellTable(Struct, frozen=True):
     pending: bool
 
 
+class PlaceAnswer(Struct, frozen=True):
+    """The answer for a stack on one pool.
+
+    Attributes:
+        place: target and pool, ``prod/a100``.
+        note: its GPU and driver.
+    """
+
+    place: str
+    note: str
+    answer: CellAnswer
+    allowed: bool
+
+
+class PlaceAnswers(Struct, frozen=True):
+    """The answers for a stack on pools, best first; ``more``: pools that are left out."""
+
+    places: tuple[PlaceAnswer, ...]
+    more: int
+
+    @property
+    def running(self) -> int:
+        """Return the number of pools on which the stack runs."""
+        return sum(one.answer.runs for one in self.places)
+
+
 def build_table(
     snapshot: Snapshot, asked: CellSection, now: datetime, seconds: float = float("inf")
 ) -> CellTable:
@@ -125,6 +156,9 @@ def list_cell_rows(snapshot: Snapshot, asked: CellSection, wanted: CellFilter) -
         entries = wanted.keep_entries(snapshot.entries.values(), facts)
         entries.sort(key=lambda entry: natural_key(entry.name))
         return [StackRow(e.name, e.name, "", None, entry=e) for e in entries]
+    if asked.rows == FRAMEWORK_ROWS:
+        named = list_framework_rows(snapshot.entries.values(), facts)
+        return [row for row in named if row.stack and wanted.keeps_stack(row.stack)]
     if asked.rows == STACK_ROWS:
         return [_read_stack_row(snapshot, asked.stack)]
     found = list_release_rows(facts, asked.rows)
@@ -208,6 +242,33 @@ def _places(snapshot: Snapshot) -> list[Place]:
         for name, target in snapshot.targets.items()
         for pool in target.pools
     ]
+
+
+def answer_places(
+    snapshot: Snapshot, stack: Stack, gpu: str, now: datetime, most: int
+) -> PlaceAnswers:
+    """Return the answer for a stack on each pool with a GPU, or on each pool where it is empty."""
+    columns = [
+        column
+        for column in list_cell_columns(snapshot, "pool", CellFilter())
+        if not gpu or _has_gpu(column, gpu, snapshot)
+    ]
+    asker = _Asker(snapshot, now, float("inf"))
+    row = StackRow("", "", "", stack)
+    text = _identify(row)
+    places = []
+    for column in columns[:most]:
+        if answer := asker.answer(row, text, column):
+            policy = column.targets[0].policy
+            allowed = answer.verdict is not None and is_allowed(answer.verdict, policy)
+            places.append(PlaceAnswer(column.key, column.note, answer, allowed))
+    places.sort(key=lambda one: STATE_RANK[one.answer.state])
+    return PlaceAnswers(tuple(places), len(columns) - len(places))
+
+
+def _has_gpu(column: CellColumn, gpu: str, snapshot: Snapshot) -> bool:
+    own = column.targets[0].pools[0].gpu
+    return own is not None and is_spelled(gpu, own, snapshot.facts.gpus)
 
 
 def find_answer(row: StackRow, column: CellColumn, snapshot: Snapshot, now: datetime) -> CellAnswer:

@@ -310,7 +310,7 @@ class Answer(Struct, frozen=True, gc=False):
     @classmethod
     def of(cls, verdict: Verdict) -> Answer:
         """Return the answer that carries a verdict."""
-        return cls(verdict, msgspec.json.encode(verdict.to_json()))
+        return cls(verdict, msgspec.json.encode(verdict))
 
     @property
     def size(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -14,9 +15,10 @@ from compatgate.core.components import (
 )
 from compatgate.core.node import NODE_COMPONENTS, Sharing
 from compatgate.core.request import Mode
-from compatgate.core.rule import Basis, FindingOutcome, Outcome
+from compatgate.core.rule import Basis, Checked, Finding, Outcome
 from compatgate.kit.http.stack_schemas import StackBody, StackValue, Text
 from compatgate.service.audit.attestations.schemas import SignatureBody
+from compatgate.service.matrix.snapshots.snapshot import Envelope
 
 
 class PoolQuestion(Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,51 +100,6 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     ) = None
 
 
-class ReferenceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A publication, and its address if known."""
-
-    title: str
-    url: str | None
-
-
-class SourceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The publication of the fact that decided."""
-
-    title: str
-    url: str | None
-    confidence: str
-    also: Annotated[list[ReferenceBody], Meta(description="further sources of the fact")]
-
-
-class FixBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The smallest known change that resolves a finding; the gate has evaluated it."""
-
-    set: dict[str, Any]
-    message: str
-
-
-class FindingBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """One rule's result on one or more pools."""
-
-    rule: Annotated[str, Meta(pattern="^CG[0-9]{3}$")]
-    name: str
-    outcome: FindingOutcome
-    pools: list[str]
-    component: str
-    have: str | None
-    need: str | None
-    message: str
-    source: SourceBody | None
-    fixes: list[FixBody]
-
-
-class CheckedBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Rules that held, and rules that did not apply."""
-
-    passed: list[str]
-    not_applicable: list[str]
-
-
 class PoolBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A pool as evaluated; null: the question did not state the value."""
 
@@ -184,8 +141,8 @@ class VerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     allowed: bool
     mode: Mode
     target: str | None
-    findings: list[FindingBody]
-    checked: CheckedBody
+    findings: list[Finding]
+    checked: Checked
     stack: dict[str, Any]
     image: str | None
     pools: list[PoolBody]
@@ -248,10 +205,8 @@ QUESTION_EXAMPLES: dict[str, Any] = {
 }
 
 
-class BundleBody(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class BundleBody(Envelope, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """A signed bundle: a DSSE envelope with the digest of its payload."""
 
-    payload: Annotated[str, Meta(description="bundle as JSON, in base64")]
     payload_type: Literal["application/vnd.compatgate.bundle+json"]
-    sha256: Annotated[str, Meta(description="digest of the payload, hex")]
-    signatures: Annotated[list[SignatureBody], Meta(min_length=1)]
+    signatures: Annotated[Sequence[SignatureBody], Meta(min_length=1)]

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from compatgate.core.components import MAX_KEYS
-from compatgate.core.rule import Outcome
+from compatgate.core.rule import Finding, Outcome
 from compatgate.core.solve import MAX_STACKS, MAX_TARGETS, MAX_WANTS
 from compatgate.kit.http.stack_schemas import StackBody, StackValue, Text
-from compatgate.service.gate.questions.schemas import DegradedBody, FindingBody, PoolQuestion
+from compatgate.service.gate.questions.schemas import DegradedBody, PoolQuestion
 
 _Wants = Annotated[
     dict[str, str],
@@ -88,7 +88,7 @@ class StackVerdictBody(Struct, frozen=True, forbid_unknown_fields=True):
     pools: Annotated[list[str], Meta(description="names of the pools")]
     entries: dict[str, str]
     valid_until: str | None
-    findings: list[FindingBody]
+    findings: list[Finding]
 
 
 class SolvedStackBody(Struct, frozen=True, forbid_unknown_fields=True):

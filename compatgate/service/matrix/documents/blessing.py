@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.core.entry_evidence import NeededRun, index_runs, judge_candidate
+from compatgate.core.entry_evidence import Need, index_runs, judge_candidate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.request import Target
@@ -46,7 +46,7 @@ class EntryNeed(Struct, frozen=True):
     """
 
     entry: str
-    run: NeededRun
+    run: Need
     required: bool
 
     def describe(self) -> str:

@@ -88,23 +88,3 @@ class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
     opened_at: datetime
     closed_at: datetime | None
     closed_by: str | None
-
-
-class NeedBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A run that a candidate lacks, or that failed."""
-
-    target: str
-    sku: str
-    driver: str
-    suite: str
-    failed: Annotated[str | None, Meta(description="failed run; null: no run has passed")]
-
-
-class PromotionBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The missing evidence of a candidate."""
-
-    state: Literal["waiting", "failed", "ready"]
-    automatic: Annotated[bool, Meta(description="the gate blesses the entry automatically")]
-    runs: Annotated[list[str], Meta(description="passed runs")]
-    needs: list[NeedBody]
-    contents: Annotated[list[str], Meta(description="GPU content of the passed runs")]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.core.entry_evidence import Promotion
 from compatgate.core.request import Cpu, Os
 from compatgate.documents.specs import (
     Change,
@@ -18,7 +19,7 @@ from compatgate.documents.specs import (
     TargetSpec,
     WaiverSpec,
 )
-from compatgate.service.matrix.documents.evidence_schemas import PromotionBody, WarningBody
+from compatgate.service.matrix.documents.evidence_schemas import WarningBody
 
 Reason = Annotated[
     str,
@@ -97,7 +98,7 @@ class EntryBody(_Stored, frozen=True, kw_only=True):
         Meta(description="warnings of failed re-runs; omitted if none"),
     ] = []
     promotion: Annotated[
-        PromotionBody | None,
+        Promotion | None,
         Meta(description="promotion of a candidate; omitted for other entries"),
     ] = None
 

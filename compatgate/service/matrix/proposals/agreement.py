@@ -24,21 +24,11 @@ from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.models import Proposal, ProposalEvent
+from compatgate.service.matrix.proposals.schemas import Requirement
 
 
-class Demand(Struct, frozen=True):
-    """The requirements of one target's policy for a change.
-
-    Attributes:
-        people: how many must agree, the author included.
-        approvers: patterns of the names whose approval counts; None: everybody's who may approve.
-        proposed: the change must be a proposal.
-    """
-
-    target: str
-    people: int
-    approvers: tuple[str, ...] | None
-    proposed: bool
+class Demand(Requirement, frozen=True):
+    """The requirements of one target's policy, which count approvals."""
 
     def count(self, approvals: Iterable[ProposalEvent]) -> int:
         """Return how many approvals count."""

@@ -165,19 +165,25 @@ class ApprovalOfProposal(Struct, frozen=True, forbid_unknown_fields=True):
     comment: str
 
 
-class DemandBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The requirements of one target's policy for the proposal."""
+class Requirement(Struct, frozen=True, forbid_unknown_fields=True):
+    """The requirements of one target's policy for a change.
+
+    Attributes:
+        approvers: patterns of the names whose approval counts; None: everyone with the scope.
+    """
 
     target: str
     people: Annotated[
         int, Meta(description="number of people who must agree, including the author")
     ]
-    approvers: Annotated[
-        list[str] | None,
-        Meta(description="people whose approval counts; null: everyone with the scope"),
-    ]
-    approvals: Annotated[int, Meta(description="number of approvals so far that count")]
+    approvers: tuple[str, ...] | None
     proposed: Annotated[bool, Meta(description="true: the policy requires a proposal")]
+
+
+class DemandBody(Requirement, frozen=True, forbid_unknown_fields=True):
+    """The requirements of one target's policy, and the approvals so far."""
+
+    approvals: Annotated[int, Meta(description="number of approvals so far that count")]
 
 
 class EvidenceOfProposal(Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,10 +22,10 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from compatgate.core.binding import Binding, SuiteDefinition
@@ -297,9 +297,9 @@ class Envelope(Struct, frozen=True, rename="camel"):
     """The file: a DSSE envelope with the digest of its payload."""
 
     payload_type: str
-    payload: str
-    sha256: str
-    signatures: tuple[dict[str, Any], ...] = ()
+    payload: Annotated[str, Meta(description="bundle as JSON, in base64")]
+    sha256: Annotated[str, Meta(description="digest of the payload, hex")]
+    signatures: Sequence[Any] = ()
 
 
 class Bundle:

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.binding import SuiteDefinition
 from compatgate.core.entry_evidence import (
-    CandidateProgress,
+    Promotion,
     RunIndex,
     disproves,
     find_contradiction,
@@ -86,7 +86,7 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     for document, entry in matrix.entries_about(run):
         targets = matrix.targets_of(entry)
         status: EntryStatus | None = None
-        progress: CandidateProgress | None = None
+        progress: Promotion | None = None
         if run.outcome == "passed" and entry.status == "candidate":
             progress = _blessing(matrix, run, entry, targets, at)
             if progress is not None:
@@ -120,7 +120,7 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
 
 def _blessing(
     matrix: _Matrix, run: Evidence, entry: Entry, targets: list[Target], at: datetime
-) -> CandidateProgress | None:
+) -> Promotion | None:
     """Return the progress of a candidate that the gate blesses now; else None."""
     if not any(is_run_of_entry(run, entry, pool) for _, pool in find_places(entry, targets)):
         return None
@@ -253,7 +253,7 @@ class EntryRemarks(Struct, frozen=True):
     """
 
     warnings: tuple[WarningRow, ...] = ()
-    promotion: CandidateProgress | None = None
+    promotion: Promotion | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data as members of an entry, without empty members."""
@@ -296,7 +296,7 @@ def entry_remarks(
     }
 
 
-def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> CandidateProgress | None:
+def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> Promotion | None:
     entry = snapshot.entries.get(name)
     if entry is None or entry.status != "candidate":
         return None

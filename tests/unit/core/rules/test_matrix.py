@@ -11,6 +11,7 @@ from compatgate.core.request import Policy
 POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
 STACK = "cuda=12.4,cudnn=9.1.0,torch=2.4.1,arch=sm_80"
 NEEDED = Policy(require_entry=True)
+STRICT = Policy(require_entry=True, entries="strict")
 
 
 def entry(name, status="blessed", *, targets=("t",), gpus=(), revision=1, **fields):
@@ -181,7 +182,7 @@ def test_the_nearest_entry_is_of_this_target(judge):
 
 
 def test_a_component_that_the_stack_does_not_state_is_part_of_the_difference(judge):
-    verdict = judge(entry("e", cuda="12.4.*", nccl="2.20.*"))
+    verdict = judge(entry("e", cuda="12.4.*", nccl="2.20.*", torch="2.4.*"), policy=STRICT)
     said = "the nearest is e, which requires nccl, which the stack does not state;"
     assert said in verdict.findings[0].message
     assert fixes(verdict, "CG801") == [{"nccl": "2.20.5"}]

@@ -15,7 +15,7 @@ TODAY = date(2026, 11, 28)
 def support(
     number: int, eol: str | None = None, *, ended: bool = False, last: str = "", targets=()
 ) -> BranchSupport:
-    branch = Branch(number, None, eol, ended, None, None, None, Source("the page"))
+    branch = Branch(number, None, eol, ended, None, None, None, Source("the page", None))
     return BranchSupport(branch, "", last, targets)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from compatgate.core.rule import CheckedRules, Finding, Verdict
+from compatgate.core.rule import Checked, Verdict
+from compatgate.core.rules import BY_ID
 from compatgate.documents.specs import MatchSpec, PolicySpec, PoolSpec, TargetSpec
 from compatgate.errors import BadInput, CompatgateError, Forbidden, RegistryTimeout, Unavailable
 from compatgate.service.cluster.admission.kinds import load_kinds
@@ -28,10 +29,20 @@ TARGETS = {"prod": TargetSpec((POOL,), MatchSpec(node_labels={"gpu": "a100"}))}
 
 
 def verdict(outcome: Any = "pass", *, allowed: bool = True, mode: str = "enforce") -> Verdict:
-    finding = Finding("CG101", "driver-too-old", outcome, "driver", "1", "2", "is too old")
+    finding = BY_ID["CG101"].finding(outcome, (), "driver", "1", "2", "is too old")
     found = () if outcome == "pass" else (finding,)
     return Verdict(
-        "vd_1", outcome, allowed, mode, "prod", found, CheckedRules(), {"cuda": "12.4"}, (), 1, ""
+        id="vd_1",
+        verdict=outcome,
+        allowed=allowed,
+        mode=mode,
+        target="prod",
+        findings=found,
+        checked=Checked((), ()),
+        stack={"cuda": "12.4"},
+        pools=(),
+        matrix_revision=1,
+        facts="",
     )
 
 

@@ -1,15 +1,16 @@
-"""Show the home page with what needs attention, and the keyboard shortcuts."""
+"""Show what needs attention, the worst first, and the keyboard shortcuts."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import msgspec
 from flask import request
 from msgspec import Struct
 
-from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
+from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind, IncidentLevel
 from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.service.attention.notices.schemas import IncidentBody
@@ -26,24 +27,24 @@ _EACH_KIND = 4
 
 
 class KindSection(Struct, frozen=True):
-    """The incidents of one kind on the home page.
+    """The incidents of one level and kind.
 
     Attributes:
         number: of all that need attention.
     """
 
+    level: IncidentLevel
     kind: IncidentKind
     title: str
     leading: tuple[IncidentBody, ...]
     number: int
 
 
-@page("/", nav="home")
-def show_home(ask: PageRequest[Any]) -> HtmlPage:
-    """Show the home page."""
+@page("/attention", nav="attention")
+def show_attention(ask: PageRequest[Any]) -> HtmlPage:
+    """Show incidents, upgrades in progress, and what is denied."""
     snapshot = ask.gate.snapshot()
     attention = ask.rooms.incidents.attention(_EACH_KIND)
-    statuses = [entry.status for entry in snapshot.entries.values()]
     days = ask.rooms.decisions.decisions_per_day(_DAYS)
     levels = {
         level: sum(counts.get(level, 0) for counts in attention.counts.values()) for level in LEVELS
@@ -55,26 +56,25 @@ def show_home(ask: PageRequest[Any]) -> HtmlPage:
         "member_link": member_link,
         "targets": len(snapshot.documents),
         "nodes": sum(pool.count for t in snapshot.targets.values() for pool in t.pools),
-        "statuses": {name: statuses.count(name) for name in ("blessed", "candidate", "deprecated")},
-        "entries": len(statuses),
         "counted": days,
         "today": days.bars[-1],
         "denied": _list_denied_stacks(ask),
         "upgrades": ask.rooms.upgrades.list_open(limit=_MAX_UPGRADES),
         "week": _WEEK,
     }
-    return HtmlPage("home.html", "Home", context)
+    return HtmlPage("attention.html", "Attention", context)
 
 
 def arrange_incidents(attention: Attention) -> list[KindSection]:
-    """Return incidents by kind, in the order in which a person on duty wants them."""
-    sections = []
-    for kind in KINDS:
-        number = sum(attention.counts.get(kind, {}).values())
-        leading = tuple(row for row in attention.leading if row.kind == kind)
-        if leading:
-            sections.append(KindSection(kind, TITLES[kind], leading, number))
-    return sections
+    """Return incidents by level, the worst first, then in the order that a person on duty wants."""
+    groups: dict[tuple[IncidentLevel, IncidentKind], list[IncidentBody]] = {}
+    for row in attention.leading:
+        groups.setdefault((row.level, row.kind), []).append(row)
+    return [
+        KindSection(level, kind, TITLES[kind], tuple(rows), attention.counts[kind][level])
+        for level, kind in product(LEVELS, KINDS)
+        if (rows := groups.get((level, kind)))
+    ]
 
 
 class DeniedStack(Struct, frozen=True):
