@@ -143,13 +143,15 @@ class SignedOutput:
             self._take(bytes(self._rest), b"")
         self._rest.clear()
         report = self._reader.report()
-        contradictions = [*self._contradictions, *self._find_forgery(), *self._find_other_image()]
+        contradictions = [*self._contradictions, *self._find_forgery()]
         witness = Witness(
             assurance="challenged" if self._signed else "self-reported",
             wall_s=self._clock() - self._began,
             signed=self._signed,
             proofs=tuple(sorted(self._proofs)),
             contradictions=tuple(contradictions),
+            seen={"image": f"{len(self.files)} of its files"} if self.files else {},
+            other_image=self._find_other_image(),
         )
         problems = (*self._problems[:_MAX_PROBLEMS], *report.problems)
         return msgspec.structs.replace(report, problems=problems, witness=witness)
@@ -162,10 +164,8 @@ class SignedOutput:
             return ["its lines carry the signature of another run or of none: they were recorded"]
         return ["its lines carry no signature: another program printed them in place of this one"]
 
-    def _find_other_image(self) -> list[str]:
-        """Return which files the program did not show as the image has them."""
-        if not self._signed:
-            return []
+    def _find_other_image(self) -> str:
+        """Return which files the program did not show as the image has them; "" if it did."""
         other = [
             path
             for path, digest in sorted(self.files.items())
@@ -173,10 +173,10 @@ class SignedOutput:
                 show_file(self._challenge, path, digest), str(self._shown.get(path))
             )
         ]
-        if not other:
-            return []
+        if not self._signed or not other:
+            return ""
         named = ", ".join(f"/{path}" for path in other)
-        return [f"it does not run in the image: there, {named} is another file or missing"]
+        return f"it did not run in the image, where it ran {named} is another file or missing"
 
     def _take(self, line: bytes, end: bytes) -> None:
         at = line.find(_MARK)

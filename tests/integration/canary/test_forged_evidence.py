@@ -290,11 +290,13 @@ def test_a_wrapper_that_ignores_the_image_is_found(
     right = f"sha256:{hashlib.sha256(here.read_bytes()).hexdigest()}"
     other = f"sha256:{hashlib.sha256(b'of another image').hexdigest()}"
     made = msgspec.structs.replace(job(HONEST, image=None, **HARNESS), files={path: right})
-    assert attempt(process, made).verdict == StepVerdict("passed")
+    tried = attempt(process, made)
+    assert tried.verdict == StepVerdict("passed")
+    assert tried.witness.seen["image"] == "1 of its files"
     for files in ({path: other}, {path: right, "opt/missing.so": right}):
         tried = attempt(process, msgspec.structs.replace(made, files=files))
-        assert tried.verdict.outcome == "failed"
-        assert "it does not run in the image: there, /" in tried.verdict.reason
+        assert tried.verdict.outcome == "inconclusive"
+        assert "it did not run in the image, where it ran /" in tried.verdict.reason
 
 
 def test_a_substitute_with_the_digest_of_an_earlier_answer_is_found(
@@ -308,4 +310,5 @@ def test_a_substitute_with_the_digest_of_an_earlier_answer_is_found(
     )
     made = job(listed, image=None, **HARNESS)
     tried = attempt(process, msgspec.structs.replace(made, files={path: f"sha256:{'0' * 64}"}))
-    assert tried.verdict.outcome == "failed"
+    assert tried.verdict.outcome == "inconclusive"
+    assert "it did not run in the image" in tried.verdict.reason

@@ -126,7 +126,7 @@ def test_working_for_a_host(call: Call, lease: Lease) -> None:
     assert call("write_output", *held, "gemm-0", b"began\n").order == "go"
     step = {"name": "gemm-0", "workload": "gemm", "seed": 0, "outcome": "passed"}
     assert call("record_step", *held, step).order == "go"
-    assert [one.name for one in call("list_recorded_steps", *held).steps] == ["gemm-0"]
+    assert [one["name"] for one in call("list_recorded_steps", *held).steps] == ["gemm-0"]
     assert call("show_past", *held, steps="gemm-0", hung="gemm-0", digest="0").in_time == ""
     assert call("store_pairs", *held, [{}]).order == "go"
     assert call("list_earlier_pairs", *held).pairs is not None
