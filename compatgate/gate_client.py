@@ -31,6 +31,7 @@ def make_client(
     retries: int = 3,
     app: WSGIApplication | None = None,
     stored: bool = True,
+    verify: str | bool = True,
 ) -> Client:
     """Make a client of the gate at a URL; errors name the option.
 
@@ -39,6 +40,7 @@ def make_client(
         timeout_s: seconds to wait for the connection, and for each part of an answer.
         app: answers in this process, instead of the network.
         stored: use the session of ``compatgate login``.
+        verify: PEM file of the authorities; True: the system's.
     """
     import_httpx()
     from httpx import WSGITransport
@@ -51,6 +53,7 @@ def make_client(
             token or (_stored_secret(url) if stored and not app else None),
             timeout=timeout_s,
             retries=retries,
+            verify=verify,
             user_agent="compatgate-cli",
             transport=WSGITransport(app) if app else None,
         )

@@ -41,7 +41,7 @@ class MeasuredStep(Struct, frozen=True):
     outcomes: Mapping[str, str] = {}
 
 
-class MetricPoint(Struct, frozen=True):
+class Point(Struct, frozen=True):
     """A metric in one run.
 
     Attributes:
@@ -90,7 +90,11 @@ class MetricChange(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MetricHistory(Struct, frozen=True):
-    """A metric of a step on a SKU over runs, oldest first, across stacks and drivers."""
+    """A metric of a step on a SKU over runs, oldest first, across stacks and drivers.
+
+    Attributes:
+        gpu: SKU; empty: the runs requested none.
+    """
 
     workload: str
     step: str
@@ -99,7 +103,7 @@ class MetricHistory(Struct, frozen=True):
     unit: str
     better: Better
     tolerance: float
-    points: tuple[MetricPoint, ...]
+    points: tuple[Point, ...]
     changes: tuple[MetricChange, ...]
 
     @property
@@ -114,15 +118,13 @@ MetricKey = tuple[str, str, str, str]
 """Workload, step, GPU and metric."""
 
 
-def collect_points(
-    steps: Iterable[MeasuredStep], specs: Specs
-) -> dict[MetricKey, list[MetricPoint]]:
+def collect_points(steps: Iterable[MeasuredStep], specs: Specs) -> dict[MetricKey, list[Point]]:
     """Return the values of each metric that a workload declares, newest first.
 
     Args:
         steps: newest first.
     """
-    points: dict[MetricKey, list[MetricPoint]] = {}
+    points: dict[MetricKey, list[Point]] = {}
     for step in steps:
         declared = specs.get(step.workload, {})
         for metric in step.report.metrics:
@@ -139,7 +141,7 @@ def collect_points(
                 parts |= {"host": step.host, WORKLOAD: step.digest}
                 outcome = step.outcomes.get(metric.name, "")
                 points.setdefault(key, []).append(
-                    MetricPoint(step.run, step.state, step.at, step.host, value, parts, outcome)
+                    Point(step.run, step.state, step.at, step.host, value, parts, outcome)
                 )
     return points
 
@@ -163,7 +165,7 @@ def _middle(metric: Metric, unit: str) -> float | None:
     return median(metric.values) * factor if metric.values and factor is not None else None
 
 
-def _history(key: MetricKey, points: list[MetricPoint], spec: MetricSpec) -> MetricHistory:
+def _history(key: MetricKey, points: list[Point], spec: MetricSpec) -> MetricHistory:
     result = find_changes([point.value for point in points], spec.tolerance)
     changes = tuple(_change(points, result, place, spec) for place in range(len(result)))
     workload, step, gpu, metric = key
@@ -173,7 +175,7 @@ def _history(key: MetricKey, points: list[MetricPoint], spec: MetricSpec) -> Met
 
 
 def _change(
-    points: list[MetricPoint], found: list[ChangePoint], place: int, spec: MetricSpec
+    points: list[Point], found: list[ChangePoint], place: int, spec: MetricSpec
 ) -> MetricChange:
     one, last = found[place], found[-1]
     first, before = points[one.index], points[one.index - 1]

@@ -29,14 +29,15 @@ DOUBT = (
 )
 
 
-class Share(Struct, frozen=True):
-    """Measured share of a published peak.
+class PeakShare(Struct, frozen=True):
+    """Measured share of a GPU's published peak; it is not used for judging.
 
     Attributes:
         median: of the measured values, in ``unit``; ``peak`` is in the same unit.
         share: share of the peak, 0.62 for 62 %.
         implausible: the value is above the peak, so it cannot be trusted.
         source: source of the peak, as in the facts.
+        words: ``612 TFLOP/s, 62 % of the published bf16 peak of H200-SXM5, 989.5 TFLOP/s``.
     """
 
     metric: str
@@ -48,26 +49,12 @@ class Share(Struct, frozen=True):
     share: float
     implausible: bool
     source: dict[str, Any]
-
-    @property
-    def words(self) -> str:
-        """Return the share in words.
-
-        ``612 TFLOP/s, 62 % of the published bf16 peak of H200-SXM5, 989.5 TFLOP/s``
-        """
-        what = "memory" if self.kind == "memory" else f"dense {self.kind}"
-        of = f"the published {what} peak of {self.gpu}, {self.peak:.4g} {self.unit}"
-        text = f"{self.median:.4g} {self.unit}, {percent(self.share)} of {of}"
-        return f"{text}; {DOUBT}" if self.implausible else text
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, including the description."""
-        return {**to_builtins(self), "words": self.words}
+    words: str
 
 
 def find_shares(
     metrics: Mapping[str, MetricSpec], report: Report, gpus: Gpus, peaks: Peaks
-) -> tuple[Share, ...]:
+) -> tuple[PeakShare, ...]:
     """Return a share for each metric that names a published peak of the observed GPU.
 
     Skip MIG slices, GPUs that are not known, and several GPUs that differ.
@@ -81,7 +68,7 @@ def find_shares(
     return tuple(share for share in results if share)
 
 
-def find_doubts(shares: Sequence[Share]) -> dict[str, str]:
+def find_doubts(shares: Sequence[PeakShare]) -> dict[str, str]:
     """Return by metric why its values are implausible."""
     return {one.metric: _describe_excess(one.share) for one in shares if one.implausible}
 
@@ -101,7 +88,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
 
 
-def _make_share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Share | None:
+def _make_share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> PeakShare | None:
     if spec is None or spec.peak is None or not metric.values:
         return None
     published, factor = known.of(spec.peak), find_conversion(unit_of(spec.peak), metric.unit)
@@ -109,7 +96,11 @@ def _make_share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Sha
         return None
     middle, peak = median(metric.values), published * factor
     share = middle / peak
-    return Share(
+    implausible = not share <= 1 + _ROUNDING
+    what = "memory" if spec.peak == "memory" else f"dense {spec.peak}"
+    of = f"the published {what} peak of {known.name}, {peak:.4g} {metric.unit}"
+    words = f"{middle:.4g} {metric.unit}, {percent(share)} of {of}"
+    return PeakShare(
         metric=metric.name,
         unit=metric.unit,
         median=middle,
@@ -117,8 +108,9 @@ def _make_share(metric: Metric, spec: MetricSpec | None, known: GpuPeaks) -> Sha
         gpu=known.name,
         peak=peak,
         share=share,
-        implausible=not share <= 1 + _ROUNDING,
+        implausible=implausible,
         source=to_builtins(known.source),
+        words=f"{words}; {DOUBT}" if implausible else words,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any, Literal
 
+from compatgate.canary.history import MetricHistory
 from compatgate.client.derived import listing, single, stream
 from compatgate.client.request import Moment, Request
 from compatgate.core.compare.packages import PackagesReport
@@ -83,13 +84,25 @@ from compatgate.service.nodes.reports.schemas import (
 from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
 from compatgate.service.runs.queue.schemas import (
     HostBody,
-    MetricHistoryBody,
     RunBody,
     RunDetailBody,
     RunsMade,
     SamplesBody,
     SuiteBody,
     WorkloadBody,
+)
+from compatgate.service.runs.work.schemas import (
+    ApprovedBody,
+    BaselineOffer,
+    EvidenceClaim,
+    HostDeclaration,
+    LeaseBody,
+    OrderBody,
+    PairsDocument,
+    PastBody,
+    RunIds,
+    StepResultBody,
+    StepResultsBody,
 )
 from compatgate.web.deploy_hooks.schemas import (
     DeployAnswer,
@@ -585,6 +598,97 @@ class Operations:
     @staticmethod
     def list_workloads() -> Request[Page[WorkloadBody]]:
         """List the workloads, by name."""
+    @single
+    @staticmethod
+    def declare_host(name: str, body: HostDeclaration | Mapping[str, Any]) -> Request[HostBody]:
+        """Declare a staging host, and the suites of its worker."""
+    @single
+    @staticmethod
+    def report_host(name: str, *, away: str | None = None) -> Request[HostBody]:
+        """Report whether a host answers its worker."""
+    @single
+    @staticmethod
+    def lease_run(name: str, body: HostDeclaration | Mapping[str, Any]) -> Request[LeaseBody]:
+        """Lease the next run that the host can run now."""
+    @single
+    @staticmethod
+    def find_ended_runs(name: str, runs: Sequence[str]) -> Request[RunIds]:
+        """Say which of the runs that a host has leftovers of have ended."""
+    @single
+    @staticmethod
+    def queue_verifications(name: str, worker: str, every_s: int) -> Request[RunIds]:
+        """Queue the runs that blessed entries depend on, where they are due again."""
+    @single
+    @staticmethod
+    def list_approved_baselines(
+        name: str, *, workload: str | None = None, sku: str | None = None, family: str | None = None
+    ) -> Request[ApprovedBody]:
+        """Return the approved baselines of a workload, for a worker to judge by."""
+    @single
+    @staticmethod
+    def offer_baselines(name: str, body: BaselineOffer | Mapping[str, Any]) -> Request[OrderBody]:
+        """Offer the values of a sound step to learn a baseline from; a person approves it."""
+    @single
+    @staticmethod
+    def renew_lease(
+        run: str,
+        attempt: int,
+        *,
+        lease_s: float | None = None,
+        state: Literal["preparing", "running", "judging"] | None = None,
+        doing: str | None = None,
+        progress: float | None = None,
+        left_s: float | None = None,
+    ) -> Request[OrderBody]:
+        """Renew a lease, and state what has changed of the run."""
+    @single
+    @staticmethod
+    def write_output(run: str, attempt: int, step: str, data: bytes) -> Request[OrderBody]:
+        """Append to the log of a step."""
+    @single
+    @staticmethod
+    def list_recorded_steps(run: str, attempt: int) -> Request[StepResultsBody]:
+        """Return the steps that earlier attempts completed on this host."""
+    @single
+    @staticmethod
+    def record_step(
+        run: str, attempt: int, body: StepResultBody | Mapping[str, Any]
+    ) -> Request[OrderBody]:
+        """Record the result of a step; it replaces the step's result of this attempt."""
+    @single
+    @staticmethod
+    def show_past(
+        run: str,
+        attempt: int,
+        *,
+        steps: str | None = None,
+        hung: str | None = None,
+        digest: str | None = None,
+    ) -> Request[PastBody]:
+        """Return what earlier runs showed of the same steps: their lengths, and one in time."""
+    @single
+    @staticmethod
+    def list_earlier_pairs(run: str, attempt: int) -> Request[PairsDocument]:
+        """Return the pairs of earlier runs of the suite on the same SKU, newest first."""
+    @single
+    @staticmethod
+    def store_pairs(
+        run: str, attempt: int, pairs: Sequence[Mapping[str, Any]]
+    ) -> Request[OrderBody]:
+        """Store how the pairs of a run stand."""
+    @single
+    @staticmethod
+    def end_run(
+        run: str,
+        attempt: int,
+        outcome: Literal["passed", "failed", "inconclusive", "error", "timeout", "cancelled"]
+        | Literal["again"],
+        why: str,
+        *,
+        evidence: EvidenceClaim | Mapping[str, Any] | None = None,
+        pause_s: float | None = None,
+    ) -> Request[OrderBody]:
+        """End a run with its evidence, or hand it back."""
     @listing
     @staticmethod
     def list_baselines(
@@ -629,7 +733,7 @@ class Operations:
         gpu: str | None = None,
         metric: str | None = None,
         runs: int | None = None,
-    ) -> Request[Page[MetricHistoryBody]]:
+    ) -> Request[Page[MetricHistory]]:
         """Follow metrics over finished runs, and find changes of their level."""
     @listing
     @staticmethod
@@ -883,6 +987,7 @@ class Operations:
                 "gate",
                 "plan",
                 "deliver",
+                "work",
                 "propose",
                 "approve",
                 "upgrade",

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.core.performance import sha256
+from compatgate.errors import BadInput
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -121,6 +122,23 @@ class SuiteDefinition(Struct, frozen=True):
 
 
 _MAX_NAMED = 3
+
+
+def require_definition(suite: str, expected: SuiteDefinition | None, own: SuiteDefinition) -> None:
+    """Refuse a copy of a suite that is not as the gate defines it.
+
+    Args:
+        expected: the gate's; None: the run was queued before definitions were stored.
+    """
+    if expected is None or own.digest == expected.digest:
+        return
+    changed = expected.changed_since(Binding(suite=own.digest, workloads=own.workloads))
+    raise BadInput(
+        f"the worker's suite {suite} is {own.digest}, the gate's is {expected.digest}: {changed}",
+        field="suite",
+        value=suite,
+        hint="give both the same folders of workloads, and restart the gate",
+    )
 
 
 def define_suite(workloads: Mapping[str, str]) -> SuiteDefinition:

@@ -8,16 +8,16 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
-from compatgate.core.facts.records import Record
+from compatgate.core.facts.records import Record, Statement
 from compatgate.core.gpu_code import Arch
 from compatgate.core.package_requirements import Platform
 from compatgate.core.package_wheels import (
-    UNLABELLED,
     covers_release,
     find_labelled_record,
     find_record,
     gpus_of_record,
     has_new_abi,
+    label_of,
     names_cuda,
     release_label,
     released_record,
@@ -28,7 +28,7 @@ from compatgate.core.request import Cpu, Os
 from compatgate.core.stack import Stack
 from compatgate.core.stack_facts import find_framework
 from compatgate.core.stack_values import Wheel
-from compatgate.core.versions import Version, gpus_of_label, parse_version
+from compatgate.core.versions import Version, format_parts, gpus_of_label, parse_version
 
 SilentAnswer = Literal["pass", "not-applicable"]
 
@@ -192,10 +192,12 @@ class PackageFinder:
         if fitting is None and recorded != name:  # one that was measured has the stack's name
             fitting = find_record(facts.measured(name), version, wheel, platform)
         said = tuple(one for one in facts.statements(recorded) if covers_release(one, version))
+        if name == "tritonserver":
+            said += _notes_of_image(version, facts)
         if fitting is None and names_cuda(version):
             fitting = find_labelled_record(facts, recorded, version, said, platform)
         if fitting is None and not stated and not (wheel and not version.local):
-            named_label = label or version.local or UNLABELLED
+            named_label = label or label_of(version, said, platform)
             released = released_record(name, version, named_label, said, platform)
             why = f"the wheel is assumed to be its project's {version.public}+{label}"
             fitting = (released, why if label else _AS_BUILT) if released else None
@@ -216,6 +218,16 @@ class PackageFinder:
             fetched=record is not None and bool(label),
             variant=facts.packages.variant_of(recorded),
         )
+
+
+def _notes_of_image(version: Version, facts: Facts) -> tuple[Statement, ...]:
+    """Return which GPUs the release notes of NVIDIA's image of a month name, ``24.08``."""
+    image = facts.containers.find(version.text)
+    if image is None or image.min_cc_stated is None:
+        return ()
+    says = f"supports compute capability {format_parts(image.min_cc_stated)} and later"
+    least = image.min_cc_stated
+    return (Statement(f"=={version}", None, image.source, says, least_capability=least),)
 
 
 def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> PackageFinder:

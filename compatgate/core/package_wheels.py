@@ -229,27 +229,25 @@ def scripted_record(
     The code comes from the script. Requirements, torch release and torch symbols come from another
     wheel of the release; without that wheel the result is None. The record has no file name and no
     digest: nobody read this wheel.
-
-    Args:
-        os: the pool's system; scripts are known for Linux only.
     """
+    system = "windows" if os == "windows" else "linux"
     code = next(
         (
             wheels.code
             for one in statements
             if one.source.confidence != "derived"
             for wheels in one.wheels
-            if version.local in wheels.labels and wheels.cpu in (None, cpu)
+            if version.local in wheels.labels and wheels.cpu in (None, cpu) and system in wheels.os
         ),
         (),
     )
     of_release = [one for one in records if one.version == version.public and one.built_for_torch]
-    if not code or not of_release or os == "windows":
+    if not code or not of_release:
         return None
     like = max(of_release, key=lambda one: sum(map(_has_torch_code, one.libraries)))
     library = Library(
         path="",
-        needs=_linked_runtime(like, version),
+        needs=_linked_runtime(like, version) if system == "linux" else (),
         sass={one.name: 1 for one in code if one.kind == "sass"},
         ptx={one.name: 1 for one in code if one.kind == "ptx"},
         units=1,
@@ -295,6 +293,20 @@ _RELEASE_LABEL = re.compile(
 
 UNLABELLED = "none"
 """Stands for the wheel without a label in statements."""
+
+
+_POST_LABEL = re.compile(r"\.(post\d{2,3})$")
+
+
+def label_of(version: Version, statements: Sequence[Statement], platform: Platform) -> str:
+    """Return the label that a version names, as its local part or as a post-release.
+
+    PaddlePaddle writes the CUDA of a wheel as a post-release: ``2.4.2.post112`` is for CUDA 11.2.
+    """
+    post = _POST_LABEL.search(version.public)
+    if post and find_stated_wheels(statements, post[1], platform):
+        return post[1]
+    return version.local or UNLABELLED
 
 
 def released_record(

@@ -48,6 +48,8 @@ ALIASES: dict[str, str] = {
     "pytorch": "torch",
     "tf": "tensorflow",
     "tensorflow-gpu": "tensorflow",
+    "tf-nightly": "tensorflow",
+    "tf-nightly-gpu": "tensorflow",
     "jaxlib": "jax",
     "ort": "onnxruntime-gpu",
     "flash-attention": "flash-attn",

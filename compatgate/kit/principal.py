@@ -21,6 +21,7 @@ ScopeName = Literal[
     "gate",
     "plan",
     "deliver",
+    "work",
     "propose",
     "approve",
     "upgrade",
@@ -34,6 +35,7 @@ SCOPES: dict[ScopeName, str] = {
     "gate": "ask for verdicts; includes `admission`",
     "plan": "ask what a change would do: what-if, plans, stacks that pass, backtests",
     "deliver": "deliver the decisions of a far gate, which has the token's name",
+    "work": "lease the canary runs of the staging host that has the token's name, and write them",
     "propose": "propose changes of the matrix, comment on proposals, close your own; includes"
     " `plan`",
     "approve": "approve and close proposals of others, approve upgrades of others; includes"

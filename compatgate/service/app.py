@@ -48,6 +48,7 @@ from compatgate.service.recovery.chain.service import AuditChain
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.evidence.stored import StoredEvidence
 from compatgate.service.runs.queue.service import Runs, load_library
+from compatgate.service.runs.work.service import WorkDesk
 
 if TYPE_CHECKING:
     from compatgate.kit.http.signatures import Secret
@@ -94,6 +95,7 @@ class Rooms:
         self.runs = Runs(database, facts, snapshots, load_library, list_allowed_images)
         snapshots.evidence = StoredEvidence(self.runs.define_suites)
         self.baselines = BaselineService(database)
+        self.work = WorkDesk(self.runs, self.baselines)
         self.matrix = MatrixService(database, facts, snapshots, self.runs.find_unknown_suites)
         self.proposals = ProposalService(
             database, facts, snapshots, self._backtest, self.matrix.open_reader

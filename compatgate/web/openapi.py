@@ -76,10 +76,12 @@ def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, 
 
 TOKEN = "token"  # noqa: S105 - the name of the security scheme
 SIGNATURE, PASSWORD = "signature", "password"
-_SINGULAR = {"entries": "entry"}
+_SINGULAR = {"work": "host", "entries": "entry"}
 _PATH = {
     "name": "name of the {tag}",
     "id": "id",
+    "run": "id of the run",
+    "attempt": "number of the attempt, as leased",
     "number": "number of the revision",
     "table": "table of facts, as listed",
     "key": "key of the row, as listed",

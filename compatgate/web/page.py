@@ -307,6 +307,7 @@ def environment() -> Environment:
         asked_besides=other_parameters,
         asset=_asset,
         browser_zone=BROWSER_ZONE,
+        form_token=browser.form_field,
         version=version(),
     )
     return made

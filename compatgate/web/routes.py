@@ -48,6 +48,7 @@ TAGS: dict[str, str] = {
     "approvals": "Approvals of changes that need a second person: an older form of proposals.",
     "facts": "Facts from vendors, and the rules that use them.",
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
+    "work": "Workers: lease the runs of a host, and write those that are leased.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
     "nodes": "Reported nodes, and their drift from targets.",
     "upgrades": "Driver upgrades in waves, freezes, and known-good states.",

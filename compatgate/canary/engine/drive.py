@@ -47,7 +47,12 @@ from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import BY_HISTORY, Report, StepResult
 from compatgate.canary.workload import Workload
-from compatgate.core.binding import Binding, define_suite
+from compatgate.core.binding import (
+    Binding,
+    SuiteDefinition,
+    define_suite,
+    require_definition,
+)
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
@@ -123,6 +128,7 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
     if lease.abandoned or lease.attempt > 1:
         context.executor.clean(run.id)
     workloads = list(context.workloads(run.suite))
+    require_definition(run.suite, lease.definition, _define(workloads))
     results = _run_steps(lease, context, must_stop, workloads)
     context.queue.enter(lease, "judging")
     blocks = [one for one in context.queue.results(lease) if one.block]
@@ -246,7 +252,7 @@ def _make_conditions(
 ) -> Conditions:
     references = [one.report for one in blocks if one.block and one.block.arm == "A" and one.report]
     envs = [msgspec.convert(report, Report).env for report in references]
-    definition = define_suite({workload.name: workload.digest for workload in workloads})
+    definition = _define(workloads)
     return Conditions(
         expected=Expectation(
             parse_stack(lease.run.stack) if lease.run.stack else Stack({}),
@@ -266,6 +272,10 @@ def _make_conditions(
             judge=PAIRED_JUDGE if blocks else JUDGE,
         ),
     )
+
+
+def _define(workloads: Sequence[Workload]) -> SuiteDefinition:
+    return define_suite({workload.name: workload.digest for workload in workloads})
 
 
 def _end_run(lease: Lease, context: HostContext, conclusion: Conclusion) -> None:
@@ -322,7 +332,7 @@ class Heartbeat:
                 self.order = order
 
 
-_ASKED_ONCE = ("lease", "report_host", "renew")
+_ASKED_ONCE = ("register", "lease", "report_host", "renew")
 """Calls of the queue that their callers repeat anyway."""
 
 

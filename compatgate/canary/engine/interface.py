@@ -1,7 +1,7 @@
 """Declare what the engine asks of the queue, the baselines, the judge and the host.
 
-The gate implements `Queue` and `Baselines` on its database; the worker puts the other parts into a
-`HostContext`.
+The gate implements `Queue` and `Baselines` on its database, and `compatgate.client.work` over REST;
+the worker puts the other parts into a `HostContext`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, OutputReader, Report, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
+from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts.nvidia import CudaArch, Gpus
 from compatgate.core.matrix import Evidence
 
@@ -62,6 +63,8 @@ class Lease(Struct, frozen=True):
         attempt: the first is 1; a write with an older attempt is refused (a fencing token).
         slots: indexes of the host's slots that the run holds until it ends.
         abandoned: the previous worker went silent; the host is cleaned first.
+        definition: the gate's of the suite; a copy that differs does not count. None: the run was
+            queued before definitions were stored.
     """
 
     run: Run
@@ -70,6 +73,7 @@ class Lease(Struct, frozen=True):
     slots: tuple[int, ...]
     attempt: int
     abandoned: bool = False
+    definition: SuiteDefinition | None = None
 
     @property
     def is_last(self) -> bool:
@@ -82,7 +86,17 @@ class LeaseLost(Exception):
 
 
 class Queue(Protocol):
-    """Runs in the database. Everything but `lease` raises `LeaseLost` for an outdated lease."""
+    """Runs of the gate: in its database, or over REST.
+
+    Everything but `register`, `lease` and `report_host` raises `LeaseLost` for an outdated lease.
+    """
+
+    def register(self, worker: str, served: Sequence[Host]) -> None:
+        """Declare the hosts of a worker; refuse a worker whose clock is off by more than a lease.
+
+        `lease` repeats it as a heartbeat.
+        """
+        ...
 
     def lease(self, worker: str, hosts: Sequence[Host]) -> Lease | None:
         """Take the next run that one of the hosts can run now, with its slots.

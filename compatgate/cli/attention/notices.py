@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Operations, gate_of, run_row
-from compatgate.gate_client import Body, ask_all
-from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, print_answer, time_of
+from compatgate.cli.gate.opening import run_row
+from compatgate.gate_client import Body
+from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, time_of
 from compatgate.kit.cli.output import format_json_time
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.core.incidents import IncidentState
 
 _EXAMPLES = """\
 examples:
@@ -106,15 +105,6 @@ def run(args: argparse.Namespace) -> int:
     row = find_row(ROWS, args.action)
     if args.action != "incidents":
         return run_row(args, row, name=_WHO)
-    state: IncidentState = args.argument_state or "open"
-    with gate_of(args, name=_WHO) as gate:
-        items = ask_all(
-            gate,
-            args.limit,
-            Operations.list_incidents,
-            kind=args.argument_kind,
-            state=state,
-            snoozed=args.argument_snoozed if state == "open" else None,
-            owner=args.argument_owner,
-        )
-    return print_answer(args.format, row, items)
+    state = args.argument_state or "open"
+    snoozed = args.argument_snoozed if state == "open" else None
+    return run_row(args, row, name=_WHO, state=state, snoozed=snoozed)

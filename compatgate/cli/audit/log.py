@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Operations, add_place, run_action, run_row
-from compatgate.gate_client import ask
-from compatgate.kit.cli.commands import Option, Row, add_rows, find_row, time_of
+from compatgate.cli.gate.opening import run_row
+from compatgate.kit.cli.commands import Body, Option, Row, add_rows, find_row, time_of
 from compatgate.kit.cli.options import add_database, add_format
 from compatgate.kit.cli.output import print_json
 
 if TYPE_CHECKING:
     import argparse
     from datetime import date
-
-    from compatgate.client import Client
 
 _EXAMPLES = """\
 examples:
@@ -24,8 +21,38 @@ examples:
   compatgate audit delete --older-than 400d
 """
 _VERDICTS = ("pass", "warn", "fail", "unknown")
+_VERIFY_HELP = """\
+recompute the chain; exit with 1 if a record was changed; a server needs a token with the scope \
+admin"""
+_FULL_HELP = "read everything (default: records since the last successful verification)"
 _SINCE = Option("since", "", "first day, for example 2026-11-03", "TIME")
 _UNTIL = Option("until", "", "end time, for example 2026-11-03T18:00:00Z", "TIME")
+
+
+def _format_report(report: Body) -> str:
+    began = f"from link {report['since'] + 1}" if report["since"] else "everything"
+    lines = [
+        f"{'intact' if report['ok'] else 'NOT INTACT'}: {report['links']} links,"
+        f" {report['revisions']} revisions, {report['decisions']} decisions,"
+        f" {report['tokens']} tokens",
+        f"read {began}: {report['checked_links']} links, {report['checked_decisions']} decisions",
+        *(f"  {problem}" for problem in report["problems"]),
+        f"head {report['head']}",
+    ]
+    return "\n".join(lines)
+
+
+VERIFY = Row(
+    "verify",
+    "verify_audit",
+    _VERIFY_HELP,
+    options=(
+        Option("head", "", "hash stored earlier; the chain must still contain it", "HASH"),
+        Option("full", "", _FULL_HELP),
+    ),
+    text=_format_report,
+    status=lambda report: 0 if report["ok"] else 1,
+)
 _ACTION_HELP = 'action, for example token.create, or a prefix such as "matrix."'
 ROWS = (
     Row(
@@ -77,19 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command and its actions."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    verify = actions.add_parser(
-        "verify",
-        help="recompute the chain; exit with 1 if a record was changed; a server needs a token"
-        " with the scope admin",
-    )
-    verify.add_argument(
-        "--head", metavar="HASH", help="hash stored earlier; the chain must still contain it"
-    )
-    verify.add_argument(
-        "--full",
-        action="store_true",
-        help="read everything (default: records since the last successful verification)",
-    )
+    add_rows(actions, (VERIFY,))
     deleting = actions.add_parser("delete", help=_DELETE_HELP)
     age = deleting.add_mutually_exclusive_group(required=True)
     age.add_argument(
@@ -102,8 +117,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_database(deleting)
     add_format(deleting)
-    add_place(verify)
-    add_format(verify)
     add_rows(actions, ROWS)
 
 
@@ -111,30 +124,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the chosen action."""
     if args.action == "delete":
         return _delete(args)
-    if args.action == "verify":
-        return run_action(args, {"verify": _verify})
-    return run_row(args, find_row(ROWS, args.action))
-
-
-def _verify(args: argparse.Namespace, gate: Client) -> int:
-    report = ask(gate, Operations.verify_audit, head=args.head, full=args.full or None)
-    if args.format == "json":
-        print_json(report)
-    else:
-        print(
-            f"{'intact' if report['ok'] else 'NOT INTACT'}: {report['links']} links,"
-            f" {report['revisions']} revisions, {report['decisions']} decisions,"
-            f" {report['tokens']} tokens"
-        )
-        began = f"from link {report['since'] + 1}" if report["since"] else "everything"
-        print(
-            f"read {began}: {report['checked_links']} links,"
-            f" {report['checked_decisions']} decisions"
-        )
-        for problem in report["problems"]:
-            print(f"  {problem}")
-        print(f"head {report['head']}")
-    return 0 if report["ok"] else 1
+    return run_row(args, find_row((VERIFY, *ROWS), args.action))
 
 
 def _delete(args: argparse.Namespace) -> int:

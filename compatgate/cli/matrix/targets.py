@@ -12,23 +12,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from compatgate.cli.gate.opening import (
-    add_place,
     ask_row,
     drop_storage_members,
-    run_action,
     run_row,
 )
 from compatgate.errors import BadInput, InconclusiveInput
 from compatgate.gate_client import Body
 from compatgate.kit.cli.commands import Option, Row, add_rows, print_answer
-from compatgate.kit.cli.options import add_authorship, add_format, reason_of
-from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.client import Client
     from compatgate.discovery.integrations.drafts import Draft
 
 _EXAMPLES = """\
@@ -83,12 +78,15 @@ LIST = Row(
     },
     "no targets",
 )
-SHOW = Row(
-    "show",
-    "show_target",
-    "print a target as a document",
-    (Option("name", metavar="NAME", help="name of the target"),),
-    text=_format_document,
+_NAME = Option("name", metavar="NAME", help="name of the target")
+SHOW = Row("show", "show_target", "print a target as a document", (_NAME,), text=_format_document)
+DELETE = Row(
+    "delete",
+    "delete_target",
+    "delete a target without entries or waivers",
+    (_NAME,),
+    text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
+    reason="target delete {name}",
 )
 
 
@@ -103,11 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what-if", help="show what another driver, GPU or CUDA would break or fix"
     )
     what_if_arguments(what_if)
-    delete = actions.add_parser("delete", help="delete a target without entries or waivers")
-    delete.add_argument("name", metavar="NAME", help="name of the target")
-    add_authorship(delete)
-    add_place(delete)
-    add_format(delete)
+    add_rows(actions, (DELETE,))
     add_from_arguments(actions.add_parser("from", help=FROM_HELP))
 
 
@@ -125,17 +119,8 @@ def run(args: argparse.Namespace) -> int:
         return print_answer(args.format, LIST, rows)
     if args.action == "show":
         return run_row(args, SHOW)
-    return run_action(args, {"delete": _delete})
-
-
-def _delete(args: argparse.Namespace, gate: Client) -> int:
-    why = reason_of(args, f"target delete {args.name}")
-    revision = gate.delete_target(args.name, reason=why).revision
-    if args.format == "json":
-        print_json({"name": args.name, "deleted": True, "revision": revision})
-    else:
-        print(f"{args.name} is deleted (revision {revision})")
-    return 0
+    made = {"name": args.argument_name, "deleted": True, **ask_row(args, DELETE)}
+    return print_answer(args.format, DELETE, made)
 
 
 FROM_HELP = "draft a target from Kubernetes nodes and GPU Operator objects"

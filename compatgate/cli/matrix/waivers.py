@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from compatgate.client import Client
 
 DAYS = 7
+_OPEN = ("fail", "unknown")
 _EXAMPLES = """\
 examples:
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --dry-run
@@ -60,6 +61,10 @@ def waive(args: argparse.Namespace, gate: Client) -> int:
     if args.format == "json":
         print_json({**result, "dry_run": args.dry_run})
         return 0
+    waived = document["spec"]["rules"]
+    for one in verdict["findings"]:
+        if one["outcome"] in _OPEN and one["rule"] not in waived:
+            print(f"No waiver can cover {one['rule']} {one['name']}: {one['message']}")
     for line in (*describe_preview(result), describe_result(result)):
         print(line)
     return 0
@@ -74,11 +79,16 @@ def _draft(args: argparse.Namespace, verdict: Body) -> Body:
         split_words,
     )
 
-    if verdict["verdict"] not in ("fail", "unknown"):
+    if verdict["verdict"] not in _OPEN:
         what = f"the verdict is {verdict['verdict']}: no finding to waive"
         raise BadInput(what, field="verdict", value=args.verdict)
     begun = draft_waiver_form(verdict)
     rules = split_words(begun["rules"])
+    if not rules:
+        denying = sorted({f["rule"] for f in verdict["findings"] if f["outcome"] in _OPEN})
+        hint = "compatgate explain RULE says why"
+        what = f"no waiver can cover {', '.join(denying)}"
+        raise BadInput(what, field="verdict", value=args.verdict, hint=hint)
     match: dict[str, Any] = {"image": begun["image"]} if begun.get("image") else {}
     if not match and begun.get("components"):
         match = {"components": parse_components(begun["components"])}

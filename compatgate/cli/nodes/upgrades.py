@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask_row, gate_of, run_row
+from compatgate.cli.gate.opening import Operations, add_place, gate_of, run_row
 from compatgate.gate_client import ask
 from compatgate.kit.cli.commands import Body, Cell, Option, Row, add_rows, find_row, time_of
 from compatgate.kit.cli.options import add_authorship, add_format, reason_of
@@ -45,7 +45,6 @@ def _add_author(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_nodes(parser: argparse.ArgumentParser) -> None:
-    add_authorship(parser)
     parser.add_argument("nodes", nargs="+", metavar="NODE", help="CLUSTER/NAME, or a unique name")
 
 
@@ -111,7 +110,7 @@ def _format_answer(answer: Body) -> str:
 
 
 def _change(action: str, operation: str, text: str, **more: Any) -> Row:
-    about: dict[str, Any] = {"text": _format_upgrade, "extend": add_authorship}
+    about: dict[str, Any] = {"text": _format_upgrade, "reason": f"upgrade {action} {{name}}"}
     return Row(action, operation, text, (_NAME,), **about | more)
 
 
@@ -173,10 +172,17 @@ ROWS = (
             Option("dry_run"),
         ),
         text=_format_answer,
+        status=lambda answer: EXIT[answer["answer"]],
         extend=_add_author,
     ),
-    _change("approve", "approve_upgrade", "approve another person's upgrade", extend=_add_author),
-    _change("retract", "retract_upgrade", "withdraw your approval", extend=_add_author),
+    _change(
+        "approve",
+        "approve_upgrade",
+        "approve another person's upgrade",
+        reason="",
+        extend=_add_author,
+    ),
+    _change("retract", "retract_upgrade", "withdraw your approval", reason="", extend=_add_author),
     _change("stop", "stop_upgrade", "hold every wave until someone resumes the upgrade"),
     _change("resume", "resume_upgrade", "resume a stopped upgrade"),
     _change(
@@ -197,7 +203,7 @@ ROWS = (
             Option("targets", "--target", _PATTERN, "PATTERN"),
         ),
         text=_format_freeze,
-        extend=add_authorship,
+        reason="freeze {name}",
     ),
     Row(
         "unfreeze",
@@ -205,7 +211,7 @@ ROWS = (
         "delete a freeze",
         (_FREEZE,),
         text=_format_freeze,
-        extend=add_authorship,
+        reason="unfreeze {name}",
     ),
     Row(
         "freezes",
@@ -260,24 +266,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the chosen action; of ``may-start``, return the status of `EXIT`."""
+    """Run the chosen action."""
     if args.action == "create":
         return _create(args)
-    row = find_row(ROWS, args.action)
-    if args.action == "may-start":
-        answer = ask_row(args, row)
-        if args.format == "json":
-            print_json(answer)
-        else:
-            print(_format_answer(answer))
-        return EXIT[answer["answer"]]
-    more: dict[str, Any] = {}
-    if hasattr(args, "reason"):
-        group = "" if args.action in ("freeze", "unfreeze") else "upgrade "
-        more["reason"] = reason_of(args, f"{group}{args.action} {args.argument_name}")
-    if args.action == "leave-out":
-        more["nodes"] = args.nodes
-    return run_row(args, row, **more)
+    more = {"nodes": args.nodes} if args.action == "leave-out" else {}
+    return run_row(args, find_row(ROWS, args.action), **more)
 
 
 def _create(args: argparse.Namespace) -> int:

@@ -19,6 +19,19 @@ _LASTING = ("LTSB", "PB")
 """Types of branches with years of support; others are for development."""
 
 
+def list_upgrades(changes: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """Split changes into upgrades and versions: ``newest``, or a branch of the driver alone."""
+    upgrades, stated = [], {}
+    for name, value in changes.items():
+        if name in ("driver", "cuda") and value == "newest":
+            upgrades.append(name)
+        elif name == "driver" and isinstance(value, str) and value.isdigit():
+            upgrades.append(f"driver={value}")
+        else:
+            stated[name] = value
+    return upgrades, stated
+
+
 def resolve_upgrades(
     upgrades: Iterable[str],
     changes: Mapping[str, Any],

@@ -303,12 +303,19 @@ class Container(Struct, frozen=True):
 
     Attributes:
         release: the month, ``24.08``.
+        min_cc_stated: lowest compute capability that its release notes say it supports.
+        driver_stated: driver that they ask for, ``455`` or ``460.27.04``.
+        data_center_driver_branches: older drivers, one of a branch, on which data center GPUs run
+            it with its compatibility package.
     """
 
     release: str
     product: str
     cuda: Annotated[Version, "cuda"] | None
     source: Source
+    min_cc_stated: Pair | None = None
+    driver_stated: str | None = None
+    data_center_driver_branches: tuple[str, ...] | None = None
 
 
 class Containers(Struct, frozen=True):
@@ -317,5 +324,9 @@ class Containers(Struct, frozen=True):
     containers: tuple[Container, ...]
 
     def find(self, month: str) -> Container | None:
-        """Return an image of a month whose CUDA is known: the images of a month share it."""
-        return next((one for one in self.containers if one.release == month and one.cuda), None)
+        """Return an image of a month whose CUDA is known: the images of a month share it.
+
+        One whose notes state the GPUs comes first.
+        """
+        known = [one for one in self.containers if one.release == month and one.cuda]
+        return next((one for one in known if one.min_cc_stated), known[0] if known else None)

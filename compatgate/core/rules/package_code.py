@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core.facts import Facts
+from compatgate.core.facts.frameworks import Container
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.packages import NO_GPU_CODE
 from compatgate.core.facts.records import Library, Statement
@@ -57,9 +58,44 @@ def _report_skipped(context: RuleContext) -> Iterator[Problem]:
 
 
 def _needs_no_record(context: RuleContext, package: GpuPackage) -> bool:
-    """Tell whether no release of a package has GPU code, or only what single features compile."""
+    """Tell whether a package runs without a record: it has no code, or is stated to support it."""
+    if package.name == "tritonserver" and _is_supported_by_image(context, package.version):
+        return True
     carries = context.facts.packages.carries(package.name)
     return carries == "options" or (carries in NO_GPU_CODE and not package.unread)
+
+
+def _is_supported_by_image(context: RuleContext, month: Version) -> bool:
+    """Tell whether the notes of NVIDIA's image name the GPU, and its CUDA makes code that runs.
+
+    Its kernels are not listed and may need the driver to compile PTX: the notes decide on which
+    drivers it runs, not minor-version compatibility.
+    """
+    image, device = context.facts.containers.find(month.text), context.capability
+    if not (device and image and image.cuda and image.min_cc_stated):
+        return False
+    if not _has_driver_of_image(context, image):
+        return False
+    toolkit = context.facts.arch.toolkits.get(format_parts(image.cuda.major_minor))
+    code = [Arch("sass", one) for one in (toolkit.sass if toolkit else ())]
+    named = [one for one in code if one.capability >= image.min_cc_stated]
+    return find_run_mode(named, device, context.facts.arch) is not None
+
+
+def _has_driver_of_image(context: RuleContext, image: Container) -> bool:
+    """Tell whether the driver is one that an image's notes name, by number or by branch."""
+    driver = context.driver
+    if driver is None or context.os == "windows" or image.driver_stated is None:
+        return False
+    if driver.parts >= _numbers(image.driver_stated):
+        return True
+    older = [_numbers(one) for one in image.data_center_driver_branches or ()]
+    listed = any(one[0] == driver.parts[0] and one <= driver.parts for one in older)
+    return listed and context.forward is not None and context.forward.usable is True
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 def _report_fetched(context: RuleContext) -> Iterator[Problem]:

@@ -72,11 +72,7 @@ class StoredLayers:
             yield Blob(cast("Response", stream), descriptor)
 
 
-class _Entry(Struct, frozen=True, rename="camel"):
-    digest: str
-    size: int
-    media_type: str = ""
-    platform: Platform | None = None
+class _Entry(Descriptor, frozen=True, rename="camel"):
     annotations: dict[str, str] | None = None
 
     @property

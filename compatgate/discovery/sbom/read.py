@@ -21,7 +21,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
 
@@ -35,7 +34,6 @@ from compatgate.discovery.lockfiles.interface import ListedPackage, PackageOrigi
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode_text
 from compatgate.discovery.observations import (
-    Conflict,
     Observation,
     find_cuda_conflicts,
     find_open_versions,
@@ -249,18 +247,14 @@ _SYSTEM = ("deb", "rpm", "apk")
 _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
-class BillComponents(Struct, frozen=True):
+class BillComponents(stack_components.LockedComponents, frozen=True):
     """The components among the parts of a bill.
 
     Attributes:
         origins: sources of the files of GPU packages, by name.
     """
 
-    observations: tuple[Observation, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-    open: tuple[str, ...] = ()
     origins: dict[str, PackageOrigin] = {}
-    of_index: frozenset[str] = frozenset()
 
 
 def observe_parts(
@@ -301,9 +295,9 @@ def observe_parts(
         _drop_guesses(certain),
         from_python.conflicts,
         (*left, *from_python.open, *from_conda.open, *gpu.open),
-        gpu.origins,
         from_python.of_index
         - {seen.component for seen in (*from_conda.observations, *observations)},
+        gpu.origins,
     )
 
 

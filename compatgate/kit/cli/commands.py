@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from compatgate.errors import BadInput, CompatgateError
-from compatgate.kit.cli.options import add_database, add_format, add_limit, read_moment
+from compatgate.kit.cli.options import (
+    add_authorship,
+    add_database,
+    add_format,
+    add_limit,
+    read_moment,
+    reason_of,
+)
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.parser import add_server
 from compatgate.kit.operations import Argument, Declared, load_operations
@@ -58,6 +65,8 @@ class Row(NamedTuple):
         empty: text in place of an empty table.
         text: returns one answer as text; None: the answer is printed as JSON.
         as_json: returns what ``--format json`` prints of one answer.
+        status: returns the exit status of one answer; None: it is 0.
+        reason: of a change where ``--reason`` states none, ``target delete {name}``.
         make: an SQLite file that is not there is made.
         extend: adds options that are not of the operation.
     """
@@ -71,6 +80,8 @@ class Row(NamedTuple):
     text: Callable[[Body], str] | None = None
     as_json: Callable[[Body], Any] | None = None
     epilog: str = ""
+    status: Callable[[Body], int] | None = None
+    reason: str = ""
     make: bool = False
     extend: Callable[[argparse.ArgumentParser], None] | None = None
 
@@ -115,6 +126,8 @@ def add_rows(actions: Any, rows: Sequence[Row]) -> None:
         parser.epilog = row.epilog or None
         for option, argument in row.pairs():
             _add_option(parser, option, argument)
+        if row.reason:
+            add_authorship(parser)
         if row.extend:
             row.extend(parser)
         if row.declared.form == "pages":
@@ -178,6 +191,8 @@ def values_of(args: argparse.Namespace, row: Row) -> Body:
         if argument.kind in ("since", "until"):
             value = read_moment(value, _flag(option, argument), end_of_day=argument.kind == "until")
         values[argument.name] = value
+    if row.reason:
+        values["reason"] = reason_of(args, row.reason.format(**values))
     return values
 
 
@@ -203,14 +218,14 @@ def name_option(error: CompatgateError, row: Row) -> None:
 
 
 def print_answer(form: str, row: Row, answer: Any) -> int:
-    """Print the answer of an operation; return exit status 0."""
+    """Print the answer of an operation; return the exit status."""
     if form == "json" or not (row.columns or row.text):
         print_json(row.as_json(answer) if row.as_json else answer)
     elif row.text:
         print(row.text(answer))
     else:
         print_rows(answer, row.columns, row.empty)
-    return 0
+    return row.status(answer) if row.status else 0
 
 
 def print_rows(items: Sequence[Body], columns: Mapping[str, Cell], empty: str) -> None:

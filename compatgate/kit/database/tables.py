@@ -219,7 +219,7 @@ def _check_cursor(value: Any, key: Column) -> Any:
     return value
 
 
-EXPECTED_VERSION = "0023"
+EXPECTED_VERSION = "0024"
 """The newest migration."""
 
 

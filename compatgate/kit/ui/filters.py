@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, date, datetime, time
 from typing import Any
 
@@ -197,6 +198,14 @@ def shorten(digest: str | None) -> str:
     return f"{kind}:{rest[:12]}" if colon else digest[:15]
 
 
+_LONG_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
+
+
+def shorten_digests(text: str) -> str:
+    """Return a text with 12 digits of each digest."""
+    return _LONG_DIGEST.sub(r"\1…", text)
+
+
 def format_value(value: Any) -> str:
     """Format a value of a document: text unchanged, lists with commas, nested values as YAML."""
     if value is None:
@@ -241,4 +250,5 @@ FILTERS = {
     "label": component_label,
     "pretty": format_json,
     "short": shorten,
+    "brief": shorten_digests,
 }

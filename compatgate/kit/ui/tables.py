@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -27,7 +27,21 @@ from compatgate.kit.http.replies import ListQuery
 from compatgate.kit.ui.charts import Sparkline
 
 Kind = Literal["text", "name", "code", "number", "time", "badge"]
+_LONG = 24
+"""Characters from which the text of a column is long."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Act(Struct, frozen=True):
+    """Something to do with a row: a link, or the button of a form.
+
+    Attributes:
+        fields: that the form sends; None: a link.
+    """
+
+    label: str
+    href: str
+    fields: Mapping[str, str] | None = None
 
 
 class Cell(Struct, frozen=True):
@@ -38,8 +52,9 @@ class Cell(Struct, frozen=True):
         href: where it leads.
         tone: ``pass``, ``warn``, ``fail``, ``unknown``, ``muted``, or a status of an entry.
         title: tool tip.
-        note: small text below.
+        note: small text after it.
         spark: a line of earlier values, drawn before the value.
+        acts: what can be done with the row; the value is then not shown.
     """
 
     value: Any
@@ -48,12 +63,18 @@ class Cell(Struct, frozen=True):
     title: str = ""
     note: str = ""
     spark: Sparkline | None = None
+    acts: tuple[Act, ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """Return all that the cell says, for where a row of one line cuts it off."""
+        return self.title or " · ".join(str(one) for one in (self.value, self.note) if one)
 
 
 class Column(Struct, frozen=True):
     """A column; ``kind`` says how its values look and which way they are aligned.
 
-    Text is broken into lines, a name is not.
+    A row has one line: long text is cut off with an ellipsis, a name is not.
     """
 
     key: str
@@ -108,6 +129,19 @@ class Table(Struct, frozen=True):
         """Return the columns of the address that shows or hides a column; empty: none is left."""
         hidden = self.hidden ^ {key}
         return ",".join(one.key for one in self.columns if one.key not in hidden)
+
+    @property
+    def long(self) -> frozenset[int]:
+        """Return the places of columns with long text, which share the width that is left."""
+        return frozenset(
+            place
+            for place, column in self.shown
+            if any(
+                len(row[place].whole) > _LONG
+                for row in self.rows
+                if not row[place].spark and (column.kind in ("text", "code") or row[place].note)
+            )
+        )
 
     @property
     def deciding(self) -> int | None:

@@ -6,7 +6,7 @@ comes back with everything that was typed, whatever was wrong with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from flask import request
@@ -17,7 +17,7 @@ from compatgate.core.rules import RULES
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Change, Kind
 from compatgate.documents.text import to_yaml
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.route import NoQuery
@@ -29,6 +29,7 @@ from compatgate.web.page import (
     Page,
     PageRequest,
     Redirect,
+    expected_revision,
     page,
 )
 from compatgate.web.pages.change_acts import (
@@ -59,6 +60,8 @@ _MODES = {
 _UNKNOWN = {"fail": "stop", "warn": "allow, with a warning", "allow": "allow"}
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 _ACTIONS = ("read", "check", "effects", "create", "propose")
+_MAX_MEANWHILE = 10
+"""Revisions that a form shows which changed its document meanwhile."""
 _MAX_CHANGES = 50
 """Documents whose differences the page of an import shows."""
 
@@ -92,6 +95,7 @@ class FormState(Struct, frozen=True):
         planned: what storing the document would change.
         effects: what that would do; None: not asked for yet.
         rewritten: the YAML lost its comments.
+        meanwhile: revisions that changed the document since the form was opened, newest first.
     """
 
     error: CompatgateError | None = None
@@ -99,6 +103,7 @@ class FormState(Struct, frozen=True):
     planned: ImportResult | None = None
     effects: ChangeEffects | None = None
     rewritten: bool = False
+    meanwhile: Sequence[Any] = ()
 
 
 _Word = Annotated[str, Meta(max_length=2000)]
@@ -222,12 +227,24 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
             hint = f"one of {', '.join(_ACTIONS)}"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
     except CompatgateError as error:
-        state = FormState(error, rewritten=edited.rewritten)
+        meanwhile = _list_meanwhile(ask, place) if isinstance(error, Conflict) else ()
+        state = FormState(error, rewritten=edited.rewritten, meanwhile=meanwhile)
     shown = show_form(kind, edited)
     shown |= {
         name: form[name] for name in ("pasted", "reason", "revision", "force") if name in form
     }
+    if state.meanwhile:  # they are shown: to save again is to know of them
+        shown["revision"] = str(state.meanwhile[0].number)
     return _form_page(ask, place, shown, state)
+
+
+def _list_meanwhile(ask: PageRequest[Any], place: FormPlace) -> Sequence[Any]:
+    """Return the revisions that changed a document since its form was opened."""
+    if place.name is None:
+        return ()
+    known = expected_revision(ask.form)
+    history = ask.rooms.matrix.list_changes(place.kind, place.name, limit=_MAX_MEANWHILE)
+    return [one for one in history.items if one.number > known]
 
 
 def _read_action(form: Mapping[str, str]) -> str:

@@ -1,56 +1,58 @@
-"""Show what a change of a target does: what-if questions, and plans of upgrades."""
+"""Show what a change of a target does: what breaks, what must follow, and the order of waves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import replace
 
-from compatgate.core.compare.differences import Difference, Subject
-from compatgate.core.compare.findings import CHANGE_ORDER
-from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
-from compatgate.core.rule import Finding
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery, make_table
-from compatgate.service.changes.comparison.effects import Grid, GridRow
-from compatgate.service.changes.comparison.sections import report_plan
-from compatgate.service.changes.comparison.service import answer_what_if, plan_upgrade
+from compatgate.service.changes.comparison.sections import arrange_outlook
+from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.web.page import HtmlPage, PageRequest, page
 
-_Text = Annotated[str, Meta(max_length=200)]
-_LongText = Annotated[str, Meta(max_length=256)]
-_CHANGE_COLUMNS = (
-    Column("entry", "Entry"),
+_Text = Annotated[str, Meta(max_length=256)]
+_COLUMNS = (
+    Column("name", "Entry or stack", "name"),
     Column("status", "Status", "badge"),
     Column("pool", "Pool"),
     Column("before", "Now", "badge"),
     Column("after", "Then", "badge"),
     Column("change", "Change"),
+    Column("cause", "Cause"),
     Column("why", "Why"),
     Column("fix", "Fix"),
 )
-_MAX_CHANGES = 50
-"""Entries and pairs that the page shows, the worst ones first; an export has them all."""
-_NO_CHANGES = EmptyNotice(
-    "No entries in use on this target.",
-    "Blessed and deprecated entries are evaluated before and after the change.",
+_MAX_SHOWN = 50
+"""Rows that the page shows, the worst first; an export has them all."""
+_NOTHING = EmptyNotice(
+    "No entries in use and no running stacks on this target.",
+    "Blessed and deprecated entries, and stacks that the gate allowed, are evaluated.",
     "compatgate matrix import entries.yaml --reason 'what runs today'",
 )
 _TONES = {"breaks": "fail", "worsens": "warn", "improves": "pass", "same": "muted"}
+_CAUSES = {
+    "facts": "Facts: what the vendors' facts break",
+    "matrix": "Matrix: what needs an edited entry",
+    "evidence": "Evidence: what needs a canary run",
+}
+_PARTS = ("driver", "gpu", "cuda")
 
 
-# --- what-if ---------------------------------------------------------------------------------
+class ChangeQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The target, and the changes to it.
 
-
-class WhatIfQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The target, and the changes to it."""
+    Attributes:
+        driver: ``580``, ``580.95.05`` or ``newest``.
+        set: other changes, ``kernel-modules=open``.
+    """
 
     target: _Text = ""
     pool: _Text = ""
@@ -59,27 +61,40 @@ class WhatIfQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
     cuda: _Text = ""
     set: _Text = ""
 
-    @property
-    def is_change(self) -> bool:
-        """Return whether a change is stated."""
-        return any((self.driver, self.gpu, self.cuda, self.set))
-
     def body(self) -> dict[str, Any]:
-        """Return the question."""
-        named = {n: v for n in ("driver", "gpu", "cuda") if (v := getattr(self, n).strip())}
-        changes = {**parse_changes_text(self.set), **named}
-        return {"target": self.target, "pool": self.pool or None, "set": changes}
+        """Return the question; without changes it asks nothing."""
+        changes = parse_changes_text(self.set)
+        changes |= {n: v for n in _PARTS if (v := getattr(self, n).strip())}
+        return {"set": changes, "pool": self.pool or None}
+
+    def link(self, **more: str) -> str:
+        """Return the link to this question with some fields changed."""
+        named = {name: getattr(self, name) for name in ("target", "pool", *_PARTS, "set")}
+        return link("what-if", **{**named, **more})
 
 
-@page("/what-if", scope="plan", nav="what-if", query=WhatIfQuery)
-def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
-    """Show every entry in use on a target, before and after a change."""
-    query, snapshot, facts = ask.query, ask.gate.snapshot(), ask.gate.facts
-    differences: WhatIf | None = None
+@page("/what-if", scope="plan", nav="what-if", query=ChangeQuery)
+def show_change(ask: PageRequest[ChangeQuery]) -> HtmlPage:
+    """Show everything in use on a target before and after a change, and what the change needs."""
+    return _change_page(ask, ask.query)
+
+
+@page("/targets/<name>/plan", scope="plan", nav="what-if", query=ChangeQuery)
+def show_plan(ask: PageRequest[ChangeQuery]) -> HtmlPage:
+    """Show the same page at the address of a target."""
+    ask.rooms.matrix.get("Target", ask.args["name"])
+    return _change_page(ask, replace(ask.query, target=ask.args["name"]))
+
+
+def _change_page(ask: PageRequest[ChangeQuery], query: ChangeQuery) -> HtmlPage:
+    snapshot, facts = ask.gate.snapshot(), ask.gate.facts
+    plan: dict[str, Any] | None = None
     problem: CompatgateError | None = None
-    if query.target and query.is_change:
+    if query.target:
         try:
-            differences = ask.gate.compute(answer_what_if, query.body(), snapshot, clock.now())
+            body = query.body()
+            if body["set"]:
+                plan = plan_upgrade(ask.gate, ask.rooms.matrix, ask.rooms.nodes, query.target, body)
         except CompatgateError as error:
             problem = error
     pairs = {version.major_minor for version in known_versions(facts, "cuda")}
@@ -90,26 +105,46 @@ def show_what_if(ask: PageRequest[WhatIfQuery]) -> HtmlPage:
         "gpus": sorted(facts.gpus.gpus),
         "drivers": list(_list_drivers(facts)),
         "cudas": [f"{major}.{minor}" for major, minor in sorted(pairs, reverse=True)],
-        "found": differences,
-        "findings": [finding.to_json() for finding in differences.host] if differences else [],
-        "grid": _make_grid(differences) if differences else None,
+        "found": plan,
         "problem": problem,
-        "tally": {change: len(differences.of(change)) for change in CHANGE_ORDER}
-        if differences
-        else {},
-        "pick": lambda **more: _what_if_link(query, **more),
         "left_out": 0,
     }
-    table = _change_table(query, differences) if differences else None
-    if table and query.format is None and len(table.rows) > _MAX_CHANGES:
-        context["left_out"] = len(table.rows) - _MAX_CHANGES
-        table = replace(table, rows=table.rows[:_MAX_CHANGES])
-    return HtmlPage("what-if.html", "What if", context, table, problem.status if problem else 200)
+    table = None
+    if plan:
+        context |= _describe(ask, plan)
+        table = _make_table(query, plan)
+        if query.format is None:
+            context["left_out"] = max(0, len(table.rows) - _MAX_SHOWN)
+            table = replace(table, rows=table.rows[:_MAX_SHOWN])
+    title = f"What a change of {query.target} breaks" if query.target else "What a change breaks"
+    return HtmlPage("what-if.html", title, context, table, problem.status if problem else 200)
 
 
-def _what_if_link(query: WhatIfQuery, **changes: str) -> str:
-    names = ("target", "pool", "driver", "gpu", "cuda", "set")
-    return link("what-if", **{**{name: getattr(query, name) for name in names}, **changes})
+def _describe(ask: PageRequest[Any], plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of the page that follow from a plan."""
+    lost = [one for one in plan["subjects"] if one["change"] in ("breaks", "worsens")]
+    groups = [
+        (title, [group for group in plan["groups"] if group["cause"] == cause])
+        for cause, title in _CAUSES.items()
+    ]
+    breaks = any(f["outcome"] == "fail" for f in plan["host"]) or any(
+        one["change"] == "breaks" and one["cause"] in ("facts", None) for one in lost
+    )
+    words = ", ".join(f"{name} {value or 'removed'}" for name, value in plan["set"].items())
+    tone = plan["verdict"] if breaks or plan["verdict"] != "fail" else "warn"
+    return {
+        "tone": tone,
+        "breaks": breaks,
+        "groups": [(title, found) for title, found in groups if found],
+        "counts": {cause: sum(one["cause"] == cause for one in lost) for cause in _CAUSES},
+        "same": sum(one["change"] == "same" for one in plan["subjects"]),
+        "improves": sum(one["change"] == "improves" for one in plan["subjects"]),
+        "images": {one["name"]: one["image"] for one in plan["subjects"]},
+        "sections": arrange_outlook(plan),
+        "reason": f"{words} on {plan['target']}",
+        "upgrade": _upgrade_link(ask, plan),
+        "no_upgrade": _explain_no_upgrade(ask, plan),
+    }
 
 
 def _list_drivers(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -122,115 +157,54 @@ def _list_drivers(facts: Facts) -> Iterator[tuple[str, str]]:
             yield branch.last.text, f"branch {number}{until}"
 
 
-def _make_grid(differences: WhatIf) -> Grid:
-    """Return the entries on each pool; those that change most are shown."""
-    columns = tuple(pool["name"] for pool in differences.before)
-    rows = []
-    for entry in differences.entries[:_MAX_CHANGES]:
-        of_pool = {pool.pool: pool for pool in entry.pools}
-        cells = tuple(of_pool.get(name) for name in columns)
-        rows.append(GridRow(entry.name, cells, path=("entries", entry.name)))
-    return Grid(columns, tuple(rows), left=len(differences.entries) - len(rows))
+def _make_table(query: ChangeQuery, plan: Mapping[str, Any]) -> Table:
+    rows = [row for one in plan["subjects"] for row in _list_rows(one)]
+    name = f"what-if-{plan['target']}"
+    label = "pairs of entry and pool"
+    return make_table(name, _COLUMNS, rows, _NOTHING, sort=query.sort, label=label)
 
 
-def _change_table(query: WhatIfQuery, differences: WhatIf) -> Table:
-    rows = [row for entry in differences.entries for row in _change_rows(entry)]
-    name = f"what-if-{differences.target}"
-    return make_table(
-        name, _CHANGE_COLUMNS, rows, _NO_CHANGES, sort=query.sort, label="pairs of entry and pool"
-    )
-
-
-def _change_rows(entry: Subject) -> Iterator[tuple[Any, ...]]:
-    name = Cell(entry.name, link("entries", entry.name))
-    if entry.open:
-        yield (name, entry.status, "", "unknown", "unknown", "open", "; ".join(entry.open), "")
-    for pool in entry.pools:
+def _list_rows(one: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    place = "entries" if one["kind"] == "entry" else "verdicts"
+    name = Cell(one["image"] or one["name"], link(place, one["name"]))
+    if one["open"]:
+        why = "; ".join(one["open"])
+        yield (name, one["status"], "", "unknown", "unknown", "open", "", why, "")
+    for pool in one["pools"]:
+        found = pool["lost"] or pool["gained"]
+        tone = "warn" if pool["cause"] in ("matrix", "evidence") else _TONES[pool["change"]]
+        why = "; ".join(f"{f['rule']} {f['message']}" for f in found)
         yield (
             name,
-            entry.status,
-            pool.pool,
-            pool.before,
-            pool.after,
-            Cell(pool.change, tone=_TONES[pool.change]),
-            _explain_change(pool),
-            "; ".join(fix.message for f in pool.lost for fix in f.fixes[:1]),
+            one["status"],
+            pool["pool"],
+            pool["before"],
+            pool["after"],
+            Cell(pool["change"], tone=tone),
+            pool["cause"] or "",
+            why if pool["lost"] or not why else f"resolved: {why}",
+            "; ".join(fix["message"] for f in pool["lost"] for fix in f["fixes"][:1]),
         )
 
 
-def _explain_change(pool: Difference) -> str:
-    if pool.lost:
-        return _join_findings(pool.lost)
-    return f"resolved: {_join_findings(pool.gained)}" if pool.gained else ""
-
-
-def _join_findings(findings: tuple[Finding, ...]) -> str:
-    return "; ".join(f"{finding.rule} {finding.message}" for finding in findings)
-
-
-# --- plans -----------------------------------------------------------------------------------
-
-
-class PlanQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The upgrade to plan."""
-
-    driver: _LongText = ""
-    cuda: _LongText = ""
-    set: _LongText = ""
-    pool: _LongText = ""
-
-    def body(self) -> dict[str, Any]:
-        """Return the question: ``newest`` and a branch are upgrades, a release is a change."""
-        upgrades, changes = [], parse_changes_text(self.set)
-        for name in ("driver", "cuda"):
-            value = getattr(self, name).strip()
-            if value == "newest":
-                upgrades.append(name)
-            elif value and (name == "cuda" or value.isdigit()):
-                upgrades.append(f"{name}={value}")
-            elif value:
-                changes[name] = value
-        body = {"set": changes, "upgrade": upgrades, "pool": self.pool or None}
-        return {key: value for key, value in body.items() if value}
-
-
-@page("/targets/<name>/plan", scope="plan", nav="targets", query=PlanQuery)
-def show_plan(ask: PageRequest[PlanQuery]) -> HtmlPage:
-    """Show what an upgrade breaks, required canary runs, and the order of pools and waves."""
-    name, query, gate = ask.args["name"], ask.query, ask.gate
-    row = ask.rooms.matrix.get("Target", name)
-    plan: dict[str, Any] | None = None
-    problem: CompatgateError | None = None
-    if query.driver or query.cuda or query.set:
-        try:
-            plan = plan_upgrade(gate, ask.rooms.matrix, ask.rooms.nodes, name, query.body())
-        except CompatgateError as error:
-            problem = error
-    target = gate.snapshot().targets.get(name)
-    context = {
-        "row": row,
-        "query": query,
-        "found": plan,
-        "problem": problem,
-        "pools": [pool.name for pool in target.pools] if target else [],
-        "branches": [
-            str(branch.branch)
-            for branch in gate.facts.driver_branches.branches.values()
-            if branch.last is not None
-        ],
-        "sections": report_plan(plan).parts if plan else [],
-        "upgrade": _upgrade_link(ask, name, plan) if plan else None,
-    }
-    status = problem.status if problem else 200
-    return HtmlPage("plan.html", f"{name}: plan an upgrade", context, None, status)
-
-
-def _upgrade_link(ask: PageRequest[PlanQuery], target: str, plan: dict[str, Any]) -> str | None:
-    """Return the form that makes a plan an upgrade; None: the caller may not, or nothing rolls."""
-    driver = plan["set"].get("driver")
-    if not driver or len(plan["set"]) > 1 or not ask.principal.may("upgrade"):
-        return None
-    if not plan["order"]["waves"]:
-        return None
+def _upgrade_link(ask: PageRequest[Any], plan: Mapping[str, Any]) -> str:
+    """Return the form that makes a plan an upgrade."""
+    target, driver = plan["target"], plan["set"].get("driver")
     name = f"{target}-{driver}"[:128].rstrip(".-_")
     return link("new-upgrade", name=name, target=target, driver=driver, pool=ask.query.pool)
+
+
+def _explain_no_upgrade(ask: PageRequest[Any], plan: Mapping[str, Any]) -> str:
+    """Say why no upgrade can be made of a plan; empty: it can."""
+    if "driver" not in plan["set"]:
+        return "An upgrade rolls out a driver; this change names none."
+    if others := [name for name in plan["set"] if name != "driver"]:
+        return f"An upgrade rolls out a driver alone; leave out {' and '.join(others)}."
+    if not plan["order"]["waves"]:
+        return (
+            "No node of this target reports an older driver, so there is nothing to roll out."
+            " Nodes report with compatgate nodes report."
+        )
+    if not ask.principal.may("upgrade"):
+        return "To create an upgrade, sign in with the scope upgrade."
+    return ""

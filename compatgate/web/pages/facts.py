@@ -14,8 +14,19 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
 from compatgate.kit.http.links import link
+from compatgate.kit.http.replies import ListQuery, slice_page
 from compatgate.kit.ui.filters import format_compact
-from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, TableQuery, make_table
+from compatgate.kit.ui.tables import (
+    SHOWN_ROWS,
+    Cell,
+    Column,
+    EmptyNotice,
+    PagedTableQuery,
+    TableQuery,
+    fetch_rows,
+    make_list_table,
+    make_table,
+)
 from compatgate.service.gate.facts.api import read_records, read_tables
 from compatgate.service.gate.facts.schemas import FactRecord
 from compatgate.web.page import HtmlPage, PageRequest, page
@@ -40,7 +51,7 @@ _URL = re.compile(r"https?://[^\s'\"<>;,)]+")
 _NO_MATCHES = EmptyNotice("No matches.", "A record must contain every word.")
 
 
-class FactsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class FactsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of records."""
 
     q: Annotated[str, Meta(max_length=200)] = ""
@@ -81,13 +92,18 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
         and all(word in f"{one.name} {one.record}".casefold() for word in words)
     ]
     fields = _common_fields(records) if query.part or len(parts) == 1 else []
+
+    def fetch(cursor: str | None = None, limit: int = SHOWN_ROWS) -> Any:
+        return slice_page(records, ListQuery(cursor=cursor, limit=limit))
+
+    found = fetch_rows(fetch, query.cursor)
     columns = [Column(one, one.replace("_", " ").capitalize()) for one in fields]
     if not fields:
         columns = [Column("list", "List"), Column("says", "Statement")]
     columns = [Column("name", "Name", "code"), *columns, Column("source", "Source")]
-    rows = [_record_row(name, one, fields) for one in records]
-    table = make_table(name, columns, rows, _NO_MATCHES, sort=query.sort, label="records")
-    context = {"name": name, "query": query, "parts": parts}
+    rows = [_record_row(name, one, fields) for one in found.items]
+    table = make_list_table(name, columns, rows, found, query, _NO_MATCHES, label="records")
+    context = {"name": name, "query": query, "parts": parts, "total": len(records)}
     return HtmlPage("fact-table.html", f"Facts: {name}", context, table)
 
 
@@ -130,6 +146,8 @@ def _record_row(table: str, one: FactRecord, fields: list[str]) -> tuple[Any, ..
 
 
 def _format_value(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if value is None or isinstance(value, (int, float)):
         return value
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """List the steps from a denial to an allowed stack: who does what, with which command.
 
-Everything comes from the verdict's findings and their evaluated fixes, and from the owner that the
+Everything comes from the verdict's findings, from evaluated changes, and from the owner that the
 target states. Nothing is decided here.
 """
 
@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.core.components import FRAMEWORKS
+from compatgate.core.remedies import Remedy
 from compatgate.core.request import POOL_CHANGES
-from compatgate.core.rule import fix_value
 from compatgate.core.rules import BY_ID
 from compatgate.core.stack import format_stack
 from compatgate.documents.text import to_yaml
-from compatgate.service.matrix.waivers.service import draft_waiver_form, match_versions
+from compatgate.kit.ui.filters import count_things
+from compatgate.service.gate.questions.remedies import Resolution
+from compatgate.service.matrix.waivers.service import match_versions
+from compatgate.web.pages.question_links import write_stack
 
 Json = dict[str, Any]
 _YOU = "you"
@@ -29,7 +33,6 @@ _SUITE = re.compile(r"suite (\S+)")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 50
 _ENTRY_FILE, _WAIVER_FILE = "entry.yaml", "waiver.yaml"
-_OF_POOLS = frozenset(POOL_CHANGES)
 _LIBRARIES = ("cuda", "cudnn", "nccl", "cublas", "python")
 
 
@@ -58,6 +61,7 @@ class Step(Struct, frozen=True):
         commands: as typed in a shell; where there are several, ``several`` says how they relate.
         file: name and content of a file that a command reads.
         form: the page that does the same.
+        changes: of the question that it asks again; None: it asks none.
     """
 
     title: str
@@ -67,6 +71,7 @@ class Step(Struct, frozen=True):
     several: str = ""
     file: tuple[str, str] | None = None
     form: FormLink | None = None
+    changes: Mapping[str, str | None] | None = None
 
 
 class StepPlace(Struct, frozen=True):
@@ -83,19 +88,29 @@ class StepPlace(Struct, frozen=True):
     owner: str = ""
 
 
-def list_steps(verdict: Mapping[str, Any], place: StepPlace) -> list[Step]:
-    """Return the steps, nearest first; none for a verdict that passes."""
-    found = [f for f in verdict["findings"] if f["outcome"] in _OPEN]
-    if verdict["verdict"] not in _OPEN or not found:
+def list_steps(
+    verdict: Mapping[str, Any], place: StepPlace, found: Resolution | None = None
+) -> list[Step]:
+    """Return the steps, nearest first: changes that end in *allowed*, a blessing, a waiver.
+
+    There are none for a verdict that passes.
+    """
+    findings = [f for f in verdict["findings"] if f["outcome"] in _OPEN]
+    if verdict["verdict"] not in _OPEN or not findings:
         return []
-    guide = _Guide(verdict, place)
-    steps = [step for f in found[:_MAX_FINDINGS] for step in guide.resolve(f)]
+    found, guide = found or Resolution(), _Guide(verdict, place)
+    if found.is_allowed:
+        return [guide.ask_again()]
+    steps = [guide.change(one) for one in found.remedies]
+    steps += [
+        step
+        for f in findings[:_MAX_FINDINGS]
+        if (step := guide.resolve(f, changes=bool(found.remedies)))
+    ]
     if guide.drafted:
         steps.append(guide.bless(guide.drafted))
-    if waiver := guide.waive():
-        steps.append(waiver)
-    if question := guide.question():
-        steps.append(Step("Check again", "The answer should be different now.", _YOU, (question,)))
+    if found.waiver:
+        steps.append(guide.waive(found))
     return [step for at, step in enumerate(steps) if step not in steps[:at]]
 
 
@@ -109,41 +124,70 @@ class _Guide:
         """Name of a drafted entry that is blessed only once a canary has passed."""
         self._target: str = verdict["target"] or ""
         self._image: str = verdict["image"] or ""
-        stack = {key: value for key, value in verdict["stack"].items() if key != "measured"}
-        text = format_stack(stack)
-        self._stack = "" if text.startswith("{") else text
+        self._stack = write_stack(verdict["stack"])
 
-    def resolve(self, finding: Json) -> Iterator[Step]:
-        """Yield the steps that resolve a finding."""
+    def change(self, remedy: Remedy) -> Step:
+        """Return the step for a change that ends in *allowed*."""
+        of_pools = not remedy.set.keys().isdisjoint(POOL_CHANGES)
+        rest = f", with {count_things(remedy.warnings, 'warning')}" if remedy.warnings else ""
+        commands = [self.question(remedy.set)]
+        several = ""
+        if of_pools and self._target:
+            changes = format_stack(remedy.set)
+            commands.append(self._with_gate("plan", "--target", self._target, "--set", changes))
+            several = "The first asks again with it, the second plans it."
+        return Step(
+            f"{remedy.message[:1].upper()}{remedy.message[1:]}",
+            f"Evaluated: it ends in allowed{rest}.",
+            self._owner() if of_pools else _YOU,
+            tuple(filter(None, commands)),
+            several,
+            changes=remedy.set,
+        )
+
+    def ask_again(self) -> Step:
+        """Return the step where the matrix or the facts allow the stack by now."""
+        why = "The same question is allowed on the matrix and the facts of now."
+        return Step("It is allowed now", why, _YOU, (self.question(),), changes={})
+
+    def resolve(self, finding: Json, *, changes: bool) -> Step | None:
+        """Return the step that resolves a finding without changing the stack, if there is one.
+
+        Args:
+            changes: some change of the stack or the pools ends in *allowed*.
+        """
         rule = BY_ID.get(finding["rule"])
         cause = rule.cause if rule else "facts"
         if cause == "evidence" and self._target:
-            yield self._run_canary(finding)
-        elif finding["rule"] == "CG801" and self._target:
-            yield from self._change(finding)
-            yield self._propose_entry(finding)
-        else:
-            yield from self._change(finding) if finding["fixes"] else [self._explain(finding)]
+            return self._run_canary(finding)
+        if finding["rule"] == "CG801" and self._target and not self._breaks_fact:
+            return self._propose_entry(finding)
+        return None if changes else self._explain(finding)
 
-    def waive(self) -> Step | None:
-        """Return the step for a waiver of the deciding findings; None: no waiver covers them."""
-        begun = draft_waiver_form(self._verdict)
-        rules = [rule for rule in begun["rules"].split(", ") if rule]
-        known = all(rule in BY_ID and not BY_ID[rule].not_waivable for rule in rules)
-        matched = begun.get("image") or begun.get("components")
-        if not (self._target and rules and known and matched):
-            return None
+    @property
+    def _breaks_fact(self) -> bool:
+        """Tell whether a fact is against the stack, which no entry mends."""
+        rules = (BY_ID.get(f["rule"]) for f in self._verdict["findings"] if f["outcome"] in _OPEN)
+        return any(rule is not None and rule.about_facts for rule in rules)
+
+    def waive(self, found: Resolution) -> Step:
+        """Return the step for a waiver of what denies, with what it cannot cover."""
+        begun = found.waiver
+        rules = begun["rules"].split(", ")
         why = (
             f"A waiver accepts {', '.join(rules)} for this image or these versions on"
             f" {self._target} until a date."
         )
         if physical := [rule for rule in rules if BY_ID[rule].about_facts]:
             why += f" It changes no fact: the workload meets what {', '.join(physical)} reports."
+        title = "If it must run before that: a narrow waiver"
+        if found.uncovered:
+            title = "A waiver alone does not allow it"
+            why = f"It covers {', '.join(rules)}, but not {'; nor '.join(found.uncovered)}."
         form = FormLink("Draft the waiver", ("new-waiver",), begun, "bless")
         command = self._with_gate("matrix", "propose", _WAIVER_FILE, "--reason", "why it must run")
         document = _waiver_document(begun, rules, self._place.expires)
         file = (_WAIVER_FILE, to_yaml([document]))
-        title = "If it must run before that: a narrow waiver"
         return Step(title, why, self._owner(), (command,), file=file, form=form)
 
     def question(self, changes: Mapping[str, Any] | None = None) -> str:
@@ -157,28 +201,6 @@ class _Guide:
             words += ["--set", format_stack(dict(changes))]
         return self._with_gate("check", *words)
 
-    def _change(self, finding: Json) -> Iterator[Step]:
-        """Yield a step for the fixes of the stack, and one for those of the pools."""
-        fixes = [{k: fix_value(v) for k, v in fix["set"].items()} for fix in finding["fixes"]]
-        messages = [fix["message"] for fix in finding["fixes"]]
-        of_pools = [not _OF_POOLS.isdisjoint(changes) for changes in fixes]
-        why = _resolves(finding)
-        one_of = "Any of these is enough; each was evaluated."
-        stack = [one for one, pools in enumerate(of_pools) if not pools]
-        pools = [one for one, pools in enumerate(of_pools) if pools]
-        if stack:
-            commands = tuple(filter(None, (self.question(fixes[one]) for one in stack)))
-            title = _join_alternatives(messages[one] for one in stack)
-            yield Step(title, why, _YOU, commands, one_of if commands[1:] else "")
-        if pools:
-            planned = (
-                self._with_gate("plan", "--target", self._target, "--set", format_stack(fixes[one]))
-                for one in pools
-            )
-            commands = tuple(planned) if self._target else ()
-            title = _join_alternatives(messages[one] for one in pools)
-            yield Step(title, why, self._owner(), commands, one_of if commands[1:] else "")
-
     def _explain(self, finding: Json) -> Step:
         """Return the step for a finding without a known small change."""
         commands = [shlex.join(["compatgate", "explain", finding["rule"]])]
@@ -187,10 +209,13 @@ class _Guide:
         if finding["outcome"] == "unknown":
             title = f"State what is missing: {finding['need'] or finding['component']}"
         else:
-            title = "Read the rule, and look for the nearest stack that passes"
+            title = "No small change allows it: look for the nearest stack that passes"
         several = "The reason of the rule, then the search." if commands[1:] else ""
-        why = _resolves(finding)
-        return Step(title, why, _YOU, tuple(commands), several)
+        form = None
+        if wants := [name for name in self._verdict["stack"] if name in FRAMEWORKS]:
+            fields = {"target": self._target, "stack": self._stack, "want": ",".join(wants)}
+            form = FormLink("Find the nearest stack", ("solve",), fields, "plan")
+        return Step(title, _resolves(finding), _YOU, tuple(commands), several, form=form)
 
     def _propose_entry(self, finding: Json) -> Step:
         """Return the step that has the stack blessed: an entry exists as a candidate, or none."""
@@ -278,14 +303,6 @@ def _is_about_evidence(finding: Json) -> bool:
 
 def _resolves(finding: Json) -> str:
     return f"Resolves {finding['rule']} {finding['name']}."
-
-
-def _join_alternatives(messages: Iterable[str]) -> str:
-    found = list(dict.fromkeys(messages))
-    more = {0: "", 1: ", or one other fix"}.get(
-        len(found) - 1, f", or one of {len(found) - 1} other fixes"
-    )
-    return f"{found[0][:1].upper()}{found[0][1:]}{more}"
 
 
 def _suite_of(finding: Json) -> str:

@@ -116,7 +116,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             else:
                 more[name] = None if value is None else shown
         if stack is not None:
-            fields["stack"] = format_stack(stack)
+            fields["stack"] = write_stack(stack)
         return self.link(**fields, set=format_stack(more))
 
 
@@ -142,6 +142,16 @@ def read_words(
     if changes["target"] and changes["driver"] and not question.driver:
         changes["set"] = f"driver={changes.pop('driver')}"
     return structs.replace(question, **changes), tuple(one.message for one in read.assumptions)
+
+
+def write_stack(stack: Mapping[str, Any]) -> str:
+    """Return a stack as people type it; what no text can state, as measured files, is left out."""
+    text = {
+        name: "+".join(value) if isinstance(value, list) else value
+        for name, value in stack.items()
+        if isinstance(value, str) or (isinstance(value, list) and name in ("arch", "needs"))
+    }
+    return format_stack({name: value for name, value in text.items() if "," not in value})
 
 
 def format_curl(body: dict[str, Any], base: str) -> str:

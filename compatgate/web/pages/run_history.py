@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from compatgate.canary.history import MetricHistory, MetricPoint
+from compatgate.canary.history import MetricHistory, Point
 from compatgate.canary.judge.change_points import MIN_HISTORY
 from compatgate.canary.judge.statistics import median
 from compatgate.kit import clock
@@ -30,7 +30,7 @@ MAX_DRAWN = 12
 class HistoryRow(Struct, frozen=True):
     """A run of a history; ``level`` is the median of the runs between two changes."""
 
-    point: MetricPoint
+    point: Point
     level: float
     mark: RunMark
 

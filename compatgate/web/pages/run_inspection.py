@@ -20,7 +20,7 @@ from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import MetricJudgement, Numbers
 from compatgate.canary.judge.statistics import quantile
 from compatgate.canary.judge.workload import WorkloadJudgement
-from compatgate.canary.peaks import Share
+from compatgate.canary.peaks import PeakShare
 from compatgate.canary.run import Check, Env, Metric, Report, Witness
 from compatgate.canary.workload import name_content
 from compatgate.errors import BadInput
@@ -268,7 +268,7 @@ class MetricView(Struct, frozen=True):
     band: Band | None
     past: Sequence[Point]
     more: int
-    share: Share | None = None
+    share: PeakShare | None = None
     marks: Sequence[RunMark] = ()
     reference: Reference | None = None
 

@@ -16,6 +16,8 @@ from compatgate.kit.http.links import link, local_path
 from compatgate.kit.http.replies import note_error
 from compatgate.kit.principal import SCOPES, AccessRefused
 from compatgate.kit.ui.tables import (
+    Act,
+    Cell,
     Column,
     EmptyNotice,
     PagedTableQuery,
@@ -28,10 +30,11 @@ from compatgate.web import auth, browser
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
-    Column("name", "Name"),
+    Column("name", "Name", "name"),
+    Column("state", "State", "badge"),
+    Column("acts", "Actions"),
     Column("scopes", "Scopes"),
     Column("targets", "Targets"),
-    Column("state", "State", "badge"),
     Column("created", "Created", "time"),
     Column("by", "By"),
     Column("expires", "Expires", "time"),
@@ -80,14 +83,16 @@ def revoke_token(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 @page("/tokens/rotate", scope="admin", method="POST", nav="tokens")
 def rotate_token(ask: PageRequest[Any]) -> HtmlPage:
-    """Give a token a new secret; only this answer shows it."""
-    given = ask.form.get("overlap", "").strip()
+    """Give a token a new secret after asking how long the old one holds; show it once."""
     token = ask.rooms.tokens.find(ask.form.get("name", ""))
+    if "overlap" not in ask.form:
+        return _tokens_page(ask, renewed=token)
+    given = ask.form["overlap"].strip()
     try:
         overlap = parse_duration(given, field="overlap") if given else timedelta()
         made = ask.rooms.tokens.rotate(token.id, by=ask.principal.name, overlap=overlap)
     except (BadInput, Conflict) as error:
-        return _tokens_page(ask, rotating=error)
+        return _tokens_page(ask, renewed=token, refused=error)
     return _tokens_page(ask, made=made)
 
 
@@ -98,7 +103,7 @@ def _tokens_page(
     made: NewToken | None = None,
     ending: TokenRow | None = None,
     refused: CompatgateError | None = None,
-    rotating: CompatgateError | None = None,
+    renewed: TokenRow | None = None,
     scopes: Sequence[str] | None = None,
 ) -> HtmlPage:
     query = ask.query if isinstance(ask.query, PagedTableQuery) else PagedTableQuery()
@@ -106,9 +111,10 @@ def _tokens_page(
     rows = [
         (
             one.name,
+            "active" if one.active else "revoked" if one.revoked_at else "expired",
+            Cell(None, acts=_list_acts(one) if one.active else ()),
             ", ".join(one.scopes),
             "all" if one.targets is None else ", ".join(one.targets),
-            "active" if one.active else "revoked" if one.revoked_at else "expired",
             one.created_at,
             one.created_by,
             one.expires_at,
@@ -124,14 +130,22 @@ def _tokens_page(
         "made": made,
         "ending": ending,
         "refused": refused,
-        "rotating": rotating,
+        "renewed": renewed,
         "scopes": SCOPES,
         "chosen": scopes if scopes is not None else ["read", "gate"],
         "form": ask.form,
-        "active": [one.name for one in found.items if one.active],
     }
-    error = problem or refused or rotating
+    error = problem or refused
     return HtmlPage("tokens.html", "Tokens", context, table, error.status if error else 200)
+
+
+def _list_acts(token: TokenRow) -> tuple[Act, ...]:
+    """Return what the row of a token offers; each page that follows asks once more."""
+    fields = {"name": token.name}
+    return (
+        Act("Rotate…", link("tokens", "rotate"), fields),
+        Act("Revoke…", link("tokens", "revoke"), fields),
+    )
 
 
 class NextPage(Struct, frozen=True, forbid_unknown_fields=True):

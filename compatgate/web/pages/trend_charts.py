@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from compatgate.canary.history import MetricKey, MetricPoint
+from compatgate.canary.history import MetricKey, Point
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.charts import draw_sparkline, find_shape
 from compatgate.kit.ui.tables import Cell, Column
@@ -67,7 +67,7 @@ class Trends(Struct, frozen=True):
         points: oldest first, by workload, step, GPU and metric; those measured last come first.
     """
 
-    points: Mapping[MetricKey, Sequence[MetricPoint]]
+    points: Mapping[MetricKey, Sequence[Point]]
     units: Mapping[tuple[str, str], str]
 
     def of_metric(self, workload: str, metric: str, gpu: str | None = None) -> Cell:

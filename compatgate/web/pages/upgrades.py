@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from flask import Response
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from compatgate.core.upgrade_state import State
 from compatgate.errors import BadInput, CompatgateError, Conflict
@@ -100,9 +100,11 @@ def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
 
 def _row(row: UpgradeSummary) -> tuple[Any, ...]:
     tone = TONES["wave" if row.state == "rolling" else row.state]
+    withdrawn = row.state == "rolled back" and row.started_at is None
+    state = Cell("withdrawn", tone="cancelled") if withdrawn else Cell(row.state, tone=tone)
     return (
         Cell(row.name, href=link("upgrades", row.name)),
-        Cell(row.state, tone=tone, note=row.why),
+        replace(state, note=row.why),
         Cell(row.target, href=link("targets", row.target)),
         row.driver,
         f"{row.finished} of {row.waves}",
@@ -185,9 +187,10 @@ def _upgrade_page(
     mine = row.identity == principal.identity
     agreed = principal.identity in {one.identity for one in row.approvals}
     may = row.is_open and principal.may("approve")
+    is_withdrawn = row.state == "rolled back" and not row.began
     context = {
         **arrange(view, principal.name),
-        "phase": PHASES[view.decision.phase],
+        "phase": "withdrawn" if is_withdrawn else PHASES[view.decision.phase],
         "may": row.is_open and principal.may("upgrade"),
         "may_approve": may and not mine and not agreed,
         "may_retract": may and agreed,
@@ -266,7 +269,9 @@ def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
             service.resume(name, ask.by())
             return f"Resumed {name}."
         case "roll-back":
-            service.roll_back(name, ask.by())
+            view = service.roll_back(name, ask.by())
+            if not view.row.began:
+                return f"Withdrew {name}. No wave had begun."
             return f"Rolled back {name}. Every tool that asks gets the answer to roll back."
     nodes = _split(ask.form.get("nodes", ""))
     if not nodes:

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from flask import request
 
+from compatgate.core.components import COMPONENTS, FRAMEWORKS, label_of
 from compatgate.core.rule import EXIT_NO_DECISION, exit_code
 from compatgate.core.rules import BY_ID
-from compatgate.core.stack import format_stack
 from compatgate.errors import NotFound
 from compatgate.formats.markdown import render_section
 from compatgate.formats.reports import Answer
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import link
-from compatgate.service.matrix.waivers.service import draft_waiver_form
+from compatgate.kit.ui.filters import count_things
+from compatgate.service.gate.questions.remedies import resolve_verdict
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.decisions import decision_table
 from compatgate.web.pages.next_steps import StepPlace, list_steps
-from compatgate.web.pages.question_links import Question
+from compatgate.web.pages.question_links import Question, write_stack
 from compatgate.web.service import answer_link, base_url
 
 _MAX_DECISIONS = 20
 _WAIVER_DAYS = 7
-_NEW_WAIVER = ("new-waiver",)
+_MAX_PARTS = 3
+"""Parts of the stack that the heading names, frameworks first."""
+_OPEN = ("fail", "unknown")
 _BASIS_TEXTS = {
     "image": "read from the image",
     "stated": "stated by the client",
@@ -49,26 +52,59 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     given = ask.rooms.decisions.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
     until = verdict.get("valid_until")
     question = _question_of(verdict)
-    steps = list_steps(verdict, _step_place(ask, verdict["target"] or ""))
+    place = _step_place(ask, verdict["target"] or "")
+    resolution = resolve_verdict(ask.gate.snapshot(), verdict, date.fromisoformat(place.expires))
+    steps = list_steps(verdict, place, resolution)
+    heading = _make_heading(verdict)
     permanent = answer_link(ask.service, verdict_id)
     context = {
         "verdict": verdict,
+        "heading": heading,
         "answer": _decision_badge(verdict),
+        "changes": [one for one in steps if one.changes is not None],
+        "steps": [one for one in steps if one.changes is None],
+        "open": [f for f in verdict["findings"] if f["outcome"] in _OPEN],
+        "folded": _fold_findings(verdict["findings"]),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "compared": ask.rooms.runs.comparisons(verdict["evidence"]),
         "passed": _name_rules(verdict["checked"]["passed"]),
         "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
         "over": until is not None and clock.is_past(clock.from_iso(until)),
-        "links": {**_make_links(ask, verdict), "ask": question.link(), "permanent": permanent},
+        "links": {
+            **_make_links(ask, verdict),
+            "ask": question.link(),
+            "permanent": permanent,
+            "compare": link("compare", target=verdict["target"], left=question.stack)
+            if verdict["target"] and question.stack
+            else None,
+        },
         "markdown": render_section(Answer(verdict, link=permanent)),
-        "steps": steps,
-        "waived_below": any(one.form and one.form.path == _NEW_WAIVER for one in steps),
+        "waived_below": bool(resolution.waiver),
+        "waiver": resolution.waiver,
         "fix": question.with_fix,
     }
     known = {verdict_id: verdict}
     table = decision_table(given.items, known)
-    title = f"{verdict['target'] or 'A pool'}: {verdict['verdict']}"
-    return HtmlPage("verdict.html", title, {**context, "more": given.next is not None}, table=table)
+    return HtmlPage(
+        "verdict.html", heading, {**context, "more": given.next is not None}, table=table
+    )
+
+
+def _make_heading(verdict: dict[str, Any]) -> str:
+    """Return the answer as a sentence, ``Denied: vLLM 0.14 + PyTorch 2.9.0 on inference-l4``."""
+    parts = {n: v for n, v in verdict["stack"].items() if isinstance(v, str)}
+    names = sorted(parts, key=lambda name: (name not in FRAMEWORKS, name in COMPONENTS))
+    shown = [f"{label_of(name)} {parts[name]}" for name in names[:_MAX_PARTS]]
+    stack = " + ".join([*shown, *([f"{len(names) - _MAX_PARTS} more"] * (len(names) > _MAX_PARTS))])
+    what = stack or verdict["image"] or "an empty stack"
+    return f"{_decision_badge(verdict)[1].capitalize()}: {what} on {verdict['target'] or 'a pool'}"
+
+
+def _fold_findings(findings: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return what decides nothing, by outcome: warnings first."""
+    words = {"warn": "warning", "waived": "waived finding", "not-checked": "open point"}
+    groups = [(word, [f for f in findings if f["outcome"] == key]) for key, word in words.items()]
+    return [(count_things(len(group), word), group) for word, group in groups if group]
 
 
 def _question_of(verdict: dict[str, Any]) -> Question:
@@ -77,7 +113,7 @@ def _question_of(verdict: dict[str, Any]) -> Question:
     if not where and verdict["pools"]:
         pool = verdict["pools"][0]
         where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
-    stack = format_stack({k: v for k, v in verdict["stack"].items() if k != "measured"})
+    stack = write_stack(verdict["stack"])
     return Question(stack=stack, image=verdict["image"] or "", **where)
 
 
@@ -123,7 +159,6 @@ def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str
     signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
     api = f"{request.script_root}{path}"
     return {
-        "waive": _waiver_link(verdict),
         "decisions": link("decisions", verdict_id=verdict_id),
         "api": api,
         "attestation": f"{api}/attestation" if signed else None,
@@ -139,9 +174,3 @@ def make_curl_command(url: str) -> str:
 def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
     """Return rule ids with names; a rule that this version does not know has no name."""
     return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
-
-
-def _waiver_link(verdict: dict[str, Any]) -> str | None:
-    """Return a link to the form for a waiver of the failing rules; None: not possible."""
-    begun = draft_waiver_form(verdict)
-    return link(*_NEW_WAIVER, **begun) if begun["targets"] and begun["rules"] else None

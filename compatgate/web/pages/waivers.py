@@ -16,6 +16,7 @@ from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import Filter, Search
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
+    Act,
     Cell,
     Column,
     EmptyNotice,
@@ -47,6 +48,7 @@ _COLUMNS = (
     Column("name", "Waiver"),
     Column("left", "Days left", "number"),
     Column("state", "State", "badge"),
+    Column("acts", "Actions"),
     Column("expires", "Last day", "code"),
     Column("rules", "Rules", "code"),
     Column("targets", "Targets"),
@@ -89,29 +91,33 @@ def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
     names = snapshot.documents
     context = {
         "query": query,
-        "over": _waiver_table("ended", over[:_MAX_ENDED], None),
+        "over": _waiver_table("ended", over[:_MAX_ENDED]),
         "over_total": len(over),
         "targets": choices(names),
         "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:MAX_CHOICES],
     }
-    return HtmlPage(
-        "waivers.html", "Waivers", context, table=_waiver_table("waivers", wanted, query.sort)
-    )
+    may_end = ask.principal.may("bless")
+    table = _waiver_table("waivers", wanted, query.sort, may_end=may_end)
+    return HtmlPage("waivers.html", "Waivers", context, table=table)
 
 
-def _waiver_table(name: str, found: Iterable[Countdown], sort: str | None) -> Table:
-    lines = [_waiver_row(one) for one in found]
+def _waiver_table(
+    name: str, found: Iterable[Countdown], sort: str | None = None, *, may_end: bool = False
+) -> Table:
+    lines = [_waiver_row(one, may_end=may_end) for one in found]
     return make_table(
         name, _COLUMNS, lines, NO_MATCHES if is_narrowed() else _EMPTY, sort=sort, label="waivers"
     )
 
 
-def _waiver_row(one: Countdown) -> tuple[Any, ...]:
+def _waiver_row(one: Countdown, *, may_end: bool) -> tuple[Any, ...]:
     waiver = one.waiver
+    acts = (Act("End…", f"{link('waivers', waiver.name)}#end"),)
     return (
         Cell(waiver.name, href=link("waivers", waiver.name)),
         one.days,
         Cell(_STATE_TEXTS[one.state], tone=_STATE_TONES[one.state]),
+        Cell(None, acts=acts if may_end and one.state != "expired" else ()),
         waiver.expires,
         ", ".join(waiver.rules),
         ", ".join(waiver.targets),

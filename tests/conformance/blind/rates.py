@@ -1,13 +1,15 @@
 """Print how often compatgate is right about the blind sample.
 
-``python tests/conformance/blind/rates.py [--misses]``
+``python tests/conformance/blind/rates.py [--open] [--misses]``
 
-docs/explanation/truth.md says how the sample was taken. Lines of ``learnt.txt`` name a file and a
-thread of it that was looked at after a measurement: it is counted apart.
+docs/explanation/truth.md says how the samples were taken. Lines of ``learnt.txt`` name a file and a
+thread of it that was looked at after a measurement, or ``*`` for all: it is counted apart.
+``--open`` counts what leaves rows unknown, without showing a row; ``--misses`` shows each miss.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -87,7 +89,9 @@ def judge_text(text: dict[str, Any], facts: Facts) -> Judged:
 
 
 def print_rates(title: str, judged: list[Judged], results: tuple[str, ...]) -> None:
-    """Print a table: all, and each kind."""
+    """Print a table, all and each kind; nothing where no item is left."""
+    if not judged:
+        return
     print(f"\n## {title}\n\n| kind | all | {' | '.join(results)} |")
     print(f"|---|---|{'---|' * len(results)}")
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
@@ -118,8 +122,20 @@ def measure(
     lines = (HERE / "learnt.txt").read_text(encoding="utf-8").splitlines()
     learnt = {line.split()[1] for line in lines if line.split()[0] == name}
     judged = [judge(item, facts) for item in items]
-    blind = [one for one in judged if one.item["thread"] not in learnt]
-    return blind, [one for one in judged if one.item["thread"] in learnt]
+    known = [one for one in judged if "*" in learnt or one.item["thread"] in learnt]
+    return [one for one in judged if one not in known], known
+
+
+def count_open(judged: list[Judged]) -> Counter[tuple[str, str]]:
+    """Count the findings that leave rows unknown, by rule and wording, without versions."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in judged:
+        if one.result == "unknown":
+            found = re.findall(r"(CG\d+) unknown: ([^;]*)", one.why)
+            counts.update(
+                {(rule, re.sub(r"[\w.+-]*\d[\w.+-]*", "#", text)) for rule, text in found}
+            )
+    return counts
 
 
 def main() -> None:
@@ -128,18 +144,28 @@ def main() -> None:
         same = sha256((HERE / name).read_bytes()).hexdigest() == digest
         print(f"{name}: {'as committed before the first question' if same else 'CHANGED'}")
     facts = load_facts(overlays=[])
-    rows, learnt_rows = measure("rows.yaml", judge_row, facts)
-    texts, learnt_texts = measure("texts.yaml", judge_text, facts)
-    print_rates("Rows", rows, RESULTS)
-    stated = [one for one in rows if "driver" not in one.item.get("assumed", ())]
-    print_rates("Rows that state their driver", stated, RESULTS)
-    print_rates("Texts", texts, TEXT_RESULTS)
-    if learnt_rows or learnt_texts:
-        print_rates("Rows that were learnt from", learnt_rows, RESULTS)
-        print_rates("Texts that were learnt from", learnt_texts, TEXT_RESULTS)
+    everything: list[Judged] = []
+    for path in sorted(HERE.glob("rows*.yaml")):
+        rows, learnt = measure(path.name, judge_row, facts)
+        print_rates(f"{path.stem}", rows, RESULTS)
+        stated = [one for one in rows if "driver" not in one.item.get("assumed", ())]
+        print_rates(f"{path.stem}, with a stated driver", stated, RESULTS)
+        print_rates(f"{path.stem}, learnt from", learnt, RESULTS)
+        everything += [*rows, *learnt]
+    if "--open" in sys.argv:
+        print("\n## What leaves rows unknown\n")
+        print(
+            *(f"{n} {rule} {text}" for (rule, text), n in count_open(everything).most_common()),
+            sep="\n",
+        )
+    for path in sorted(HERE.glob("texts*.yaml")):
+        texts, learnt = measure(path.name, judge_text, facts)
+        print_rates(f"{path.stem}", texts, TEXT_RESULTS)
+        print_rates(f"{path.stem}, learnt from", learnt, TEXT_RESULTS)
+        everything += [*texts, *learnt]
     if "--misses" in sys.argv:
         print("\n## Misses\n")
-        print(*misses([*rows, *learnt_rows, *texts, *learnt_texts]), sep="\n")
+        print(*misses(everything), sep="\n")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def racks(api: Api) -> Iterator[str]:
 def test_a_driver_is_rolled_from_its_plan(racks, open_page):
     page = open_page(f"targets/{racks}/plan?driver={NEW}", signed_in=True)
     walk = Walk(page)
-    walk.press(page.get_by_role("link", name="Create an upgrade from this plan"))
+    walk.press(page.get_by_role("link", name="Create an upgrade"))
     walk.fill(page.get_by_label("Reason", exact=True), "fixes Xid 119")
     walk.press(page.get_by_role("button", name="Propose"))
     walk.see(page.get_by_role("status").first, "No wave has started")
@@ -72,3 +72,25 @@ def test_an_upgrade_is_stopped_and_whoever_watches_sees_it(racks, open_page, api
     expect(watching.locator("#now")).to_contain_text("jobs hang on rack r0")
     expect(start).to_have_count(0)
     assert violations(watching) == []
+
+
+def test_the_entries_that_a_driver_needs_are_proposed_with_one_click(open_page, api):
+    page = open_page("what-if?target=prod-a100&driver=580", signed_in=True)
+    expect(page.locator(".tile .tone-fail")).to_have_count(0)
+    walk = Walk(page, actions=1)
+    walk.press(page.get_by_role("button", name="Propose these entries"))
+    walk.see(page.get_by_role("status").first, "Proposed")
+    made = page.url.rpartition("/")[2]
+    api("POST", f"proposals/{made}/close", {"reason": "over"})
+
+
+def test_a_proposed_upgrade_is_withdrawn_and_reinstalls_nothing(racks, open_page, api):
+    api("POST", "upgrades", {"name": "early", "target": racks, "driver": NEW, "reason": "try"})
+    page = open_page("upgrades/early", signed_in=True)
+    walk = Walk(page)
+    walk.press(page.locator("summary", has_text="Withdraw"), follows=False)
+    walk.fill(page.get_by_label("Reason", exact=True).nth(1), "the racks move first")
+    walk.press(page.get_by_role("button", name="Withdraw"))
+    walk.see(page.get_by_role("status").first, "Withdrew early")
+    expect(page.locator("#now")).to_contain_text("nothing to reinstall")
+    expect(page.locator("main")).not_to_contain_text("former driver")

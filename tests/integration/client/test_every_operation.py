@@ -109,6 +109,32 @@ def test_delivering_the_decisions_of_a_far_gate(call: Call) -> None:
     assert decided.verdict_id == verdict.id
 
 
+def test_working_for_a_host(call: Call, lease: Lease) -> None:
+    name, held = lease.host, (lease.run.id, lease.attempt)
+    declared = {"worker": "w2", "at": datetime.now(UTC).isoformat(), "executor": "docker"}
+    assert call("declare_host", name, {**declared, "gpu": GPU, "slots": 4}).worker == "w2"
+    assert call("report_host", name, away="no answer").away_why == "no answer"
+    assert call("report_host", name).away_why is None
+    assert call("lease_run", name, {**declared, "gpu": GPU, "slots": 4}).lease is None
+    assert call("find_ended_runs", name, ["run_none", lease.run.id]).runs == []
+    assert call("queue_verifications", name, "w2", 86400).runs == []
+    key = {"workload": "gemm@0", "sku": GPU, "family": "none"}
+    assert call("list_approved_baselines", name, **key).baselines == {}
+    offer = {**key, "run": f"{lease.run.id}:gemm-0", "metrics": {}, "found": []}
+    assert call("offer_baselines", name, offer).order == "go"
+    assert call("renew_lease", *held, state="running", doing="running gemm-0").order == "go"
+    assert call("write_output", *held, "gemm-0", b"began\n").order == "go"
+    step = {"name": "gemm-0", "workload": "gemm", "seed": 0, "outcome": "passed"}
+    assert call("record_step", *held, step).order == "go"
+    assert [one.name for one in call("list_recorded_steps", *held).steps] == ["gemm-0"]
+    assert call("show_past", *held, steps="gemm-0", hung="gemm-0", digest="0").in_time == ""
+    assert call("store_pairs", *held, [{}]).order == "go"
+    assert call("list_earlier_pairs", *held).pairs is not None
+    assert call("end_run", *held, "inconclusive", "nothing was measured").order == "go"
+    with pytest.raises(Conflict, match="does not have the run"):
+        call("renew_lease", *held)
+
+
 def test_naming_the_cause_of_an_error(call: Call) -> None:
     text = "CUDA driver version is insufficient for CUDA runtime version"
     (plain,) = call("triage", text).causes

@@ -197,7 +197,7 @@ def test_the_schema_refuses_wrong_values_with_their_place() -> None:
         ({"replicas": 2}, "replicas: 2 need PostgreSQL; state database.url or"),
         ({"tls": {"mode": "secret"}}, "tls.secret.name: state the secret"),
         ({"tls": {"mode": "secret", "secret": {"name": "a"}}}, "tls.secret.ca: state the"),
-        ({"worker": {"enabled": True}}, "worker.enabled: the worker needs PostgreSQL"),
+        ({"worker": {"enabled": True}}, "worker.token.secret: state the secret with"),
         ({**POSTGRESQL, "worker": {"enabled": True}}, "worker.hosts: state the hosts.toml"),
         ({"database": {"url": "postgresql://a", "secret": {"name": "b"}}}, "not both"),
         ({"admission": {"kinds": {"configMap": "a"}}}, "webhook.asked: state the output of"),
@@ -381,6 +381,16 @@ def test_a_release_of_another_name_has_objects_of_its_own() -> None:
     assert all(name.startswith("blue-compatgate") for name in names), names
     hooks = one(found, "ValidatingWebhookConfiguration", "blue-compatgate")["webhooks"]
     assert {hook["clientConfig"]["service"]["namespace"] for hook in hooks} == {"b"}
+
+
+def test_a_worker_with_a_token_sees_no_database() -> None:
+    found = objects({"worker": {"enabled": True, "hosts": HOSTS, "token": {"secret": "a100"}}})
+    pod = one(found, "Deployment", "compatgate-worker")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    names = {variable["name"] for variable in container["env"]}
+    assert "COMPATGATE_TOKEN" in names
+    assert "COMPATGATE_DATABASE" not in names
+    assert "--gate=https://compatgate.default.svc" in container["args"]
 
 
 def test_the_worker_may_create_jobs_in_its_namespace_and_read_no_secret() -> None:

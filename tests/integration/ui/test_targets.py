@@ -172,12 +172,16 @@ def test_what_enforcing_packages_would_stop_has_a_page(pages, stocked):
 
 def test_an_upgrade_is_planned_on_a_page_of_the_target(pages):
     client = pages()
-    assert "/ui/targets/prod-a100/plan" in client.get("/ui/targets/prod-a100").text
+    assert "/ui/what-if?target=prod-a100" in client.get("/ui/targets/prod-a100").text
     assert "--upgrade driver" in client.get("/ui/targets/prod-a100/plan").text
     shown = client.get("/ui/targets/prod-a100/plan?driver=580&cuda=").text
-    told = ("Matrix: excluded only by the matrix", "&lt;581", "Required canary runs", "580 LTSB")
+    told = ("Matrix: what needs an edited entry", "&lt;581", "Canary runs on the new", "580 LTSB")
     for said in told:
         assert said in shown
+    assert client.get("/ui/what-if?target=prod-a100&driver=580").text.count("CG801") > 1
+    newest = client.get("/ui/what-if?target=prod-a100&driver=newest").text
+    assert "is the newest of branch" in newest
+    assert "names none" in client.get("/ui/what-if?target=prod-a100&cuda=13.0").text
     wrong = client.get("/ui/targets/prod-a100/plan?driver=99")
     assert wrong.status_code == 400
     assert "is not a driver branch" in wrong.text
@@ -188,7 +192,7 @@ def test_a_long_what_if_shows_the_first_pairs_and_exports_all(pages, monkeypatch
     whole = client.get(place).text
     assert "more pair" not in whole
     exported = client.get(f"{place}&format=csv").text
-    monkeypatch.setattr(comparison_pages, "_MAX_CHANGES", 1)
+    monkeypatch.setattr(comparison_pages, "_MAX_SHOWN", 1)
     shown = client.get(place).text
     assert f"{len(exported.splitlines()) - 2:,} more pair" in shown
     assert shown.count('<td class="is-') < whole.count('<td class="is-')

@@ -98,10 +98,11 @@ def test_the_image_installs_what_the_lock_names() -> None:
 
 def test_containers_of_the_composition_start_in_order_and_stop_in_time() -> None:
     services = compose()["services"]
-    for name in ("gate", "worker"):
-        assert services[name]["depends_on"]["schema"] == {
-            "condition": "service_completed_successfully"
-        }
+    assert services["gate"]["depends_on"]["schema"] == {
+        "condition": "service_completed_successfully"
+    }
+    assert services["worker"]["depends_on"] == {"gate": {"condition": "service_started"}}
+    assert "COMPATGATE_DATABASE" not in services["worker"]["environment"]
     assert services["schema"]["depends_on"]["database"] == {"condition": "service_healthy"}
     grace = understood(services["worker"]["command"])["grace"]
     assert int(services["worker"]["stop_grace_period"].removesuffix("s")) > grace

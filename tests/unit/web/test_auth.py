@@ -17,8 +17,8 @@ from compatgate.service.app import Rooms
 from compatgate.web.routes import HOOKS, ROUTES
 
 SCOPES = (
-    "read", "admission", "gate", "plan", "deliver", "propose", "approve", "upgrade", "operate",
-    "bless", "admin",
+    "read", "admission", "gate", "plan", "deliver", "work", "propose", "approve", "upgrade",
+    "operate", "bless", "admin",
 )  # fmt: skip
 CHANGES = {
     "POST /targets": "bless",
@@ -71,6 +71,17 @@ CHANGES = {
     "DELETE /sessions/{id}": "admin",
     "DELETE /session": None,  # of the caller
     "POST /decisions/batches": "deliver",
+    "PUT /hosts/{name}": "work",
+    "POST /hosts/{name}/report": "work",
+    "POST /hosts/{name}/lease": "work",
+    "POST /hosts/{name}/ended-runs": "work",
+    "POST /hosts/{name}/verifications": "work",
+    "POST /hosts/{name}/baselines": "work",
+    "POST /leases/{run}/{attempt}/heartbeat": "work",
+    "POST /leases/{run}/{attempt}/output": "work",
+    "POST /leases/{run}/{attempt}/steps": "work",
+    "PUT /leases/{run}/{attempt}/pairs": "work",
+    "POST /leases/{run}/{attempt}/end": "work",
     "POST /gate": "gate",
     "POST /gate/preview": "gate",
     "POST /k8s/check": "gate",
@@ -87,8 +98,8 @@ CHANGES = {
 }
 """The scope of every operation that is not a GET. A new one must be added here, on purpose: what
 decides what the gate lets through (targets, entries, waivers, baselines) takes ``bless``; canary
-runs and node reports take ``operate``; the decisions of far gates take ``deliver``; a proposal
-changes nothing and takes ``propose``."""
+runs and node reports take ``operate``; the decisions of far gates take ``deliver``, what a
+worker writes takes ``work``; a proposal changes nothing and takes ``propose``."""
 PARTS = {
     "PUT /targets/{name}": "operate",
     "POST /matrix/import": "operate",
@@ -116,6 +127,10 @@ READS = {
     "GET /caller": None,
     "GET /audit/verify": "admin",
     "GET /openapi.json": None,
+    "GET /hosts/{name}/baselines": "work",
+    "GET /leases/{run}/{attempt}/steps": "work",
+    "GET /leases/{run}/{attempt}/past": "work",
+    "GET /leases/{run}/{attempt}/pairs": "work",
 }
 """The scope of every GET that does not take ``read``."""
 EVERY = (*ROUTES, *HOOKS)
@@ -123,7 +138,8 @@ NOBODY: dict[str, frozenset[str]] = {"anonymous": frozenset()}
 
 
 def bearer(rooms: Rooms, scope: str) -> dict[str, str]:
-    secret = rooms.tokens.create(f"only-{scope}", [scope], by="test").secret
+    name = "x" if scope == "work" else f"only-{scope}"  # a worker's token has the host's name
+    secret = rooms.tokens.create(name, [scope], by="test").secret
     return {"Authorization": f"Bearer {secret}"}
 
 

@@ -159,6 +159,7 @@ for (const name of ["htmx:sendError", "htmx:timeout"]) {
 
 /* What refreshes itself stays as it was when that fails, and says so. */
 function toast(text) {
+  if ([...document.querySelectorAll("#toasts p")].some((one) => one.textContent === text)) return; // said already
   const line = document.createElement("p");
   line.textContent = text;
   document.getElementById("toasts").append(line);

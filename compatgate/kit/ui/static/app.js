@@ -88,23 +88,6 @@ document.addEventListener("click", (event) => {
   }
 });
 
-/* A form on its way is not sent again: on a slow server a second press would do everything twice. */
-const SENDING_MS = 10_000;
-const sending = new Map(); // a form: the button that sent it
-function settle(form) {
-  sending.get(form)?.removeAttribute("data-sending");
-  sending.delete(form);
-}
-document.addEventListener("submit", (event) => {
-  const form = event.target;
-  if (form.method !== "post" || event.defaultPrevented) return;
-  if (sending.has(form)) return event.preventDefault();
-  sending.set(form, event.submitter);
-  event.submitter?.setAttribute("data-sending", "yes");
-  setTimeout(settle, SENDING_MS, form);
-});
-addEventListener("pageshow", () => [...sending.keys()].forEach(settle)); // back from the page that followed
-
 /* A field of one line would join pasted lines: text of several is sent as it is, to be read. */
 document.getElementById("find")?.addEventListener("paste", (event) => {
   const text = event.clipboardData?.getData("text/plain") ?? "";

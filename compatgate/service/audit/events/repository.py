@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Text, insert, select
+from sqlalchemy import Index, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.performance import sha256
@@ -26,6 +26,7 @@ class AuditRecord(Base):
     """A link of the audit chain; see `repository` for what its hash covers."""
 
     __tablename__ = "audit"
+    __table_args__ = (Index(None, "subject"),)
 
     seq: Mapped[int] = mapped_column(
         BigKey, primary_key=True, autoincrement=False, comment="1, 2, 3, ... without gaps"

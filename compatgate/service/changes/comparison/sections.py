@@ -81,6 +81,11 @@ def arrange_causes(plan: Body) -> list[Section]:
     return [one for one in sections if not one.is_empty]
 
 
+def arrange_outlook(plan: Body) -> list[Section]:
+    """Return what follows the causes: framework releases, drivers, pools and waves."""
+    return [one for one in (_frameworks(plan), _frontier(plan), _order(plan)) if not one.is_empty]
+
+
 def _host(plan: Body) -> Section:
     items = [
         Item(f"{f['outcome']} {f['rule']} {f['message']}", (f"on {', '.join(f['pools'])}",))

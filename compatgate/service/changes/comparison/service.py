@@ -16,7 +16,7 @@ from compatgate.core.compare.differences import Subject
 from compatgate.core.compare.findings import CHANGE_ORDER
 from compatgate.core.compare.packages import PackagesReport, PackagesTarget, report_packages
 from compatgate.core.compare.plan import Question, make_plan
-from compatgate.core.compare.upgrades import resolve_upgrades
+from compatgate.core.compare.upgrades import list_upgrades, resolve_upgrades
 from compatgate.core.compare.waves import RACK_LABELS, PlannedNode
 from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.compare.what_if import what_if as compare_target
@@ -79,15 +79,31 @@ def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -
     """
     require_keys(body, ("target", "pool", "node", "set"))
     place = read_place(body, snapshot)
+    changes, chosen = _resolve(body.get("set") or {}, (), place.pools, snapshot.facts, now)
     differences = compare_target(
         place.target,
         place.pools,
-        read_changes(body.get("set") or {}),
+        changes,
         facts=snapshot.facts,
         matrix=snapshot.matrix,
         now=now,
     )
-    return replace(differences, remarks=place.remarks)
+    return replace(differences, remarks=(*chosen, *place.remarks))
+
+
+def _resolve(
+    stated: Any, upgrades: Sequence[str], pools: Sequence[Pool], facts: Facts, now: datetime
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return changes with a version of each part, and remarks on what was chosen.
+
+    A driver may be ``580``, ``580.95.05`` or ``newest``, wherever a change is stated.
+    """
+    more: list[str] = []
+    if isinstance(stated, Mapping):
+        more, stated = list_upgrades(stated)
+    upgrades = (*upgrades, *more)
+    changes = read_changes(stated) if stated or not upgrades else {}
+    return resolve_upgrades(upgrades, changes, pools, facts, now.date().isoformat())
 
 
 def answer_in_json(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -> dict[str, Any]:
@@ -171,9 +187,7 @@ def answer_plan(
     place = Place(known, known.pools)
     pools = (select_pool(place, pool) if pool else place).pools
     upgrades, stated = read_texts(body, "upgrade"), body.get("set") or {}
-    changes = read_changes(stated) if stated or not upgrades else {}
-    today = now.date().isoformat()
-    changes, chosen = resolve_upgrades(upgrades, changes, pools, snapshot.facts, today)
+    changes, chosen = _resolve(stated, upgrades, pools, snapshot.facts, now)
     asked = Question(
         known,
         pools,

@@ -14,8 +14,8 @@ from compatgate.documents.specs import Name
 Driver = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9]{1,4}(\.[0-9]{1,4}){0,2}$(?!\n)",
-        description="driver release, or a branch for its newest release",
+        pattern=r"^([0-9]{1,4}(\.[0-9]{1,4}){0,2}|newest)$(?!\n)",
+        description="driver release, a branch for its newest release, or `newest`",
         examples=["580.95.05", "580"],
     ),
 ]

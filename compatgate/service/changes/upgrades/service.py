@@ -209,9 +209,13 @@ class Upgrades:
             return self._turn(session, row, "resume", state, by, "")
 
     def roll_back(self, name: str, by: Authorship) -> UpgradeView:
-        """Roll an upgrade back: every wave gets the answer "roll back"."""
+        """Roll an upgrade back: every wave gets the answer "roll back".
+
+        Before a wave has begun this withdraws it: no node has taken the driver.
+        """
         with self._changing(name, by.check().principal) as (session, row):
-            why = f"{by.author} rolled the upgrade back: {by.reason}"
+            done = "rolled the upgrade back" if row.began else "withdrew the upgrade"
+            why = f"{by.author} {done}: {by.reason}"
             return self._turn(session, row, "roll back", "rolled back", by, why)
 
     def leave_out(self, name: str, nodes: Collection[str], by: Authorship) -> UpgradeView:

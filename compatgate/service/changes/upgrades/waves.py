@@ -17,12 +17,8 @@ _PLAN = ("set", "verdict", "allowed", "mode", "summary", "groups", "edits", "owe
 
 
 def make_question(request: UpgradeRequest) -> dict[str, Any]:
-    """Return the question to the plan; a driver without a dot is a branch."""
-    body: dict[str, Any] = {"rack_labels": request.rack_labels}
-    if "." in request.driver:
-        body["set"] = {"driver": request.driver}
-    else:
-        body["upgrade"] = [f"driver={request.driver}"]
+    """Return the question to the plan."""
+    body: dict[str, Any] = {"rack_labels": request.rack_labels, "set": {"driver": request.driver}}
     if request.pool:
         body["pool"] = request.pool
     return body

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from compatgate.core.components import COMPONENTS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.matrix import ANY_TARGET, Waiver
+from compatgate.core.rules import BY_ID
 from compatgate.core.versions import parse_version
 from compatgate.documents.checks import is_within_limit, waiver_limit, waiver_problems
 from compatgate.documents.sources import DocumentProblem, Problems
@@ -112,10 +113,18 @@ def _waiver_matches(waiver: Waiver, words: Iterable[str]) -> bool:
     return all(word in text for word in words)
 
 
-def draft_waiver_form(verdict: Mapping[str, Any]) -> dict[str, str]:
-    """Return form fields for a waiver of exactly the findings that decided a verdict."""
-    against = {f["rule"] for f in verdict["findings"] if f["outcome"] == verdict["verdict"]}
-    begun = {"rules": ", ".join(sorted(against)), "targets": verdict["target"] or ""}
+def draft_waiver_form(verdict: Mapping[str, Any], on_unknown: str = "fail") -> dict[str, str]:
+    """Return form fields for a waiver of exactly the findings that deny a stack.
+
+    Rules that no waiver can cover are left out.
+
+    Args:
+        on_unknown: of the policy; where it is ``fail``, what is unknown denies as well.
+    """
+    denying = {verdict["verdict"], "fail", *(("unknown",) if on_unknown == "fail" else ())}
+    against = {f["rule"] for f in verdict["findings"] if f["outcome"] in denying}
+    rules = sorted(one for one in against if one in BY_ID and not BY_ID[one].not_waivable)
+    begun = {"rules": ", ".join(rules), "targets": verdict["target"] or ""}
     if verdict["image"]:
         return {**begun, "image": verdict["image"]}
     matched = match_versions(verdict["stack"])

@@ -31,8 +31,6 @@ from compatgate.service.runs.queue.schemas import (
     RUN,
     HostBody,
     ImportRequest,
-    MetricHistoryBody,
-    PointBody,
     RunBody,
     RunDetailBody,
     RunRequest,
@@ -356,7 +354,7 @@ class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only
     tag="evidence",
     targets="checked",
     query=HistoryFilters,
-    returns=Returns(MetricHistoryBody, "A page of histories", paged=True),
+    returns=Returns(MetricHistory, "A page of histories", paged=True),
 )
 def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
     """Follow metrics over finished runs, and find changes of their level.
@@ -372,15 +370,7 @@ def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
         runs=query.runs,
         within=call.principal.targets,
     )
-    return page_reply(slice_page(found, query), _history)
-
-
-def _history(one: MetricHistory) -> dict[str, Any]:
-    """Return a history as REST describes it: what the judge said is part of the run."""
-    body: dict[str, Any] = msgspec.to_builtins(one)
-    own = PointBody.__struct_fields__
-    points = [{name: point[name] for name in own} for point in body["points"]]
-    return {**body, "points": points}
+    return page_reply(slice_page(found, query))
 
 
 def _workload(workload: Workload) -> dict[str, Any]:

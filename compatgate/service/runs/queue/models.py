@@ -11,7 +11,7 @@ from sqlalchemy import Boolean, Float, ForeignKey, Index, Integer, LargeBinary, 
 from sqlalchemy.orm import Mapped, mapped_column
 
 from compatgate.canary.run import ENDED
-from compatgate.kit.clock import readable
+from compatgate.core.binding import SuiteDefinition
 from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, to_plain
 from compatgate.service.runs.queue.schemas import HostBody, RunBody
 
@@ -91,6 +91,9 @@ class Run(Base):
     pairs: Mapped[dict[str, Any] | None] = mapped_column(
         JsonText, comment="JSON: pairs so far, and the judgement"
     )
+    definition: Mapped[dict[str, Any] | None] = mapped_column(
+        JsonText, comment="JSON: the gate's definition of the suite; null: queued before 0024"
+    )
     explained: Mapped[str] = mapped_column(
         Text, server_default="", comment="Why improbably good values are right"
     )
@@ -167,6 +170,7 @@ class RunRow(RunBody, frozen=True, kw_only=True):
     lease_until: datetime | None
     cancel_by: str | None
     measures: bool
+    definition: SuiteDefinition | None
 
     @property
     def has_ended(self) -> bool:
@@ -176,7 +180,7 @@ class RunRow(RunBody, frozen=True, kw_only=True):
     def to_json(self) -> dict[str, Any]:
         """Return plain data as REST carries it."""
         body = to_plain(self)
-        for name in ("seq", "lease_until", "cancel_by", "measures"):
+        for name in ("seq", "lease_until", "cancel_by", "measures", "definition"):
             del body[name]
         return {**body, "against": msgspec.to_builtins(self.against)}
 
@@ -194,13 +198,6 @@ def new_run(**stated: Any) -> RunRow:
 
 class HostRow(HostBody, frozen=True, kw_only=True):
     """A staging host."""
-
-    @property
-    def away(self) -> str:
-        """Return since when it does not answer, why, and what to do; "" if it answers."""
-        if self.away_since is None:
-            return ""
-        return f"away since {readable(self.away_since)}: {self.away_why}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""

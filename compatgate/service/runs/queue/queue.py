@@ -15,12 +15,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from compatgate.canary.engine.interface import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
 from compatgate.canary.pairs import PairsState, summarize_pairs
 from compatgate.canary.run import Outcome, Run, StepResult
+from compatgate.core.binding import SuiteDefinition, require_definition
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
@@ -28,13 +30,14 @@ from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 from compatgate.kit import clock
+from compatgate.kit.clock import read_clocks
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.runs.evidence.promotion import store_evidence
 from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs
 from compatgate.service.runs.queue.leases import LeaseClaim, Offer, could_take
-from compatgate.service.runs.queue.models import RunRow, StepRow
+from compatgate.service.runs.queue.models import ACTIVE, RunRow, StepRow
 
 
 def note_run(
@@ -140,6 +143,21 @@ def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
     return sum(slot not in taken[offer.host] for slot in range(offer.slots))
 
 
+def check_clock(whose: str, at: datetime, others: str, now: datetime, holds: timedelta) -> None:
+    """Refuse a clock that is off by more than a lease."""
+    ahead = at - now
+    if abs(ahead) <= holds:
+        return
+    raise BadInput(
+        f"{whose} clock is {abs(ahead).total_seconds():.0f} s"
+        f" {'ahead of' if at > now else 'behind'} the {others}: {clock.iso(at)}, and not"
+        f" {clock.iso(now)}",
+        field="at",
+        value=clock.iso(at),
+        hint=f"set it right: leases hold for {holds.total_seconds():g} s",
+    )
+
+
 _LONGEST = 2000
 _MAX_SESSIONS = 30
 """Sessions from which the noise of metrics is learned."""
@@ -180,6 +198,9 @@ class DatabaseQueue:
         with self._database.reading() as session:
             if leases.are_current(session, declared, now, self._seen_every):
                 return
+            if not self._database.is_sqlite:
+                stored = session.execute(select(func.clock_timestamp())).scalar_one()
+                check_clock("this machine's", read_clocks()[0], "database's", stored, self._holds)
         with self._database.writing() as session:
             leases.register_hosts(session, declared, now)
 
@@ -243,7 +264,17 @@ class DatabaseQueue:
             detail["abandoned_by"] = run.worker
         note_run(session, now, worker, "leased", run.id, detail)
         leased = to_run(runs.find_run(session, run.id))
-        return Lease(leased, worker, host, slots, attempt, is_abandoned)
+        return Lease(leased, worker, host, slots, attempt, is_abandoned, run.definition)
+
+    def find(self, run_id: str, attempt: int) -> Lease | None:
+        """Return the lease of a run; None if its last attempt is another, or it has ended."""
+        with self._database.reading() as session:
+            run = runs.find_runs(session, [run_id]).get(run_id)
+            if run is None or run.attempts != attempt or run.state not in ACTIVE:
+                return None
+            slots = leases.slots_of(session, run_id)
+        found = to_run(run), run.worker or "", run.on_host or ""
+        return Lease(*found, slots, attempt, definition=run.definition)
 
     def renew(self, lease: Lease) -> Order:
         """Renew a lease, see `Queue`; an outdated lease gets ``lost``."""
@@ -329,6 +360,9 @@ class DatabaseQueue:
         _check_evidence(lease, outcome, evidence)
         now = clock.now()
         with self._mine(lease, writing=True) as (session, run):
+            if evidence is not None and (bound := evidence.bound) is not None and bound.suite:
+                own = SuiteDefinition(bound.suite, bound.workloads)
+                require_definition(run.suite, run.definition, own)
             why = (
                 f"cancelled by {run.cancel_by}"
                 if outcome == "cancelled"

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.canary.history import MetricChange
 from compatgate.canary.imports import ImportFormat
-from compatgate.canary.pairs import PairMedians
+from compatgate.canary.pairs import MetricPairs
+from compatgate.canary.peaks import PeakShare
 from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
 from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
+from compatgate.kit.clock import readable
 from compatgate.kit.http.stack_schemas import StackBody, Text
 from compatgate.service.matrix.documents.evidence_schemas import RunEvidenceBody
 
@@ -134,21 +135,6 @@ class RunBody(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
 
 
-class PeakShare(Struct, frozen=True):
-    """A metric with the GPU vendor's published peak; it is not used for judging."""
-
-    metric: str
-    unit: str
-    median: Annotated[float, Meta(description="median of the values, in `unit`")]
-    kind: PeakKind
-    gpu: Annotated[str, Meta(description="GPU with this published peak")]
-    peak: Annotated[float, Meta(description="published peak, in `unit`")]
-    share: Annotated[float, Meta(description="share of the peak, 0.62 for 62 %")]
-    implausible: Annotated[bool, Meta(description="true: the median exceeds the published peak")]
-    source: Annotated[dict[str, Any], Meta(description="source of the published peak")]
-    words: str
-
-
 class StepBody(Struct, frozen=True):
     """The result of one workload with one seed."""
 
@@ -201,19 +187,6 @@ class BlockBody(Struct, frozen=True):
     host: str
 
 
-class MetricPairsBody(Struct, frozen=True):
-    """The complete pairs of a metric."""
-
-    workload: Annotated[str, Meta(description="workload name and content digest")]
-    unit: str
-    medians: list[PairMedians]
-    ratios: Annotated[
-        list[float],
-        Meta(description="logarithm of the ratio candidate to reference, one value per pair"),
-    ]
-    step: float
-
-
 class PairsBody(Struct, frozen=True):
     """The pairs of a run so far."""
 
@@ -233,7 +206,7 @@ class PairsBody(Struct, frozen=True):
             " confidence and outcome"
         ),
     ]
-    metrics: Annotated[dict[str, MetricPairsBody], Meta(description="results by WORKLOAD.METRIC")]
+    metrics: Annotated[dict[str, MetricPairs], Meta(description="results by WORKLOAD.METRIC")]
     single: Annotated[
         list[str], Meta(description="workloads that run in their own image and are not compared")
     ]
@@ -312,6 +285,13 @@ class HostBody(Struct, frozen=True, forbid_unknown_fields=True):
         str | None, Meta(description="reason why it does not answer, and what to do")
     ] = None
 
+    @property
+    def away(self) -> str:
+        """Return since when it does not answer, why, and what to do; "" if it answers."""
+        if self.away_since is None:
+            return ""
+        return f"away since {readable(self.away_since)}: {self.away_why}"
+
 
 class SuiteBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Workloads that are run together."""
@@ -385,30 +365,3 @@ IMPORT: dict[str, Any] = {
     "stack": {"nccl": "2.21.5"},
     "measured_at": "2026-11-03T09:30:00Z",
 }
-
-
-class PointBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric in one run."""
-
-    run: str
-    state: str
-    at: datetime
-    host: str
-    value: Annotated[float, Meta(description="median of the run's values")]
-    parts: Annotated[
-        dict[str, str], Meta(description="version of each component, driver, image, host, workload")
-    ]
-
-
-class MetricHistoryBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric of a step on a GPU over runs, oldest first, across stacks and drivers."""
-
-    workload: str
-    step: str
-    gpu: Annotated[str, Meta(description="SKU; empty: the runs requested none")]
-    metric: str
-    unit: str
-    better: Literal["lower", "higher", "either"]
-    tolerance: float
-    points: list[PointBody]
-    changes: list[MetricChange]

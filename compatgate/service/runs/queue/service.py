@@ -20,18 +20,18 @@ from compatgate.canary.history import (
     MeasuredStep,
     MetricHistory,
     MetricKey,
-    MetricPoint,
+    Point,
     Specs,
     collect_points,
     follow_metrics,
 )
-from compatgate.canary.peaks import Share, find_shares
+from compatgate.canary.peaks import PeakShare, find_shares
 from compatgate.canary.run import BY_HISTORY, Report, select_due
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import Comparison, SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
-from compatgate.errors import CompatgateError, Conflict
+from compatgate.errors import CompatgateError, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
@@ -106,7 +106,7 @@ def _load_library(folders: str) -> Library:
 
 def peak_shares(
     steps: Iterable[StepRow], catalogue: Callable[[], Library], facts: Facts
-) -> dict[str, tuple[Share, ...]]:
+) -> dict[str, tuple[PeakShare, ...]]:
     """Return shares of published peaks by step, as the current workloads name the peaks.
 
     Neither workloads nor facts are read where no step saw a GPU. If workloads
@@ -148,7 +148,7 @@ class RunDetail(Struct, frozen=True):
 
     run: RunRow
     steps: tuple[StepRow, ...]
-    peaks: dict[str, tuple[Share, ...]] = {}
+    peaks: dict[str, tuple[PeakShare, ...]] = {}
     blocks: tuple[StepRow, ...] = ()
     pairs: dict[str, Any] | None = None
     evidence: RunEvidence | None = None
@@ -156,7 +156,7 @@ class RunDetail(Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         steps = [
-            {**step.to_json(), "peaks": [one.to_json() for one in self.peaks.get(step.name, ())]}
+            {**step.to_json(), "peaks": msgspec.to_builtins(self.peaks.get(step.name, ()))}
             for step in self.steps
         ]
         judged = self.evidence.to_json() if self.evidence else None
@@ -463,7 +463,7 @@ class Runs(EvidenceRemarks):
         result = follow_metrics(*self._measured(filters))
         return [one for one in result if metric in (None, one.metric)]
 
-    def points(self, **filters: Any) -> Mapping[MetricKey, Sequence[MetricPoint]]:
+    def points(self, **filters: Any) -> Mapping[MetricKey, Sequence[Point]]:
         """Return the values of each metric, newest first, without looking for changes."""
         return collect_points(*self._measured(filters))
 
@@ -476,6 +476,13 @@ class Runs(EvidenceRemarks):
         """Return staging hosts by name, by the filters of `HostFilters`."""
         with self._database.reading() as session:
             return leases.list_hosts(session, HostFilters(**filters))
+
+    def find_host(self, name: str) -> HostRow:
+        """Return a staging host."""
+        with self._database.reading() as session:
+            for host in leases.load_hosts(session, [name]):
+                return host
+        raise NotFound(f"no worker has registered the host {name!r}", field="name", value=name)
 
     def remarks(self, entries: Iterable[str]) -> dict[str, EntryRemarks]:
         """Return the remarks of runs on entries, by name."""

@@ -23,6 +23,7 @@ from compatgate.canary.run import EntryVerification
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.contents import has_own_image
+from compatgate.core.binding import define_suite
 from compatgate.core.facts import Facts
 from compatgate.core.gpu_needs import find_unmet
 from compatgate.core.gpus import resolve_gpu
@@ -172,7 +173,8 @@ def plan_runs(
 ) -> list[RunRow]:
     """Plan the runs of a submission, each of which a host could run."""
     gpus, nodes = catalogue.gpus_of(asked.suite), catalogue.nodes_of(asked.suite)
-    imageless = [one.name for one in catalogue.of_suite(asked.suite) if not has_own_image(one)]
+    workloads = catalogue.of_suite(asked.suite)
+    imageless = [one.name for one in workloads if not has_own_image(one)]
     stack = _stack(asked)
     _check(asked, snapshot)
     where = asked.target, asked.pool, asked.host
@@ -199,7 +201,8 @@ def plan_runs(
             asked_by=by,
             created_at=at,
             explained=asked.explained or "",
-            measures=any(one.metrics for one in catalogue.of_suite(asked.suite)),
+            measures=any(one.metrics for one in workloads),
+            definition=define_suite({one.name: one.digest for one in workloads}),
         )
         for place in result
     ]

@@ -151,8 +151,8 @@ matchExpressions:
 {{- if and (not $postgresql) (gt (int (include "compatgate.replicas" .)) 1) }}
 {{- fail (printf "replicas: %v need PostgreSQL; state database.url or database.secret.name (SQLite serves one replica)" .Values.replicas) }}
 {{- end }}
-{{- if and .Values.worker.enabled (not $postgresql) }}
-{{- fail "worker.enabled: the worker needs PostgreSQL; state database.url or database.secret.name" }}
+{{- if and .Values.worker.enabled (not $postgresql) (not .Values.worker.token.secret) }}
+{{- fail "worker.token.secret: state the secret with the token of the host, scope work (compatgate token create --name HOST --scope work)" }}
 {{- end }}
 {{- if and .Values.worker.enabled (not .Values.worker.hosts) }}
 {{- fail "worker.hosts: state the hosts.toml of the worker (docs/how-to/kubernetes-executor.md)" }}

@@ -36,7 +36,7 @@ def test_a_rollback_is_told_with_its_reason_before_any_tool_has_asked(fleet: Fle
     assert "eu/n3 got the new driver before wave" in message
     incident = fleet.rooms.incidents.list(kind="upgrade-rollback").items[0]
     assert [(m.about, m.name, m.targets) for m in incident.members] == [
-        ("upgrade", "roll", ["prod-a100"])
+        ("upgrade", "roll", ("prod-a100",))
     ]
 
 

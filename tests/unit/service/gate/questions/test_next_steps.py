@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from datetime import date
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from compatgate.cli.main import parser_of
+from compatgate.core.remedies import Remedy
 from compatgate.documents.sources import Source
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
+from compatgate.service.gate.questions.remedies import Resolution, resolve_verdict
 from compatgate.web.pages.next_steps import Step, StepPlace, list_steps
 
 BY = Authorship("tester", "for the test")
@@ -22,7 +25,9 @@ OLD_DRIVER = {"pool": {"driver": "450.80.02", "gpu": "A100-SXM4-80GB"}, "stack":
 
 
 def steps(rooms: Rooms, question: dict[str, Any]) -> list[Step]:
-    return list_steps(rooms.gate.preview(question).to_json(), PLACE)
+    shown = rooms.gate.preview(question).to_json()
+    found = resolve_verdict(rooms.gate.snapshot(), shown, date.fromisoformat(PLACE.expires))
+    return list_steps(shown, PLACE, found)
 
 
 def finding(rule: str, **more: Any) -> dict[str, Any]:
@@ -93,18 +98,65 @@ def test_the_draft_of_a_waiver_is_valid_and_narrow(rooms):
     assert step.form.scope == "bless"
 
 
-def test_fixes_of_the_stack_are_yours_and_fixes_of_the_pools_are_the_owners(rooms):
-    pools = finding("CG101", fixes=[{"set": {"driver": ">=580.95.05"}, "message": "raise it"}])
-    stack = finding("CG201", fixes=[{"set": {"cuda": "12.1"}, "message": "use CUDA 12.1"}])
-    found = list_steps(verdict(pools, stack), PLACE)
-    raised = next(step for step in found if step.title == "Raise it")
-    assert raised.owner == "the owner of prod-a100, ml-platform"
-    assert raised.commands[0].startswith(
-        "compatgate plan --target prod-a100 --set driver=580.95.05"
+def test_changes_of_the_stack_are_yours_and_changes_of_the_pools_are_the_owners():
+    stack, pools = (
+        Remedy({"cuda": "12.1"}, "use CUDA 12.1", 0),
+        Remedy({"driver": "580.95.05"}, "use driver 580.95.05", 2),
     )
-    lowered = next(step for step in found if step.title == "Use CUDA 12.1")
-    assert lowered.owner == "you"
+    found = list_steps(verdict(finding("CG101")), PLACE, Resolution(remedies=(stack, pools)))
+    lowered, raised = found[:2]
+    assert (lowered.title, lowered.owner) == ("Use CUDA 12.1", "you")
     assert "--set cuda=12.1" in lowered.commands[0]
+    assert raised.owner == "the owner of prod-a100, ml-platform"
+    assert raised.commands[1].startswith("compatgate plan --target prod-a100 --set driver=580")
+    assert raised.why == "Evaluated: it ends in allowed, with 2 warnings."
+
+
+@pytest.mark.parametrize("question", [OTHER_CUDA, NO_CODE, OLD_DRIVER])
+def test_every_change_ends_in_allowed_and_the_smallest_comes_first(rooms, question):
+    changes = [one.changes for one in steps(rooms, question) if one.changes]
+    assert changes
+    for change in changes:
+        assert rooms.gate.preview({**question, "set": change}).allowed
+    assert [len(one) for one in changes] == sorted(len(one) for one in changes)
+    assert not [1 for a in changes for b in changes if a is not b and a.items() <= b.items()]
+
+
+def test_a_change_mends_all_findings_together(rooms):
+    two = {"target": "prod-a100", "stack": {"cuda": "12.4", "arch": ["sm_70"]}}
+    assert len(rooms.gate.preview(two).failing) == 2
+    change = steps(rooms, two)[0].changes or {}
+    assert "sm_80" in (change["arch"] or "")
+    assert change.keys() > {"arch"}
+
+
+def test_what_is_allowed_by_now_is_asked_again(rooms):
+    shown = rooms.gate.preview(OTHER_CUDA).to_json()
+    name, text = next(one.file for one in steps(rooms, OTHER_CUDA) if one.file)
+    rooms.matrix.import_documents([Source(name, text)], BY)
+    found = resolve_verdict(rooms.gate.snapshot(), shown, date.fromisoformat(PLACE.expires))
+    assert [one.title for one in list_steps(shown, PLACE, found)] == ["It is allowed now"]
+
+
+def test_a_waiver_covers_what_is_unknown_where_the_policy_stops_it(rooms):
+    row = rooms.matrix.get("Target", "prod-a100")
+    assert row.document["spec"]["policy"]["onUnknown"] == "fail"
+    question = {"target": "prod-a100", "stack": {"cuda": "99.9", "arch": ["sm_70"]}}
+    shown = rooms.gate.preview(question).to_json()
+    outcomes = {f["outcome"]: f["rule"] for f in shown["findings"]}
+    assert {"fail", "unknown"} <= outcomes.keys()
+    waiver = next(one for one in steps(rooms, question) if "waiver" in one.title)
+    name, text = waiver.file or ("", "")
+    rooms.matrix.import_documents([Source(name, text.replace("your team", "team-ml"))], BY)
+    assert rooms.gate.preview(question).allowed
+
+
+def test_a_waiver_says_what_it_cannot_cover():
+    fields = {"rules": "CG201", "targets": "prod-a100", "components": "cuda ==12.4"}
+    found = Resolution(waiver=fields, uncovered=("CG901 incomplete: the GPU code is not known",))
+    step = list_steps(verdict(finding("CG201")), PLACE, found)[-1]
+    assert step.title == "A waiver alone does not allow it"
+    assert "CG901 incomplete" in step.why
 
 
 def test_missing_evidence_asks_for_the_suite_and_a_failed_run_for_a_look_at_it():
@@ -126,10 +178,14 @@ def test_a_candidate_is_blessed_not_proposed_again():
 
 
 def test_a_waiver_of_a_fact_says_that_the_fact_stays():
-    of_fact = list_steps(verdict(finding("CG201"), finding("CG801")), PLACE)
-    assert "the workload meets what CG201 reports" in of_fact[-2].why
-    of_matrix = list_steps(verdict(finding("CG801")), PLACE)
-    assert "reports" not in of_matrix[-2].why
+    fields = {"targets": "prod-a100", "components": "cuda ==12.4"}
+
+    def why(rules: str) -> str:
+        found = Resolution(waiver={**fields, "rules": rules})
+        return list_steps(verdict(finding("CG201")), PLACE, found)[-1].why
+
+    assert "the workload meets what CG201 reports" in why("CG201, CG801")
+    assert "reports" not in why("CG801")
 
 
 def test_what_no_waiver_covers_offers_none():
@@ -141,7 +197,9 @@ def test_what_no_waiver_covers_offers_none():
 
 def test_a_hostile_image_stays_one_word_of_the_command():
     hostile = "registry.example/a:1; rm -rf $HOME `id`"
-    found = list_steps(verdict(finding("CG201"), image=hostile, stack={}), PLACE)
+    found = list_steps(
+        verdict(finding("CG201"), image=hostile, stack={}), PLACE, Resolution(is_allowed=True)
+    )
     words = shlex.split(found[-1].commands[0])
     assert words[words.index("--image") + 1] == hostile
 
@@ -162,6 +220,6 @@ def test_the_page_of_a_denial_names_the_owner_of_the_target(client: FlaskClient,
     rooms.matrix.change("Target", "prod-a100", {**row.document, "metadata": named}, BY)
     verdict_id = client.post("/api/v1/gate", json=OTHER_CUDA).get_json()["id"]
     page = client.get(f"/ui/verdicts/{verdict_id}").text
-    assert "How do I get this allowed?" in page
+    assert "The change that allows it" in page
     assert "the owner of prod-a100, ml-platform" in page
     assert f"http://localhost/v/{verdict_id}" in page

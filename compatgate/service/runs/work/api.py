@@ -1,0 +1,337 @@
+"""Serve workers: a token for one host leases its runs, and writes those that it leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost
+from compatgate.canary.pairs import PairsState
+from compatgate.canary.run import StepResult
+from compatgate.kit.http.call import Call
+from compatgate.kit.http.replies import Filter, Reply
+from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.service.runs.baselines.service import BaselineService
+from compatgate.service.runs.queue.schemas import HostBody
+from compatgate.service.runs.queue.service import Runs
+from compatgate.service.runs.work.schemas import (
+    DECLARATION,
+    ApprovedBody,
+    BaselineOffer,
+    Heartbeat,
+    HostDeclaration,
+    HostReport,
+    LeaseBody,
+    OrderBody,
+    OutputPiece,
+    PairsDocument,
+    PastBody,
+    Reverification,
+    RunEnd,
+    RunIds,
+    StepResultBody,
+    StepResultsBody,
+    to_host,
+)
+from compatgate.service.runs.work.service import LeaseGone, WorkDesk, require_host
+
+_GO: dict[str, str] = {"order": "go"}
+
+
+def _host(call: Call[Any]) -> str:
+    """Return the host that the path names, which must be the caller's."""
+    name: str = call.args["name"]
+    require_host(call.principal, name)
+    return name
+
+
+def _lease(call: Call[Any]) -> Lease:
+    """Return the lease that the path names, which must be of the caller's host."""
+    return call.use(WorkDesk).find(call.principal, call.args["run"], call.args["attempt"])
+
+
+def _while_held(handler: Callable[[Call[Any]], Reply]) -> Callable[[Call[Any]], Reply]:
+    """Answer 409 where the lease ends while the handler writes."""
+
+    @wraps(handler)
+    def handle(call: Call[Any]) -> Reply:
+        try:
+            return handler(call)
+        except LeaseLost as lost:
+            raise LeaseGone(str(lost)) from None
+
+    return handle
+
+
+@route(
+    "PUT",
+    "/hosts/{name}",
+    scope="work",
+    tag="work",
+    body=Body(HostDeclaration, examples={"host": DECLARATION}, argument="body"),
+    returns=Returns(HostBody, "The host"),
+)
+def declare_host(call: Call[NoQuery]) -> Reply:
+    """Declare a staging host, and the suites of its worker."""
+    name, declared = _host(call), to_struct(call.document(), HostDeclaration)
+    call.use(WorkDesk).declare(to_host(name, declared), declared)
+    return Reply(call.use(Runs).find_host(name).to_json())
+
+
+@route(
+    "POST",
+    "/hosts/{name}/report",
+    scope="work",
+    tag="work",
+    body=Body(HostReport, examples={"away": {"away": "the engine does not answer"}}),
+    repeatable=True,
+    returns=Returns(HostBody, "The host"),
+    errors=(404,),
+)
+def report_host(call: Call[NoQuery]) -> Reply:
+    """Report whether a host answers its worker."""
+    name = _host(call)
+    call.use(Runs).queue.report_host(name, to_struct(call.document(), HostReport).away)
+    return Reply(call.use(Runs).find_host(name).to_json())
+
+
+@route(
+    "POST",
+    "/hosts/{name}/lease",
+    scope="work",
+    tag="work",
+    body=Body(HostDeclaration, examples={"host": DECLARATION}, argument="body"),
+    returns=Returns(LeaseBody, "The run, or none"),
+)
+def lease_run(call: Call[NoQuery]) -> Reply:
+    """Lease the next run that the host can run now.
+
+    The declaration is the host's heartbeat. Abandoned runs of the host come first.
+    """
+    name, declared = _host(call), to_struct(call.document(), HostDeclaration)
+    lease = call.use(WorkDesk).lease(to_host(name, declared), declared)
+    if lease is None:
+        return Reply({"lease": None})
+    body = {key: getattr(lease, key) for key in ("slots", "attempt", "abandoned", "definition")}
+    run = call.use(Runs).get(lease.run.id).to_json()
+    return Reply({"lease": {**msgspec.to_builtins(body), "run": run}})
+
+
+@route(
+    "POST",
+    "/hosts/{name}/ended-runs",
+    scope="work",
+    tag="work",
+    body=Body(RunIds, examples={"runs": {"runs": ["run_0123456789abcdef"]}}),
+    repeatable=True,
+    returns=Returns(RunIds, "The runs that have ended"),
+)
+def find_ended_runs(call: Call[NoQuery]) -> Reply:
+    """Say which of the runs that a host has leftovers of have ended."""
+    _host(call)
+    asked = to_struct(call.document(), RunIds)
+    return Reply({"runs": sorted(call.use(Runs).ended(asked.runs))})
+
+
+@route(
+    "POST",
+    "/hosts/{name}/verifications",
+    scope="work",
+    tag="work",
+    body=Body(Reverification, examples={"month": {"worker": "stage-1234", "every_s": 2592000}}),
+    returns=Returns(RunIds, "The runs that were queued"),
+)
+def queue_verifications(call: Call[NoQuery]) -> Reply:
+    """Queue the runs that blessed entries depend on, where they are due again."""
+    _host(call)
+    asked = to_struct(call.document(), Reverification)
+    return Reply({"runs": call.use(WorkDesk).reverify(asked.worker, asked.every_s)})
+
+
+class BaselineQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of baselines: what they are of."""
+
+    workload: Annotated[Filter, Meta(description="workload and digest of its content")] = ""
+    sku: Annotated[Filter, Meta(description="SKU, or cpu")] = ""
+    family: Annotated[str, Meta(description="stack family")] = ""
+
+
+@route(
+    "GET",
+    "/hosts/{name}/baselines",
+    scope="work",
+    tag="work",
+    query=BaselineQuery,
+    returns=Returns(ApprovedBody, "The approved baselines"),
+)
+def list_approved_baselines(call: Call[BaselineQuery]) -> Reply:
+    """Return the approved baselines of a workload, for a worker to judge by."""
+    _host(call)
+    key = msgspec.convert(call.query, BaselineKey, from_attributes=True)
+    return Reply({"baselines": msgspec.to_builtins(call.use(BaselineService).approved(key))})
+
+
+@route(
+    "POST",
+    "/hosts/{name}/baselines",
+    scope="work",
+    tag="work",
+    body=Body(BaselineOffer, argument="body"),
+    returns=Returns(OrderBody, "The order"),
+    errors=(404, 409),
+)
+def offer_baselines(call: Call[NoQuery]) -> Reply:
+    """Offer the values of a sound step to learn a baseline from; a person approves it."""
+    name = _host(call)
+    call.use(WorkDesk).offer(call.principal, name, to_struct(call.document(), BaselineOffer))
+    return Reply(_GO)
+
+
+@route(
+    "POST",
+    "/leases/{run}/{attempt:int}/heartbeat",
+    scope="work",
+    tag="work",
+    body=Body(Heartbeat, examples={"running": {"state": "running"}}),
+    repeatable=True,
+    returns=Returns(OrderBody, "The order"),
+    errors=(409,),
+)
+@_while_held
+def renew_lease(call: Call[NoQuery]) -> Reply:
+    """Renew a lease, and state what has changed of the run."""
+    lease = _lease(call)
+    return Reply({"order": call.use(WorkDesk).beat(lease, to_struct(call.document(), Heartbeat))})
+
+
+@route(
+    "POST",
+    "/leases/{run}/{attempt:int}/output",
+    scope="work",
+    tag="work",
+    body=Body(OutputPiece, examples={"line": {"step": "gemm-0", "data": "YmVnYW4K"}}),
+    returns=Returns(OrderBody, "The order"),
+    errors=(409,),
+)
+@_while_held
+def write_output(call: Call[NoQuery]) -> Reply:
+    """Append to the log of a step."""
+    lease, piece = _lease(call), to_struct(call.document(), OutputPiece)
+    call.use(Runs).queue.write(lease, piece.step, piece.data)
+    return Reply(_GO)
+
+
+@route(
+    "GET",
+    "/leases/{run}/{attempt:int}/steps",
+    scope="work",
+    tag="work",
+    returns=Returns(StepResultsBody, "The steps"),
+    errors=(409,),
+)
+@_while_held
+def list_recorded_steps(call: Call[NoQuery]) -> Reply:
+    """Return the steps that earlier attempts completed on this host."""
+    steps = call.use(Runs).queue.results(_lease(call))
+    return Reply({"steps": [msgspec.to_builtins(step) for step in steps]})
+
+
+@route(
+    "POST",
+    "/leases/{run}/{attempt:int}/steps",
+    scope="work",
+    tag="work",
+    body=Body(StepResultBody, argument="body"),
+    repeatable=True,
+    returns=Returns(OrderBody, "The order"),
+    errors=(409,),
+)
+@_while_held
+def record_step(call: Call[NoQuery]) -> Reply:
+    """Record the result of a step; it replaces the step's result of this attempt."""
+    lease, result = _lease(call), to_struct(call.document(), StepResult)
+    call.use(Runs).queue.record(lease, result)
+    return Reply(_GO)
+
+
+class PastQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of earlier runs: steps whose length is asked, one that hung."""
+
+    steps: Annotated[str, Meta(description="names of steps, separated by commas")] = ""
+    hung: Annotated[str, Meta(description="step that did not end in time")] = ""
+    digest: Annotated[str, Meta(description="content of its workload")] = ""
+
+
+@route(
+    "GET",
+    "/leases/{run}/{attempt:int}/past",
+    scope="work",
+    tag="work",
+    query=PastQuery,
+    returns=Returns(PastBody, "What earlier runs showed"),
+    errors=(409,),
+)
+@_while_held
+def show_past(call: Call[PastQuery]) -> Reply:
+    """Return what earlier runs showed of the same steps: their lengths, and one in time."""
+    lease, queue, asked = _lease(call), call.use(Runs).queue, call.query
+    names = [name for name in asked.steps.split(",") if name]
+    in_time = queue.ended_in_time(lease, asked.hung, asked.digest) if asked.hung else ""
+    return Reply({"lengths": dict(queue.lengths(lease, names)), "in_time": in_time})
+
+
+@route(
+    "GET",
+    "/leases/{run}/{attempt:int}/pairs",
+    scope="work",
+    tag="work",
+    returns=Returns(PairsDocument, "The pairs of earlier runs"),
+    errors=(409,),
+)
+@_while_held
+def list_earlier_pairs(call: Call[NoQuery]) -> Reply:
+    """Return the pairs of earlier runs of the suite on the same SKU, newest first."""
+    earlier = call.use(Runs).queue.earlier_pairs(_lease(call))
+    return Reply({"pairs": [state.to_json() for state in earlier]})
+
+
+@route(
+    "PUT",
+    "/leases/{run}/{attempt:int}/pairs",
+    scope="work",
+    tag="work",
+    body=Body(PairsDocument, examples={"none": {"pairs": [{}]}}),
+    returns=Returns(OrderBody, "The order"),
+    errors=(409,),
+)
+@_while_held
+def store_pairs(call: Call[NoQuery]) -> Reply:
+    """Store how the pairs of a run stand."""
+    lease = _lease(call)
+    for body in to_struct(call.document(), PairsDocument).pairs[:1]:
+        call.use(Runs).queue.compare(lease, to_struct(body, PairsState))
+    return Reply(_GO)
+
+
+@route(
+    "POST",
+    "/leases/{run}/{attempt:int}/end",
+    scope="work",
+    tag="work",
+    body=Body(RunEnd, examples={"again": {"outcome": "again", "why": "the engine is away"}}),
+    returns=Returns(OrderBody, "The order"),
+    errors=(409,),
+)
+@_while_held
+def end_run(call: Call[NoQuery]) -> Reply:
+    """End a run with its evidence, or hand it back.
+
+    Evidence with another definition of the suite than the gate's is refused (400).
+    """
+    call.use(WorkDesk).end(_lease(call), to_struct(call.document(), RunEnd))
+    return Reply(_GO)

@@ -1,0 +1,103 @@
+"""Compare two stacks or entries on one target, side by side."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from compatgate.core.compare.findings import compare_verdicts
+from compatgate.core.components import sort_components
+from compatgate.core.entry_stacks import represent
+from compatgate.core.rule import Verdict
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.web.page import MAX_CHOICES, HtmlPage, PageRequest, page
+from compatgate.web.pages.question_links import Question, write_stack
+
+_Text = Annotated[str, Meta(max_length=6000)]
+
+
+class CompareQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The target, and two stacks: each as text, or as the name of an entry."""
+
+    target: _Text = ""
+    left: _Text = ""
+    right: _Text = ""
+
+
+class Side(Struct, frozen=True):
+    """One of the stacks, with its verdict.
+
+    Attributes:
+        entry: name of the entry whose newest stack this is; empty: a stack was stated.
+    """
+
+    stack: dict[str, Any]
+    verdict: Verdict
+    entry: str = ""
+
+    @property
+    def question(self) -> Question:
+        """Return the question that asks about it."""
+        return Question(target=self.verdict.target or "", stack=write_stack(self.stack))
+
+
+@page("/compare", scope="gate", nav="ask", query=CompareQuery)
+def compare_stacks(ask: PageRequest[CompareQuery]) -> HtmlPage:
+    """Show components, verdicts, findings and evidence of two stacks on a target."""
+    query, snapshot = ask.query, ask.gate.snapshot()
+    sides: tuple[Side, ...] = ()
+    problem: CompatgateError | None = None
+    if query.target and query.left.strip() and query.right.strip():
+        try:
+            sides = tuple(_read_side(ask, field) for field in ("left", "right"))
+        except CompatgateError as error:
+            problem = error
+    context = {
+        "query": query,
+        "targets": sorted(snapshot.documents),
+        "entries": sorted(snapshot.entries)[:MAX_CHOICES],
+        "problem": problem,
+        "sides": sides,
+        "parts": _list_parts(*sides) if sides else [],
+        "difference": compare_verdicts(sides[0].verdict, sides[1].verdict) if sides else None,
+        "findings": _split_findings(*sides) if sides else (),
+    }
+    status = problem.status if problem else 200
+    return HtmlPage("compare.html", "Compare two stacks", context, status=status)
+
+
+def _read_side(ask: PageRequest[CompareQuery], field: str) -> Side:
+    text, snapshot = getattr(ask.query, field).strip(), ask.gate.snapshot()
+    entry = snapshot.entries.get(text)
+    try:
+        if entry is None:
+            stack = Question(target=ask.query.target, stack=text).stack_body()
+        elif stacks := represent(entry, snapshot.facts).stacks:
+            stack = stacks[0].to_json()
+        else:
+            raise BadInput("no known stack represents this entry", field=field, value=text)
+        verdict = ask.gate.preview({"target": ask.query.target, "stack": stack})
+    except BadInput as error:
+        raise error.at(field) if error.field.startswith("stack") else error from None
+    return Side(verdict.stack, verdict, entry.name if entry else "")
+
+
+def _list_parts(left: Side, right: Side) -> list[tuple[str, Any, Any]]:
+    """Return the parts of both stacks; what differs comes first."""
+    names = [name for name in {**left.stack, **right.stack} if name != "measured"]
+    rows = [(n, left.stack.get(n), right.stack.get(n)) for n in sort_components(names)]
+    return sorted(rows, key=lambda row: row[1] == row[2])
+
+
+def _split_findings(left: Side, right: Side) -> tuple[list[Any], list[Any], list[Any]]:
+    """Return the findings of the left stack alone, of the right one alone, and of both."""
+    ours, theirs = left.verdict.findings, right.verdict.findings
+    known = {(one.rule, one.component, one.outcome) for one in theirs}
+    both = [one for one in ours if (one.rule, one.component, one.outcome) in known]
+    shared = {(one.rule, one.component, one.outcome) for one in both}
+    alone = [
+        [one.to_json() for one in side if (one.rule, one.component, one.outcome) not in shared]
+        for side in (ours, theirs)
+    ]
+    return alone[0], alone[1], [one.to_json() for one in both]
