@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from compatgate.core.components import COMPONENTS
 from compatgate.discovery.stated_stack import describe_contents
+from compatgate.documents.quantities import describe_seconds
 from compatgate.documents.text import to_yaml
 from compatgate.kit import clock
 from compatgate.kit.ui.preferences import both_times, local_time
@@ -118,18 +119,6 @@ def _span(seconds: float) -> str:
         if seconds < limit:
             return f"{math.floor(seconds / size)} {unit}"
     return f"{math.floor(seconds / 86400)} d"
-
-
-def format_duration(seconds: float | None) -> str:
-    """Format seconds as ``1 h 5 min`` or ``12.3 s``."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def format_number(value: Any) -> str:
@@ -242,7 +231,7 @@ FILTERS = {
     "when": format_time,
     "day": format_day,
     "readable": local_time,
-    "duration": format_duration,
+    "duration": describe_seconds,
     "number": format_number,
     "counted": count_things,
     "rows": count_rows,

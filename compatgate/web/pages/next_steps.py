@@ -177,7 +177,9 @@ class _Guide:
             f" {self._target} until a date."
         )
         if physical := [rule for rule in rules if BY_ID[rule].about_facts]:
-            why += f" It changes no fact: the workload meets what {', '.join(physical)} reports."
+            stays = "The driver" if physical == ["CG101"] else f"What {', '.join(physical)} reports"
+            why += f" {stays} stays{' too old' if physical == ['CG101'] else ''}; the program may"
+            why += " still fail."
         title = "If it must run before that: a narrow waiver"
         if found.uncovered:
             title = "A waiver alone does not allow it"

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from compatgate.core.compare.findings import compare_verdicts
+from compatgate.core.compare.differences import compare_verdicts
 from compatgate.core.components import sort_components
 from compatgate.core.entry_stacks import represent
 from compatgate.core.rule import Verdict

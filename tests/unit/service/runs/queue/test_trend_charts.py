@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from compatgate.canary.history import MetricPoint
+from compatgate.canary.history import Point
 from compatgate.canary.judge.result import MetricJudgement, Numbers
 from compatgate.kit.ui.charts import (
     SPARK_HEIGHT,
@@ -81,9 +81,9 @@ def test_without_a_judgement_or_a_baseline_of_the_same_content_nothing_is_shaded
 START = datetime(2026, 11, 3, tzinfo=UTC)
 
 
-def points(*values: float, host: str = "a", outcome: str = "ok") -> list[MetricPoint]:
+def points(*values: float, host: str = "a", outcome: str = "ok") -> list[Point]:
     return [
-        MetricPoint(f"run_{n}", "passed", START + timedelta(days=n), host, value, {}, outcome)
+        Point(f"run_{n}", "passed", START + timedelta(days=n), host, value, {}, outcome)
         for n, value in enumerate(values)
     ]
 
