@@ -48,7 +48,7 @@ _COLUMNS = (
     Column("name", "Waiver"),
     Column("left", "Days left", "number"),
     Column("state", "State", "badge"),
-    Column("acts", "Actions"),
+    Column("acts", "Actions", "acts"),
     Column("expires", "Last day", "code"),
     Column("rules", "Rules", "code"),
     Column("targets", "Targets"),

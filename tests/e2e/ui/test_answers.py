@@ -47,7 +47,7 @@ def test_the_change_that_allows_it_is_one_click_from_its_verdict(open_page, api)
     walk = Walk(page, actions=1)
     walk.press(page.locator("#changes a.button").first)
     walk.see(page.locator("#answers"), re.compile("^\\s*Allowed"))
-    expect(page.get_by_label("Stack", exact=True)).to_have_value(re.compile("torch=2.9.1"))
+    expect(page.locator("#q-stack")).to_have_value(re.compile("torch=2.9.1"))
 
 
 def test_what_stands_in_the_way_is_waived_from_its_verdict(open_page, api):
