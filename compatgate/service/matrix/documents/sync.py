@@ -13,8 +13,8 @@ from typing import TypeVar
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.documents.ownership import SYNC_LABEL, owner_of, set_owner
-from compatgate.documents.sources import DocumentProblem, Key
+from compatgate.documents.ownership import SYNC_LABEL, Key, owner_of, set_owner
+from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.specs import (
     NAME_PATTERN,
     Document,
