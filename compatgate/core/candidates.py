@@ -40,12 +40,9 @@ class Choice(Struct, frozen=True):
     """A version of one part of a stack, and what comes with it.
 
     Attributes:
-        name: canonical name of the part.
         text: value as a stack states it: ``2.8.0+cu128``, ``2.8.3[sm_80+sm_90]``; empty: the stack
             does not have the part.
         version: the version; None where the stack does not have the part.
-        release: release of a framework.
-        build: build of this release.
         brings: further parts that the build needs, by name (JAX: its plugins).
     """
 
@@ -64,7 +61,6 @@ class _KnownRelease(Struct, frozen=True):
     """A release of a package in the facts.
 
     Attributes:
-        statements: about this release.
         measured: a wheel of it has a record.
         labels: of its builds, by statements and records.
     """

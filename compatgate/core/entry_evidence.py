@@ -40,8 +40,6 @@ class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         state: ``ready`` when every suite has passed wherever the entry would hold.
         automatic: every target's policy lets the gate bless it.
-        runs: ids of the runs that have passed.
-        needs: runs that are missing, or failed.
         contents: GPU contents of these runs, as far as they are known.
     """
 

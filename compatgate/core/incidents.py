@@ -87,7 +87,6 @@ class Condition(Struct, frozen=True):
 
     Attributes:
         cause: what its members have in common; with the kind, its identity.
-        message: a sentence about all members.
         members: at most `MAX_MEMBERS`.
         more: how much is concerned that no member stands for.
         since: when it began, where that is known.

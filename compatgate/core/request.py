@@ -56,7 +56,6 @@ class Pool(Struct, frozen=True):
         gpu: resolved SKU; None only where a question leaves it open (the verdict says so).
         driver: None only where a question leaves it open.
         os: ``wsl`` has the driver numbers of Windows.
-        count: nodes.
         platform: kind of machine, like ``aws/p6e-gb200``; None: not stated.
         sharing: how containers share a GPU; None: not stated.
         node: parts and settings of the nodes, by name of `NODE_COMPONENTS`.
@@ -120,7 +119,6 @@ class Policy(Struct, frozen=True):
 
     Attributes:
         mode: ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it.
-        require_entry: a matrix entry must match.
         on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
         packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
         missing_facts: outcome where the facts lack what decides about a stated value: unknown, or

@@ -29,12 +29,7 @@ _PAGE = "README.md"
 
 
 class PackedFile(Struct, frozen=True):
-    """A file of a workload.
-
-    Attributes:
-        path: relative, with ``/``.
-        content: its bytes.
-    """
+    """A file of a workload."""
 
     path: str
     executable: bool

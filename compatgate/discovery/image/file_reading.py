@@ -65,7 +65,6 @@ class FileReading(Struct, frozen=True, omit_defaults=True):
     Attributes:
         text: a small text file; None for other files and for one that is too large.
         packages: names and versions of the packages in a database that may be components.
-        why: why a package database cannot be read.
         code: None for files that are no library, program or kernel.
         digest: of a file that belongs to the GPU content.
     """

@@ -64,8 +64,6 @@ class ImageReading(Struct, frozen=True):
         digest: digest of the manifest that was read; for an index that of the platform's manifest;
             empty for a root filesystem in a file.
         index: digest of the index that the manifest was chosen from, None without.
-        platform: platform of the image, ``linux/amd64``.
-        stack_body: the stack in the form of requests.
         conflicts: where witnesses disagree, and which decides.
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         installations: names of the installations whose stacks differ, that of ``stack_body``

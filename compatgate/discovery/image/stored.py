@@ -43,8 +43,6 @@ class StoredImage(Struct, frozen=True):
     Attributes:
         digest: digest of the manifest; of an archive without one, that of the config.
         index: digest of the index that the manifest was chosen from, None without.
-        config: bytes of the config.
-        layers: layers, the lowest first.
         open: why it is not known whether a runtime chooses this image, in sentences.
     """
 

@@ -93,9 +93,6 @@ class Transport:
 
     Args:
         attempts: at one request; more than one for servers that bear repetition.
-
-    Attributes:
-        bytes_read: bytes of all bodies so far.
     """
 
     def __init__(

@@ -47,7 +47,6 @@ class IndexFile(Struct, frozen=True):
 
     Attributes:
         url: ``https``, ``http`` or ``file``; without credentials.
-        size: size in bytes.
         metadata: SHA-256 of the metadata file at ``url`` + ``.metadata``; ``""`` where the index
             states no digest; None where the index has no metadata file.
         credentials: ``user:password`` for the server.
