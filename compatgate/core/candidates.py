@@ -163,7 +163,9 @@ class Candidates:
         return self._labels is None or not label or label in self._labels
 
     def _builds(self, name: str, release: Release) -> Iterator[Choice]:
-        newest = sorted(release.builds, key=_cuda_of, reverse=True)
+        newest = sorted(
+            release.builds, key=lambda build: build.cuda or (build.cuda_major, 0), reverse=True
+        )
         own = [build for build in newest if build.default]
         others = [build for build in newest if not build.default]
         for build in own:
@@ -382,10 +384,6 @@ class Candidates:
                 found = {name: spec for name, spec in named.items() if self.has_builds(name)}
             self._requires[key] = found
         return self._requires[key]
-
-
-def _cuda_of(build: Build) -> tuple[int, int]:
-    return build.cuda or (build.cuda_major, 0)
 
 
 def _pins(chosen: Chosen, name: str) -> Iterator[Pin]:
