@@ -19,9 +19,8 @@ _EARLY = 0.1
 class Forecast:
     """Expectation of one run while it goes on.
 
-    Args:
-        planned: number of processes still to run, by name.
-        known: seconds that a process took in earlier runs, by name.
+    ``planned`` counts processes still to run, ``known`` holds the seconds that they took in earlier
+    runs, both by name.
     """
 
     def __init__(self, planned: Mapping[str, int], known: Mapping[str, float]) -> None:
@@ -47,10 +46,8 @@ class Forecast:
     ) -> float | None:
         """Return the seconds until the end of the run; None: not known.
 
-        Args:
-            name: of the process that runs.
-            elapsed: seconds since it began.
-            done: share of its work by its own account; None: it printed none.
+        ``done`` is the share of the running process's work by its own account; None: it printed
+        none.
         """
         others = dict(self._planned)
         own: float | None = 0.0
@@ -86,8 +83,7 @@ class Forecast:
 def plan_processes(workloads: Iterable[Workload], pairs: int) -> dict[str, int]:
     """Return the number of processes by the name of their step.
 
-    Args:
-        pairs: of each workload that takes pairs; 0: the candidate runs alone.
+    With no ``pairs`` the candidate runs alone.
     """
     return {
         f"{workload.name}-{seed}": 2 * pairs if pairs and workload.paired else 1

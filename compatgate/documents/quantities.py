@@ -46,9 +46,6 @@ def parse_size(text: str, *, field: str = "size") -> int:
     """Read a size.
 
     It is a whole number and a binary unit; the result is in bytes.
-
-    Returns:
-        Bytes.
     """
     if not re.search(SIZE_PATTERN, text):
         raise BadInput(f"{text!r} is not a size", field=field, value=text, hint=SIZE_HINT)

@@ -187,7 +187,7 @@ def shorten(digest: str | None) -> str:
     return f"{kind}:{rest[:12]}" if colon else digest[:15]
 
 
-_LONG_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
+_LONG_DIGEST = re.compile(r"((?:sha256:|\bvd_)[0-9a-f]{12})[0-9a-f]{8,}")
 
 
 def shorten_digests(text: str) -> str:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.forecast import Forecast, limit_run, plan_processes
 from compatgate.canary.hosts import BUILDERS, CLUSTERS
-from compatgate.canary.judge.paired.design import FIRST_LOOK
+from compatgate.canary.judge.paired.blocks import FIRST_LOOK
 from compatgate.canary.run import EntryVerification
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import Library

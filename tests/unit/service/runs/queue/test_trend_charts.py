@@ -41,7 +41,7 @@ def test_a_change_of_driver_cudnn_or_image_is_marked_at_the_run_after_it() -> No
         {"cudnn": "9.5"},  # says nothing of its driver: no change is known
     ]
     marks = mark_runs(["ok", "regression", "ok", ""], parts)
-    assert [mark.letters for mark in marks] == ["", "", "DN", ""]
+    assert [mark.name for mark in marks] == ["", "", "driver 550.2, cuDNN 9.5", ""]
     assert marks[2].words == ("driver 535.1 to 550.2", "cuDNN 9.1 to 9.5")
     assert [(mark.shape, mark.tone) for mark in marks[1::2]] == [("▲", "fail"), ("○", "muted")]
 
