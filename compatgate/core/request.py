@@ -329,7 +329,9 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         if (value := changes.get(key)) is None:
             continue
         if key == "count":
-            fields[key] = _read_count(value, f"{path}.count")
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise BadInput("must be a number of nodes", field=f"{path}.count", value=value)
+            fields[key] = value
             continue
         if not isinstance(value, str):
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
@@ -342,7 +344,8 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             name = CPU_NAMES.get(value.lower(), value) if key == "cpu" else value
             fields[key] = _read_choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
     if "gpu" in fields and "cpu" not in fields:
-        fields["cpu"] = _choose_cpu(fields["gpu"], pool)
+        brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
+        fields["cpu"] = fields["gpu"].cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
     return replace(pool, **fields, **_change_node(pool, changes, path))
 
 
@@ -376,12 +379,6 @@ def _change_node(pool: Pool, changes: Mapping[str, Any], path: str) -> dict[str,
     return fields
 
 
-def _choose_cpu(gpu: Gpu, pool: Pool) -> Cpu:
-    """Return the processor that goes with a new GPU: a superchip has a processor of its own."""
-    brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
-    return gpu.cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
-
-
 def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     """Return the stack with every change that is not a pool's applied; None removes."""
     ours = {key: value for key, value in changes.items() if _pool_key(key) is None}
@@ -412,17 +409,14 @@ def _require_mapping(
             raise BadInput("a key must be text", field=field, value=key)
         if known and key not in known:
             path = f"{field}.{key}" if field else key
-            raise BadInput("unknown key", field=path, value=value[key], hint=_key_hint(key, known))
+            parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is POOL_KEYS else {}
+            spelled = key.lower().replace("_", "-")
+            near = near_names(spelled, (*known, *parts.values()), cutoff=0.75)
+            paths = {name: path for path, name in parts.items()}
+            hint = f"known: {', '.join(known)}"
+            hint = f"did you mean {paths.get(near[0], near[0])}?" if near else hint
+            raise BadInput("unknown key", field=path, value=value[key], hint=hint)
     return value
-
-
-def _key_hint(key: str, known: tuple[str, ...]) -> str:
-    """Return the hint for a wrong key: the nearest one; a pool has parts of the node as well."""
-    parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is POOL_KEYS else {}
-    spelled = key.lower().replace("_", "-")
-    near = near_names(spelled, (*known, *parts.values()), cutoff=0.75)
-    paths = {name: path for path, name in parts.items()}
-    return f"did you mean {paths.get(near[0], near[0])}?" if near else f"known: {', '.join(known)}"
 
 
 def _read_text(body: Mapping[str, Any], key: str) -> str | None:
@@ -430,12 +424,6 @@ def _read_text(body: Mapping[str, Any], key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise BadInput("must be text", field=f"pool.{key}", value=value)
     check_length(value or "", MAX_NAME_LENGTH, f"pool.{key}")
-    return value
-
-
-def _read_count(value: Any, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadInput("must be a number of nodes", field=field, value=value)
     return value
 
 
