@@ -38,19 +38,17 @@ def describe_change(change: dict[str, Any]) -> str:
         if value is None:
             parts.append(f"remove {name}")
         elif name == "driver":
-            parts.append(_describe_driver(value))
+            if not value.startswith(">="):
+                words = f"use driver {value}"
+            else:
+                floor, _, end = value.removeprefix(">=").partition(",<")
+                words = f"raise the driver to {floor} or newer" + (f", below {end}" if end else "")
+            parts.append(words)
         elif name == "arch":
             parts.append(f"build it for {', '.join(value)}")
         else:  # a framework by the name that is installed
             used.append(f"{name if is_framework(name) else label_of(name)} {value}")
     return ", ".join([*parts, f"use {join_words(used)}"] if used else parts)
-
-
-def _describe_driver(value: str) -> str:
-    if not value.startswith(">="):
-        return f"use driver {value}"
-    floor, _, end = value.removeprefix(">=").partition(",<")
-    return f"raise the driver to {floor} or newer" + (f", below {end}" if end else "")
 
 
 def raise_driver(context: RuleContext, floor: Version) -> Candidate:

@@ -13,8 +13,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from compatgate.core.compare.differences import Subject, TargetDifferences, count_things
-from compatgate.core.compare.findings import CAUSES, CHANGE_ORDER, Cause, cause_of, weight_of
+from compatgate.core.compare.differences import (
+    CAUSES,
+    CHANGE_ORDER,
+    Cause,
+    Subject,
+    TargetDifferences,
+    cause_of,
+    count_things,
+    weight_of,
+)
 from compatgate.core.compare.frontier import DriverFrontier, FactsEvaluator, Placed, find_frontier
 from compatgate.core.compare.ranges import EntryEdit, branches_between, compare_ranges, edit_entry
 from compatgate.core.compare.releases import FrameworkChange, compare_frameworks
@@ -125,8 +133,8 @@ class Plan(TargetDifferences, frozen=True, kw_only=True):
         if any(finding.outcome == "fail" for finding in self.host):
             parts.insert(0, "pools that the driver does not support")
         entries = sum(one.kind == "entry" for one in self.subjects)
-        stacks = len(self.subjects) - entries
-        total = f"{count_things(entries, 'entry')}, {count_things(stacks, 'running stack')}"
+        running = len(self.subjects) - entries
+        total = f"{count_things(entries, 'entry')}, {count_things(running, 'running stack')}"
         return f"{self.about}: {'; '.join(parts) if parts else 'breaks nothing'} ({total})"
 
 

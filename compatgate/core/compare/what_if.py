@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from compatgate.core.compare.comparison import Comparison, find_pool_findings, list_entries_in_use
 from compatgate.core.compare.differences import (
+    CHANGE_ORDER,
     Subject,
     TargetDifferences,
     count_things,
     judge_change,
 )
-from compatgate.core.compare.findings import CHANGE_ORDER
 from compatgate.core.compare.worlds import State
 from compatgate.core.evaluate import is_allowed
 from compatgate.core.facts import Facts
