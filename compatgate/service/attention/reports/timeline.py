@@ -105,7 +105,8 @@ def question_events(
     """Yield an event for the first time of each answer; a report on all names its target."""
     for one in asked:
         answer = "allowed" if one.allowed else "undecided" if one.outcome == "unknown" else "denied"
-        what = f"{answer} ({one.outcome}): {name_subject(one.image, one.stack, one.target if on_all else None)}"
+        subject = name_subject(one.image, one.stack, one.target if on_all else None)
+        what = f"{answer} ({one.outcome}): {subject}"
         if one.decisions > 1:
             what += f", {one.decisions} times until {clock.readable(one.last)}"
         who = ", ".join(one.asked_by)
