@@ -27,8 +27,7 @@ def make_content_reader(
 ) -> Callable[[str], ImageContent]:
     """Return a reader of GPU contents, for `HostContext.read_content`.
 
-    Args:
-        signals: the fact file ``image_signals``.
+    ``signals`` is the fact file ``image_signals``.
     """
     options = replace(options, arch_facts=facts.arch, packages=facts.packages)
 

@@ -264,8 +264,7 @@ class BackgroundReader(Generic[T]):
     def get(self, timeout: float) -> T | None:
         """Return the next item; None at the end.
 
-        Args:
-            timeout: seconds.
+        Wait at most ``timeout`` seconds.
         """
         item = self._queue.get(timeout=timeout)
         if isinstance(item, BaseException):

@@ -56,8 +56,7 @@ def strip_signatures(data: bytes) -> bytes:
 def compute_answer(challenge: str, by: str) -> str:
     """Return the right answer: the digest of the product of two matrices of the challenge.
 
-    Args:
-        by: what computes the product, ``python`` or a framework.
+    ``python`` or a framework computes it.
     """
     first, second = (_make_matrix(challenge, by, name) for name in ("a", "b"))
     columns = list(zip(*second, strict=True))
@@ -86,9 +85,6 @@ def _sign(challenge: str, signed: bytes) -> str:
 
 class SignedOutput:
     """Reader of one execution that hands only signed lines of the protocol to another reader.
-
-    Args:
-        clock: returns seconds; asked as lines arrive.
 
     Attributes:
         files: of the image that the program must show, path to digest.

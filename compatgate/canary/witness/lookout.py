@@ -129,7 +129,12 @@ def conclude_witness(
         if report.env:
             contradictions += find_other_versions(report.env, sighting.libraries)
         if workload.gpus:
-            _note_gpu(sighting, seen, unseen)
+            if sighting.gpu_pids:
+                seen["gpu"] = f"NVML showed its processes on the GPU in {sighting.gpu_looks} looks"
+            elif not sighting.gpu_looks:
+                unseen["gpu"] = "NVML does not answer on the worker's machine"
+            else:
+                unseen["gpu"] = "NVML showed none of its processes on the GPU"
             contradictions += find_idle_gpu(workload, report, sighting)
         if digest:
             contradictions += find_other_program(sighting, digest)
@@ -155,15 +160,6 @@ def _note_libraries(sighting: Sighting, seen: dict[str, str], unseen: dict[str, 
         return
     names = ", ".join(sorted(library.path for library in sighting.libraries))
     seen["libraries"] = names or f"no CUDA library among {sighting.files} mapped files"
-
-
-def _note_gpu(sighting: Sighting, seen: dict[str, str], unseen: dict[str, str]) -> None:
-    if sighting.gpu_pids:
-        seen["gpu"] = f"NVML showed its processes on the GPU in {sighting.gpu_looks} looks"
-    elif not sighting.gpu_looks:
-        unseen["gpu"] = "NVML does not answer on the worker's machine"
-    else:
-        unseen["gpu"] = "NVML showed none of its processes on the GPU"
 
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}

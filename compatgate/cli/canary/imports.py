@@ -88,7 +88,7 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
 
 def _read(path: str) -> str:
     """Return the text of a report."""
-    from compatgate.canary.imports.observation import MAX_BYTES
+    from compatgate.canary.imports import MAX_BYTES
 
     try:
         if path == "-":

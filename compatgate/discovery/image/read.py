@@ -147,8 +147,7 @@ class ImageWork(Struct, frozen=True):
     ) -> tuple[ImageReading, bool]:
         """Read layers, the lowest first in the list.
 
-        Returns:
-            The reading, without digests, and whether all its bytes were verified.
+        Return the reading, without digests, and whether all its bytes were verified.
         """
         numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
         check_platform(config, self.wanted, self.name)
@@ -270,8 +269,7 @@ def conclude_image(
 ) -> Inspection:
     """Conclude the stack from config and layers.
 
-    Args:
-        stated: statements of the config; its architectures count where no file has GPU code.
+    Stated architectures count where no file has GPU code.
     """
     seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = list_ptx_toolkits(facts) if facts else {}

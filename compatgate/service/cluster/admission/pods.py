@@ -368,12 +368,16 @@ def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, _GpuRequest]:
-    """Return the containers, by path, to which an annotation gives a part of a GPU."""
+    """Return the containers, by path, to which an annotation gives a GPU or a part of one."""
     found: dict[str, _GpuRequest] = {}
     for one in kinds.file.shared.annotations:
-        if not _is_positive(pod.annotations.get(one.name)):
+        value = pod.annotations.get(one.name)
+        resource = f"{CLASS_RESOURCE}{value}" if one.device_class else one.of
+        asked = value and kinds.is_gpu(resource) if one.device_class else _is_positive(value)
+        if not asked:
             continue
-        asks = _GpuRequest(f"the annotation {one.name}", resources=(one.of,), shared=True)
+        shared = not one.device_class
+        asks = _GpuRequest(f"the annotation {one.name}", resources=(resource,), shared=shared)
         every = list(_containers(pod))
         named = pod.annotations.get(one.container, "") if one.container else ""
         meant = [path for path, raw in every if named and raw.get("name") == named]

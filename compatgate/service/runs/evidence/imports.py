@@ -16,8 +16,7 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy.orm import Session
 
-from compatgate.canary.imports import ImportFormat, read_observations
-from compatgate.canary.imports.observation import Observation
+from compatgate.canary.imports import ImportFormat, Observation, read_observations
 from compatgate.canary.run import Attribution, Origin, StepResult
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu

@@ -11,8 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.imports import READERS, find_format, read_observations
-from compatgate.canary.imports.observation import MAX_BYTES, Observation
+from compatgate.canary.imports import (
+    MAX_BYTES,
+    READERS,
+    Observation,
+    find_format,
+    read_observations,
+)
 from compatgate.documents.specs import SOURCE_PATTERN
 from compatgate.errors import BadInput
 
