@@ -19,7 +19,13 @@ from compatgate.core.facts.platforms import Condition
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
-from compatgate.discovery.machine.files import Root, is_container, observe_files, read_machine_texts
+from compatgate.discovery.machine.files import (
+    MachineTexts,
+    Root,
+    is_container,
+    observe_files,
+    read_machine_texts,
+)
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
@@ -192,24 +198,6 @@ def _rpm(root: Root, notes: list[str]) -> Iterator[tuple[str, str, str]]:
         yield from ((*one, path) for one in rpm_packages(data, check))
     except (ValueError, TimeoutError, CompatgateError) as error:
         notes.append(f"the package database {path} cannot be read: {quote_error(error)}")
-
-
-class MachineTexts(Struct, frozen=True):
-    """The statements of a machine about itself; empty: not stated.
-
-    Attributes:
-        instance_type: label ``node.kubernetes.io/instance-type``.
-    """
-
-    vendor: str = ""
-    product: str = ""
-    asset_tag: str = ""
-    instance_type: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing is known."""
-        return not any((self.vendor, self.product, self.asset_tag, self.instance_type))
 
 
 def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -> str | None:
