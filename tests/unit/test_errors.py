@@ -51,6 +51,6 @@ def test_the_hint_ends_the_line() -> None:
 def test_an_exception_of_python_is_told_in_words_about_the_input(
     read: Callable[[], object], words: str
 ) -> None:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - each row has its own
+    with pytest.raises(Exception) as caught:
         read()
     assert quote_error(caught.value) == words
