@@ -41,11 +41,7 @@ class AllowedImages(Struct, frozen=True):
     extend: str = ""
 
     def check(self, image: str | None) -> str | None:
-        """Return the reference to run, in full, so that no engine reads it as something else.
-
-        Args:
-            image: under test, as submitted; None if there is no image.
-        """
+        """Return the reference to run, in full, so that no engine reads it as something else."""
         if image is None or _EVERY in self.patterns:
             return image
         names = [image] if is_digest(image) else _match_texts(parse_reference(image))
@@ -78,8 +74,7 @@ def read_allowed_images(
 ) -> AllowedImages:
     """Read the patterns from the option, else from ``COMPATGATE_CANARY_IMAGES``.
 
-    Args:
-        option: name of the option for errors, such as ``worker --image``.
+    Errors name the option, such as ``worker --image``.
     """
     extend = f"add a pattern with {option} PATTERN or {ENVIRONMENT}, {_HINT}"
     if texts:

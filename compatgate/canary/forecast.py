@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from compatgate.canary.workload import Workload
+from compatgate.documents.quantities import describe_seconds
 
 _EARLY = 0.1
 """Progress of a program before which its own speed says little."""
@@ -18,9 +19,8 @@ _EARLY = 0.1
 class Forecast:
     """Expectation of one run while it goes on.
 
-    Args:
-        planned: number of processes still to run, by name.
-        known: seconds that a process took in earlier runs, by name.
+    ``planned`` counts processes still to run, ``known`` holds the seconds that they took in earlier
+    runs, both by name.
     """
 
     def __init__(self, planned: Mapping[str, int], known: Mapping[str, float]) -> None:
@@ -46,10 +46,8 @@ class Forecast:
     ) -> float | None:
         """Return the seconds until the end of the run; None: not known.
 
-        Args:
-            name: of the process that runs.
-            elapsed: seconds since it began.
-            done: share of its work by its own account; None: it printed none.
+        ``done`` is the share of the running process's work by its own account; None: it printed
+        none.
         """
         others = dict(self._planned)
         own: float | None = 0.0
@@ -85,8 +83,7 @@ class Forecast:
 def plan_processes(workloads: Iterable[Workload], pairs: int) -> dict[str, int]:
     """Return the number of processes by the name of their step.
 
-    Args:
-        pairs: of each workload that takes pairs; 0: the candidate runs alone.
+    With no ``pairs`` the candidate runs alone.
     """
     return {
         f"{workload.name}-{seed}": 2 * pairs if pairs and workload.paired else 1
@@ -106,13 +103,4 @@ def limit_run(workloads: Sequence[Workload], planned: Mapping[str, int]) -> floa
 
 def describe_left(seconds: float | None) -> str:
     """Return the time until the end for people, such as ``about 12 min left``; "" if unknown."""
-    return "" if seconds is None else f"about {describe_length(seconds)} left"
-
-
-def describe_length(seconds: float) -> str:
-    """Return a length of time with two digits at most: ``40 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.2g} h" if seconds < 360_000 else f"{seconds / 86400:.0f} days"
+    return "" if seconds is None else f"about {describe_seconds(seconds)} left"

@@ -119,11 +119,7 @@ MetricKey = tuple[str, str, str, str]
 
 
 def collect_points(steps: Iterable[MeasuredStep], specs: Specs) -> dict[MetricKey, list[Point]]:
-    """Return the values of each metric that a workload declares, newest first.
-
-    Args:
-        steps: newest first.
-    """
+    """Return the values of each metric that a workload declares, newest first."""
     points: dict[MetricKey, list[Point]] = {}
     for step in steps:
         declared = specs.get(step.workload, {})
@@ -149,8 +145,7 @@ def collect_points(steps: Iterable[MeasuredStep], specs: Specs) -> dict[MetricKe
 def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHistory]:
     """Return the history of each metric that a workload declares, those that became worse first.
 
-    Args:
-        steps: newest first; at most `MAX_HISTORY` of a metric count.
+    Steps are newest first; at most `MAX_HISTORY` of a metric count.
     """
     points = collect_points(steps, specs)
     results = [

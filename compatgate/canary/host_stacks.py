@@ -69,8 +69,7 @@ def host_stack(host: str, envs: Iterable[Env], run: str | None = None) -> HostSt
 def compare_hosts(stacks: Sequence[HostStack]) -> list[ComponentDrift]:
     """Compare hosts, component by component.
 
-    Args:
-        stacks: one per host; if a host is named twice, the first entry counts.
+    If a host is named twice, the first entry counts.
     """
     hosts = {stack.host: stack for stack in reversed(stacks)}
     names = {name for stack in hosts.values() for name in stack.values}

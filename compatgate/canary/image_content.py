@@ -27,8 +27,7 @@ def make_content_reader(
 ) -> Callable[[str], ImageContent]:
     """Return a reader of GPU contents, for `HostContext.read_content`.
 
-    Args:
-        signals: the fact file ``image_signals``.
+    ``signals`` is the fact file ``image_signals``.
     """
     options = replace(options, arch_facts=facts.arch, packages=facts.packages)
 
@@ -45,7 +44,7 @@ def make_content_reader(
             return ImageContent(why=why, images=known)
         if reading.content is None:
             return ImageContent(why="not every layer of the image was read", images=known)
-        return ImageContent(reading.content, images=known)
+        return ImageContent(reading.content, images=known, files=reading.files)
 
     return read
 

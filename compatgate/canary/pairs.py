@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
-from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
+from compatgate.canary.judge.paired.blocks import PairedJudgement, PairedMetric
 from compatgate.core.binding import Comparison, digest_json, find_digest
 
 
@@ -66,8 +66,7 @@ class PairsState(Struct, frozen=True):
 def summarize_pairs(state: PairsState, entry: str | None) -> Comparison | None:
     """Return what evidence keeps of the pairs of a run; None if nothing was compared.
 
-    Args:
-        entry: entry that the reference stands for; None if an image was named.
+    The reference stands for ``entry``; None if an image was named.
     """
     judged = state.judgement
     if judged is None or not judged.metrics or not judged.pairs:

@@ -24,11 +24,8 @@ _MAX_BYTES = 1 << 20
 def read_toml(path: Path, kind: str, shape: type[T]) -> tuple[T, RawDocument]:
     """Read a TOML file into a struct.
 
-    Args:
-        kind: name of the schema, ``matrix/schema/KIND.schema.json``.
-
-    Returns:
-        The struct and the raw document, which locates later problems in the file.
+    ``kind`` names the schema, ``matrix/schema/KIND.schema.json``; the raw document locates later
+    problems in the file.
     """
     raw = RawDocument(str(path), _parse(path))
     try:

@@ -18,8 +18,7 @@ __all__ = ["load_facts", "open_library", "read_source", "source_names"]
 def open_library(overlays: Sequence[str] | None = None) -> Library:
     """Open the catalog with the operators' overlays.
 
-    Args:
-        overlays: files or directories; None: those of ``COMPATGATE_FACTS``.
+    These are files or directories; None: those of ``COMPATGATE_FACTS``.
     """
     library = Library(find_overlays(overlays))
     library.check_overlays()
@@ -27,11 +26,7 @@ def open_library(overlays: Sequence[str] | None = None) -> Library:
 
 
 def load_facts(overlays: Sequence[str] | None = None) -> Facts:
-    """Load all facts; each table is read on first use.
-
-    Args:
-        overlays: files or directories that extend the shipped facts; None: ``COMPATGATE_FACTS``.
-    """
+    """Load all facts; each table is read on first use."""
     library = open_library(overlays)
     labels = tuple(overlay.label for overlay in library.overlays)
     names = library.names

@@ -229,7 +229,10 @@ def compare_values(before: Any, after: Any, path: str = "") -> Iterator[FieldCha
                 before.get(name), after.get(name), f"{path}.{name}".lstrip(".")
             )
     elif _have_names(before) and _have_names(after):
-        old, new = ({_label(row): row for row in side} for side in (before, after))
+        old, new = (
+            {next(str(row[name]) for name in _NAMES if name in row): row for row in side}
+            for side in (before, after)
+        )
         for label in dict.fromkeys([*old, *new]):
             yield from compare_values(old.get(label), new.get(label), f"{path}[{label}]")
     elif before != after:
@@ -245,7 +248,3 @@ def _have_names(value: Any) -> bool:
         and bool(value)
         and all(isinstance(row, Mapping) and any(n in row for n in _NAMES) for row in value)
     )
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    return next(str(row[name]) for name in _NAMES if name in row)

@@ -24,8 +24,7 @@ from compatgate.errors import BadInput, CompatgateError
 class Library:
     """The catalog of one process; every table is read at most once.
 
-    Args:
-        overlays: operators' files, in order; later ones win.
+    Of overlays, later ones win.
     """
 
     def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
@@ -153,7 +152,11 @@ def compile_all(directory: str) -> Manifest:
     for source in digests:
         document = read_document(source)  # takes longer than all that is made of it
         for name in (*build.typed_tables(source), f"source/{source}"):
-            tables[name] = _write_table(directory, name, document, digests)
+            compiled = form.compile_table(name, document, {source: digests[source]}, code="wheel")
+            data = msgspec.msgpack.encode(compiled)
+            with open(os.path.join(directory, form.file_name(name)), "wb") as file:
+                file.write(data)
+            tables[name] = sha256(data)
     digest = catalog_digest(digests)
     manifest = Manifest(form.SCHEMA, digest, digests, tables)
     with open(os.path.join(directory, "manifest.msgpack"), "wb") as file:
@@ -166,14 +169,3 @@ def table_names() -> list[str]:
     names = sources.names()
     typed = [table for name in names for table in build.typed_tables(name)]
     return [*typed, *(f"source/{name}" for name in names)]
-
-
-def _write_table(
-    directory: str, name: str, document: dict[str, Any], digests: dict[str, str]
-) -> str:
-    source = build.table(name).source
-    compiled = form.compile_table(name, document, {source: digests[source]}, code="wheel")
-    data = msgspec.msgpack.encode(compiled)
-    with open(os.path.join(directory, form.file_name(name)), "wb") as file:
-        file.write(data)
-    return sha256(data)

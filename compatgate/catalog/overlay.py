@@ -89,7 +89,11 @@ def _target(path: str, data: bytes) -> str:
     if stated and stated[1] == b"framework":
         return f"frameworks/{_component(path, data)}"
     if stated and stated[1] == b"packages":
-        return f"packages/{_package(path, data)}"
+        stated = _PACKAGE.search(data)
+        if not stated:
+            hint = "add a line such as package: xformers"
+            raise BadInput("does not name its package", field=path, value=None, hint=hint)
+        return f"packages/{stated[1].decode()}"
     if stated and (component := _BEFORE.get(stated[1].decode())):
         raise BadInput(
             f"schema facts/{stated[1].decode()}/v1 is no longer supported",
@@ -104,26 +108,14 @@ def _target(path: str, data: bytes) -> str:
         known = {title: name for title, name in known.items() if title == name}
         named = stated[1].decode()
     if named not in known:
+        schemas = sorted({sources.format_of(name) for name in sources.names()})
         raise BadInput(
             "does not name the facts it changes",
             field=path,
             value=named,
-            hint=f"start the file with schema: facts/NAME/v1, NAME one of {', '.join(_schemas())}",
+            hint=f"start the file with schema: facts/NAME/v1, NAME one of {', '.join(schemas)}",
         )
     return known[named]
-
-
-def _package(path: str, data: bytes) -> str:
-    """Return the package whose records an overlay has, shipped or new."""
-    stated = _PACKAGE.search(data)
-    if not stated:
-        hint = "add a line such as package: xformers"
-        raise BadInput("does not name its package", field=path, value=None, hint=hint)
-    return stated[1].decode()
-
-
-def _schemas() -> list[str]:
-    return sorted({sources.format_of(name) for name in sources.names()})
 
 
 def _component(path: str, data: bytes) -> str:
@@ -163,7 +155,12 @@ def merge_overlays(
 
     schema = read_schema(source)
     for overlay in overlays:
-        document = _parse(overlay)
+        try:
+            document = sources.parse(sources.read_bytes(overlay.path), overlay.path)
+        except CatalogError as error:
+            raise BadInput(
+                error.problem, field=error.field, value=error.value, hint=error.hint
+            ) from error
         touched: dict[str, Any] = {}
         whole = not shipped  # a new file must be complete
         shipped = _merge_sections(shipped, document, schema, touched, overlay.path)
@@ -176,15 +173,6 @@ def merge_overlays(
         if problems:
             raise ManyProblems(f"{overlay.path} cannot be used; no facts were changed", problems)
     return shipped
-
-
-def _parse(overlay: Overlay) -> dict[str, Any]:
-    try:
-        return sources.parse(sources.read_bytes(overlay.path), overlay.path)
-    except CatalogError as error:
-        raise BadInput(
-            error.problem, field=error.field, value=error.value, hint=error.hint
-        ) from error
 
 
 def _merge_sections(

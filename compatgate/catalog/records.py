@@ -40,7 +40,9 @@ def names() -> tuple[str, ...]:
 
 def read_package(name: str) -> tuple[Record, ...]:
     """Read the records of a package; empty without a file."""
-    return parse_records(name, _document(name), _path(name))
+    path = _path(name)
+    document = sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
+    return parse_records(name, document, path)
 
 
 def parse_records(name: str, document: dict[str, Any], path: str) -> tuple[Record, ...]:
@@ -52,11 +54,6 @@ def parse_records(name: str, document: dict[str, Any], path: str) -> tuple[Recor
         raise CatalogError(
             f"holds no records: {quote_error(error)}", field=path, value=path
         ) from None
-
-
-def _document(name: str) -> dict[str, Any]:
-    path = _path(name)
-    return sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
 
 
 def write_package(name: str, records: Iterable[Record]) -> None:
@@ -89,8 +86,7 @@ def to_yaml(
 ) -> str:
     """Return records as the YAML text of a package's file.
 
-    Args:
-        with_sources: write the source of each record; the digest identifies the wheel either way.
+    The digest identifies the wheel also without its source.
     """
     left_out = ("package",) if with_sources else ("package", "source")
     import yaml

@@ -204,7 +204,11 @@ def _validator(source: str, partial: bool) -> tuple[Schema, Any]:
 
     schema, common = read_schema(source), read_schema("common")
     if partial:
-        schema = _optional_sections(schema)
+        sections = {
+            name: {rule: value for rule, value in section.items() if rule != "minItems"}
+            for name, section in schema["properties"].items()
+        }
+        schema = {**schema, "required": [], "properties": sections}
     inlined = _inline_references(schema, {"#": schema, _COMMON: common}, "#")
     registry: Any = Registry().with_resource(_COMMON, Resource.from_contents(common))
     return schema, Draft202012Validator(inlined, registry=registry)
@@ -229,15 +233,6 @@ def _inline_references(node: Any, files: dict[str, Schema], here: str) -> Any:
     for key in pointer.strip("/").split("/"):
         found = found[key]
     return _inline_references(found, files, file)
-
-
-def _optional_sections(schema: Schema) -> Schema:
-    """Return the schema without required sections and minimum lengths."""
-    sections = {
-        name: {rule: value for rule, value in section.items() if rule != "minItems"}
-        for name, section in schema["properties"].items()
-    }
-    return {**schema, "required": [], "properties": sections}
 
 
 Step = str | tuple[int, Any]

@@ -21,12 +21,12 @@ program, and only the builder knows which it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.core.compiler_ranges import newest_allowed
 from compatgate.core.components import label_of
+from compatgate.core.constraints import newest_allowed
 from compatgate.core.facts import Facts
 from compatgate.core.facts.compilers import COMPILERS
 from compatgate.core.facts.frameworks import Build
@@ -96,13 +96,16 @@ def build_environment(
 ) -> BuildEnvironment:
     """Return the variables with which a build suits every pool.
 
-    Versions are the lowest of all pools; the GPU code covers all pools.
-
-    Args:
-        toolkit: the builder's CUDA; None: the lowest that a pool's driver reports.
+    Versions are the lowest of all pools; the GPU code covers all pools. Without ``toolkit``, the
+    builder has the lowest CUDA that a pool's driver reports.
     """
     conflicts: list[str] = []
-    capabilities = _capabilities(pools, conflicts)
+    unknown = [pool.name for pool in pools if pool.gpu is None]
+    if unknown:
+        conflicts.append(f"no GPU code: the GPU of {_name_pools(unknown)} is not stated")
+        capabilities = []
+    else:
+        capabilities = sorted({pool.gpu.capability for pool in pools if pool.gpu})
     drivers = _drivers(pools, conflicts)
     cudas = _cudas(pools, facts, conflicts) if drivers else []
     cuda = min(cudas, default=None)
@@ -139,15 +142,6 @@ def _compilers(toolkit: Version, facts: Facts, conflicts: list[str]) -> HostComp
     return HostCompilers(toolkit.text, newest)
 
 
-def _capabilities(pools: Iterable[Pool], conflicts: list[str]) -> list[Pair]:
-    """Return the capabilities of all pools, ascending; empty when one is not known."""
-    unknown = [pool.name for pool in pools if pool.gpu is None]
-    if unknown:
-        conflicts.append(f"no GPU code: the GPU of {_name_pools(unknown)} is not stated")
-        return []
-    return sorted({pool.gpu.capability for pool in pools if pool.gpu})
-
-
 def _drivers(pools: Sequence[Pool], conflicts: list[str]) -> list[Version]:
     """Return the drivers of all pools; empty when they cannot be compared."""
     unknown = [pool.name for pool in pools if pool.driver is None]
@@ -180,7 +174,11 @@ def _backend(pools: Sequence[Pool], facts: Facts, conflicts: list[str]) -> str |
     """Return the newest index that uv knows and that has a PyTorch build for every pool."""
     builds = _published_builds(facts)
     suitable = {
-        pool.name: [label for label in builds if _has_suitable_build(pool, builds[label], facts)]
+        pool.name: [
+            label
+            for label in builds
+            if any(_build_runs(pool, build, facts) for build in builds[label])
+        ]
         for pool in pools
     }
     for label in builds:
@@ -202,10 +200,6 @@ def _published_builds(facts: Facts) -> dict[str, list[Build]]:
             if build.label and build.listed:
                 builds.setdefault(build.label, []).append(build)
     return {label: builds[label] for label in UV_BACKENDS if label in builds}
-
-
-def _has_suitable_build(pool: Pool, builds: Iterable[Build], facts: Facts) -> bool:
-    return any(_build_runs(pool, build, facts) for build in builds)
 
 
 def _build_runs(pool: Pool, build: Build, facts: Facts) -> bool:

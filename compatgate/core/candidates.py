@@ -77,9 +77,8 @@ class _KnownRelease(Struct, frozen=True):
 class Candidates:
     """Lists choices for the parts of a stack; remembers what it reads of the facts.
 
-    Args:
-        pools: pools that the stack must run on; their systems and GPUs select builds and code.
-        labels: labels of the builds that another index has; None: any.
+    The systems and GPUs of ``pools`` select builds and code; ``labels`` are those of the builds
+    that another index has (None: any).
     """
 
     def __init__(
@@ -248,9 +247,8 @@ class Candidates:
     def library(self, name: str, chosen: Chosen, constraints: Constraints) -> list[Choice]:
         """Return versions of cuDNN, NCCL or another component: the pinned one first.
 
-        Args:
-            chosen: parts chosen so far; the pins of their builds come first.
-            constraints: None of them: only the pinned version, else a stack without the part.
+        The pins of builds chosen so far come first. With ``constraints`` None there is only the
+        pinned version, else a stack without the part.
         """
         pins = [pin for pin in _pins(chosen, name) if pin.exact or constraints]
         pinned = [v for pin in pins if (v := _pinned_version(name, pin))]
@@ -294,7 +292,8 @@ class Candidates:
                 other = facts.recorded_name(name, (major,))
                 found += [v.public for v in facts.recorded_versions(other)]
             for one in facts.statements(recorded):
-                found += _versions_of(one)
+                named = _NAMED_VERSION.findall(one.versions)
+                found += [text for text in named if _meets(one.versions, text)]
             self._packages[name] = [parse_version(name, text) for text in dict.fromkeys(found)]
         return self._packages[name]
 
@@ -417,12 +416,6 @@ def _named_versions(name: str, constraints: Constraints) -> list[Version]:
     return found
 
 
-def _versions_of(statement: Statement) -> list[str]:
-    """Return the releases that a statement names, with ends of ranges that belong to it."""
-    named = _NAMED_VERSION.findall(statement.versions)
-    return [text for text in named if _meets(statement.versions, text)]
-
-
 def _requirements(texts: Iterable[str]) -> dict[str, str]:
     """Return the versions that requirements (PEP 508) ask for, by canonical name."""
     from packaging.requirements import InvalidRequirement, Requirement
@@ -458,8 +451,7 @@ def _in_range(version: Version, release: Release) -> bool:
 def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
     """Read wanted parts: ``torch>=2.6,<2.9``, ``flash-attn``; commas separate parts as well.
 
-    Returns:
-        Canonical name to constraint; None: any version.
+    The result maps canonical names to constraints; None means any version.
     """
     bodies: dict[str, str] = {}
     for text in texts:

@@ -63,7 +63,9 @@ class CellFilter(Struct, frozen=True):
         def overlaps(name: str, allowed: Constraint, wanted: Constraint) -> bool:
             key = (name, allowed.text, wanted.text)
             if key not in known:
-                known[key] = _overlap(name, allowed, wanted, facts)
+                named = [clause.version for one in (allowed, wanted) for clause in one.clauses]
+                candidates: Iterable[Version] = (*named, *known_versions(facts, name))
+                known[key] = any(allowed.allows(one) and wanted.allows(one) for one in candidates)
             return known[key]
 
         def keeps(entry: Entry) -> bool:
@@ -103,10 +105,7 @@ Place = tuple[str, Mapping[str, str], Pool]
 def read_filter(text: str, places: Iterable[Place], entries: Collection[str] = ()) -> CellFilter:
     """Read a filter.
 
-    Args:
-        text: terms between spaces, commas or ``&``.
-        places: of the fleet; a word must be about one of them,
-        entries: or match the name of one of these.
+    Terms stand between spaces, commas or ``&``; a word names one of ``places`` or of ``entries``.
     """
     if len(text) > MAX_FILTER:
         raise BadInput(f"has more than {MAX_FILTER} characters", field="q", hint=_HINT)
@@ -165,13 +164,6 @@ def _take_version(
     else:
         versions.append((component.name, constraint))
     return " "
-
-
-def _overlap(name: str, allowed: Constraint, wanted: Constraint, facts: Facts) -> bool:
-    """Return whether a version that is known, or named by one of the two, meets both."""
-    named = [clause.version for one in (allowed, wanted) for clause in one.clauses]
-    candidates: Iterable[Version] = (*named, *known_versions(facts, name))
-    return any(allowed.allows(one) and wanted.allows(one) for one in candidates)
 
 
 def _allows_series(

@@ -149,8 +149,7 @@ _SHORTEST_TO_SWAP, _SHORTEST_TO_CUT = 4, 5
 def find_component(name: str) -> ComponentMatch | None:
     """Find the component that a name means, in any spelling; None for a package.
 
-    Args:
-        name: ``cudnn``, ``pytorch``, ``libcudnn9``, ``nvidia-cudnn-cu12``, ``cupy-cuda12x``.
+    Names are ``cudnn``, ``pytorch``, ``libcudnn9``, ``nvidia-cudnn-cu12``, ``cupy-cuda12x``.
     """
     return None if len(name) > MAX_NAME_LENGTH else _find_cached(name)
 
@@ -176,11 +175,7 @@ def _find_cached(name: str) -> ComponentMatch | None:
 
 
 def resolve_component(name: str) -> ComponentMatch:
-    """Resolve a name: to a component, or to the package of that name on the package index.
-
-    Args:
-        name: any spelling of a component (see `find_component`), or a package, ``xformers``.
-    """
+    """Resolve a name: to a component, or to the package of that name on the package index."""
     if found := find_component(name):
         return found
     check_length(name, MAX_NAME_LENGTH, f"{name[:40]}...")
@@ -193,7 +188,11 @@ def _resolve_package(name: str) -> ComponentMatch:
     spaced = len(name.split()) != 1
     if spaced or not is_package_name(text):
         problem = f"{name[:_MAX_PACKAGE_NAME]!r} is not the name of a component or package"
-        raise BadInput(problem, field=name, value=name, hint=_name_hint(name))
+        if match := re.match(r"\s*([\w.-]+)\s*[<>=!~]", name):
+            hint = f"state one version, like {match[1]}=2.8.0: a range leaves open what will run"
+        else:
+            hint = "a name has letters, digits and single hyphens, like torch or flash-attn"
+        raise BadInput(problem, field=name, value=name, hint=hint)
     near = _COMPAT if text.startswith(f"{_COMPAT}-") else _misspellings().get(text)
     if near:
         problem = f"{name!r} is not a component"
@@ -241,9 +240,3 @@ def _misspellings() -> dict[str, str]:
         slips = (*cut, *swapped, *doubled, f"{name}s")
         found |= dict.fromkeys(slips, _ALIASES.get(name, name))
     return found
-
-
-def _name_hint(name: str) -> str:
-    if match := re.match(r"\s*([\w.-]+)\s*[<>=!~]", name):
-        return f"state one version, like {match[1]}=2.8.0: a range leaves open what will run"
-    return "a name has letters, digits and single hyphens, like torch or flash-attn"

@@ -119,13 +119,9 @@ def judge_candidate(
 
     Each suite of each target's policy, soak included, must have passed recently on each SKU and
     driver where the entry would hold, all with the same measured components and the same GPU
-    content. A failure of any stack that the entry allows blocks it, unless another content with
-    the same components has passed: then only images of the failed content are bad.
-
-    Args:
-        targets: all targets, or at least the entry's.
-        now: seconds since the epoch.
-        suites: definitions of the suites now; runs with another one are stale.
+    content. A failure of any stack that the entry allows blocks it, unless another content with the
+    same components has passed: then only images of the failed content are bad. ``suites`` are their
+    definitions now: runs with another one are stale.
     """
     found = find_places(entry, targets)
     runs: dict[str, None] = {}
@@ -228,16 +224,11 @@ def find_contradiction(
     }
     if run.outcome != "failed" or not affected:
         return None
-    revoke = _is_of_blessed_content(run, entry) and any(
+    revoke = (not entry.blessed_contents or run.content in entry.blessed_contents) and any(
         policy.on_failure == "revoke" and run.suite in (*policy.suites, *policy.soak)
         for policy in affected.values()
     )
     return Contradiction(tuple(affected), revoke)
-
-
-def _is_of_blessed_content(run: Evidence, entry: Entry) -> bool:
-    """Return whether a run tested a content that blessed the entry, or none is recorded."""
-    return not entry.blessed_contents or run.content in entry.blessed_contents
 
 
 def disproves(
@@ -248,10 +239,8 @@ def disproves(
     It must have run the same suite with the same components and GPU content on the same SKU. A
     rerun adds to the pool of runs and takes no failure back: a failure ends when no pool of nodes
     has its driver any more, when the suite has changed since, or when it no longer counts. The
-    failure of a run without a binding, from before bindings were recorded, ends at the next pass.
-
-    Args:
-        max_age_s: seconds for which a failure counts.
+    failure of a run without a binding, from before bindings were recorded, ends at the next pass. A
+    failure counts for ``max_age_s`` seconds.
     """
     same = (
         (passed.suite, passed.sku) == (failed.suite, failed.sku)

@@ -51,10 +51,8 @@ def represent(entry: Entry, facts: Facts) -> EntryStacks:
 
     A framework is the newest (oldest) known release that its constraint allows, CUDA and Python the
     newest (oldest) that have a build of it, libraries what that build pins; where the constraint
-    allows none of these, the newest (oldest) known version that it allows.
-
-    Args:
-        entry: an entry of the matrix; its constraint on the driver is left out.
+    allows none of these, the newest (oldest) known version that it allows. The entry's constraint
+    on the driver is left out.
     """
     known = _known.setdefault(facts, {})
     key = tuple(entry.components.items())
@@ -151,7 +149,9 @@ class _Selection:
             known = [parse_version("cuda", format_parts(pair)) for pair in made_for]
         else:
             known = [v for v in known_versions(self._facts, "cuda") if constraint.allows(v)]
-        fitting = [v for v in known if self._all_built_for(v)]
+        fitting = [
+            v for v in known if all(find_build(r, version, v) for version, r in self._releases())
+        ]
         if fitting or known:
             return self._end_of(fitting or known)
         return _version_of_constraint("cuda", constraint) if constraint else None
@@ -166,9 +166,6 @@ class _Selection:
         known = [parse_version("python", text) for text in common if not text.endswith("t")]
         fitting = [version for version in known if constraint.allows(version)]
         return self._end_of(fitting) if fitting else None
-
-    def _all_built_for(self, cuda: Version) -> bool:
-        return all(find_build(r, version, cuda) for version, r in self._releases())
 
     def _releases(self) -> Iterator[tuple[Version, Release]]:
         for name, version in list(self._versions.items()):

@@ -198,7 +198,11 @@ def _group_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     said = list(findings)
     if len({finding.rule for finding in said}) < len(said):
         said = _merge_pools(said)
-    return tuple(sorted(said, key=lambda f: (-_rank_finding(f), f.rule)))
+    return tuple(
+        sorted(
+            said, key=lambda f: (-(OUTCOME_RANK[f.outcome] * 2 + (f.outcome == "waived")), f.rule)
+        )
+    )
 
 
 def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
@@ -211,10 +215,6 @@ def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
             finding = replace(known, pools=tuple(pools))
         groups[key] = finding
     return list(groups.values())
-
-
-def _rank_finding(finding: Finding) -> int:
-    return OUTCOME_RANK[finding.outcome] * 2 + (finding.outcome == "waived")
 
 
 def _list_checked_rules(judged: Iterable[PoolResult]) -> Checked:

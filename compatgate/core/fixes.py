@@ -30,11 +30,7 @@ _SAME_VERSION = {"fabric-manager": "Fabric Manager", "imex": "IMEX"}
 
 @lru_cache(maxsize=256)
 def find_affected_rules(changed: Parts, stated: Parts, *, about_facts: bool) -> tuple[Rule, ...]:
-    """Return the rules that may object once these parts change.
-
-    Args:
-        about_facts: rules about facts, or rules about the matrix and evidence.
-    """
+    """Return the rules that may object once these parts change."""
     return tuple(
         rule
         for rule in RULES
@@ -172,11 +168,13 @@ def apply_changes(
 ) -> RuleContext:
     """Apply a fix to a context: ``>=X`` means X itself, None removes.
 
-    Args:
-        changed: the parts that the changes may change; None derives them.
+    ``changed`` None derives the parts that the changes may change.
     """
     pool, stack = context.pool, context.stack
-    ours = {name: _concrete_value(value) for name, value in changes.items()}
+    ours = {
+        name: (value[2:].partition(",")[0] if _is_floor(value) else value)
+        for name, value in changes.items()
+    }
     if driver := ours.pop("driver", None):
         pool = replace(pool, driver=parse_version("driver", driver))
     if gpu := ours.pop("gpu", None):
@@ -191,10 +189,6 @@ def apply_changes(
             (pool,),
         )
     return context.on(stack, pool, changed or parts_of(changes, context.facts.frameworks))
-
-
-def _concrete_value(value: Any) -> Any:
-    return value[2:].partition(",")[0] if _is_floor(value) else value
 
 
 def _persists(answer: RuleAnswer, problem: Problem) -> bool:

@@ -61,8 +61,7 @@ def parse_capability(text: str) -> Capability:
 def parse_arch(text: str) -> tuple[Arch, ...]:
     """Read an architecture; ``8.0+PTX`` names two kinds of code.
 
-    Args:
-        text: ``sm_80``, ``sm_90a``, ``sm_100f``, ``compute_80``, ``8.0``, ``9.0+PTX``.
+    Others are ``sm_80``, ``sm_90a``, ``sm_100f``, ``compute_80`` and ``8.0``.
     """
     clean = text.strip().lower()
     if match := _DOTTED.fullmatch(clean):

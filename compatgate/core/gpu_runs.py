@@ -90,12 +90,8 @@ def carriers_of(
 
     A published build brings the PTX that its own toolkit made, whatever runtime the stack has: a
     TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Stated code is assumed
-    to be made by the stack's CUDA.
-
-    Args:
-        frameworks: the stack's frameworks in the facts; stated code replaces theirs.
-        os: the pool's system; wheels for Windows have other code.
-        cpu: the pool's processor; wheels for Arm have other code.
+    to be made by the stack's CUDA. The code of ``frameworks`` replaces what the facts say of them;
+    wheels for Windows and for Arm have other code.
     """
     own = cuda.major_minor if cuda else None
     if stack.arch is not None:

@@ -252,13 +252,10 @@ class EntryIndex:
 
     def rank(self, entry: Entry, target: str) -> tuple[tuple[int, int], bool, int]:
         """Return the rank of an entry among those of a target: the highest decides."""
-        return self._specificity(entry), target in entry.targets, entry.revision
-
-    def _specificity(self, entry: Entry) -> tuple[int, int]:
         found = self._specificities.get(entry.name)
         if found is None:
             found = self._specificities[entry.name] = entry.specificity
-        return found
+        return found, target in entry.targets, entry.revision
 
     def nearest(
         self, target: str, stack: Stack, pool: Pool, named: Sequence[str] = ()
@@ -337,13 +334,9 @@ class Matrix:
     ) -> tuple[list[bool], bool, str | None]:
         """Return all that an assessment depends on of an image's reference.
 
-        Args:
-            target: name of the target; "": none.
-            policy: of its canaries; None: the target is not known.
-
-        Returns:
-            Whether each image glob of the target's waivers matches; whether an image is named, as
-            pins are assumed for none; and the digest, where evidence is bound to it.
+        Return whether each image glob of the target's waivers matches; whether an image is named,
+        as pins are assumed for none; and the digest, where evidence is bound to it. ``policy`` is
+        None where the target is not known.
         """
         waived = [matches_image(image, glob) for glob in self.image_patterns(target)]
         bound = policy is not None and policy.bind == "image"

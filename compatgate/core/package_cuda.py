@@ -27,10 +27,8 @@ def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
     """Assume the CUDA of frameworks' wheels; without a framework, that of the packages' wheels.
 
     Where packages name only a major, it is the oldest of that major: a driver must reach it in any
-    case. Packages for several majors say nothing.
-
-    Returns:
-        The stack with its CUDA, and a sentence in ``assumed``; the same where nothing is assumed.
+    case. Packages for several majors say nothing. The stack has a sentence in ``assumed``; it is
+    the same where nothing is assumed.
     """
     found = assume_default_wheels(stack, facts, pools)
     if "cuda" in found.components or any(text.startswith("cuda: ") for text in stack.open):

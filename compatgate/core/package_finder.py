@@ -274,8 +274,7 @@ def open_packages(
 ) -> tuple[OpenPackage, ...]:
     """List the packages of a stack that no record describes, once for each platform.
 
-    Args:
-        stack: its packages and its components without published tables are listed.
+    Components without published tables are listed as well.
     """
     python = stack.get("python")
     found: list[OpenPackage] = []

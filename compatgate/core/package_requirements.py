@@ -67,19 +67,18 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
         if found is None and have.text not in known:
             if len(known) >= _MAX_CACHED:
                 known.clear()
-            known[have.text] = found = self._compare(have)
+            if _is_another_build(self.package, have):
+                compared = None
+            else:
+                pin = _pinned_version(self.spec)
+                holds = _is_pinned(self.name, pin, have.text) or _satisfies(self.spec, have.text)
+                compared = Requirement(self.name, self.spec, have, holds, pin)
+            known[have.text] = found = compared
         return found
 
     @lazy_property
     def _compared(self) -> dict[str, Requirement | None]:
         return {}
-
-    def _compare(self, have: Version) -> Requirement | None:
-        if _is_another_build(self.package, have):
-            return None
-        pin = _pinned_version(self.spec)
-        holds = _is_pinned(self.name, pin, have.text) or _satisfies(self.spec, have.text)
-        return Requirement(self.name, self.spec, have, holds, pin)
 
 
 _MAX_CACHED = 64
@@ -142,8 +141,7 @@ class PlatformRequirements:
     def on(self, parts: KeysView[str], extra: str = "") -> tuple[PlatformRequirement, ...]:
         """Return the requirements on some parts whose markers hold.
 
-        Args:
-            extra: the requested extra; requirements of other extras are left out.
+        Requirements of other extras than ``extra`` are left out.
         """
         if parts.isdisjoint(self._names):
             return ()
@@ -169,12 +167,7 @@ class PlatformRequirements:
 def requirements_of_framework(
     by: Build | Release, stack: Stack, pool: Pool, without: Container[str]
 ) -> Iterator[Requirement]:
-    """Yield the requirements of a framework's release or build on parts that the stack states.
-
-    Args:
-        by: the release or build with its requirements.
-        without: parts to leave out.
-    """
+    """Yield the requirements of a framework's release or build on parts that the stack states."""
     versions = {name: have for name, have in stack.versions.items() if name not in without}
     for asked in _platform_requirements(by, stack, pool).on(versions.keys()):
         if found := asked.compare(versions[asked.name]):

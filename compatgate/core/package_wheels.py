@@ -18,7 +18,6 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Framework
 from compatgate.core.facts.nvidia import Pair
 from compatgate.core.facts.records import Library, ProjectWheels, Record, Statement, TorchAbi
-from compatgate.core.gpu_code import Arch
 from compatgate.core.package_requirements import Platform
 from compatgate.core.request import Cpu, Os
 from compatgate.core.stack_facts import default_build, find_release
@@ -96,8 +95,7 @@ _TORCH_OF_LABEL = re.compile(
 def torch_of_label(label: str) -> str | None:
     """Return the torch release that a local label names, as ``2.8``; None where it names none.
 
-    Args:
-        label: a label as in ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+    Labels are ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
     """
     match = _TORCH_OF_LABEL.search(label)
     return f"{match['major']}.{match['minor'] or match['plain']}" if match else None
@@ -117,15 +115,10 @@ def find_record(
     """Find the record of the wheel that a package is installed from.
 
     The digest decides, then the file's name; without them it is the wheel of this version and build
-    for the platform, measured for this Python or another, which the answer states as an
-    assumption. A file with a record's name and another digest is a private build: no record fits.
-
-    Args:
-        version: version with its local label; without a label the index's own wheel is assumed.
-        platform: the pool's platform; WSL uses wheels for Linux.
-
-    Returns:
-        The record, and the assumption (empty where there is none); None where no record fits.
+    for the platform, measured for this Python or another, which the answer states as an assumption.
+    A file with a record's name and another digest is a private build: no record fits. Without a
+    label the index's own wheel is assumed, and the text says so; WSL uses wheels for Linux. None
+    where no record fits.
     """
     known = [record for record in records if record.version.partition("+")[0] == version.public]
     if wheel:
@@ -134,7 +127,8 @@ def find_record(
                 return record, ""
         for record in known:
             if record.wheel == wheel.file:
-                return None if _is_rebuilt(record, wheel) else (record, "")
+                rebuilt = record.sha256 and wheel.sha256 and record.sha256 != wheel.sha256
+                return None if rebuilt else (record, "")
     fitting = [
         record
         for record in known
@@ -158,11 +152,6 @@ def find_labelled_record(
         return found
     record = scripted_record(records, said, version, os, cpu)
     return (record, "as its project's build script makes it") if record else None
-
-
-def _is_rebuilt(record: Record, wheel: Wheel) -> bool:
-    """Tell whether a wheel of a record's file name is known to have another digest."""
-    return bool(record.sha256 and wheel.sha256) and record.sha256 != wheel.sha256
 
 
 def _has_version(record: Record, version: Version) -> bool:
@@ -245,13 +234,16 @@ def scripted_record(
     if not code or not of_release:
         return None
     like = max(of_release, key=lambda one: sum(map(_has_torch_code, one.libraries)))
+    has_ptx = any(one.kind == "ptx" for one in code)
+    linked = (name for one in like.libraries for name in one.needs)
+    runtime = system == "linux" and any(map(_LINUX_CUDA_RUNTIME.fullmatch, linked))
     library = Library(
         path="",
-        needs=_linked_runtime(like, version) if system == "linux" else (),
+        needs=(f"libcudart.so.{version.cuda[0]}",) if runtime and version.cuda else (),
         sass={one.name: 1 for one in code if one.kind == "sass"},
         ptx={one.name: 1 for one in code if one.kind == "ptx"},
         units=1,
-        ptx_cuda=_ptx_toolkit(code, version),
+        ptx_cuda=format_parts(version.cuda) if has_ptx and version.cuda else None,
         torch=next((one.torch for one in like.libraries if one.torch), None),
     )
     return structs.replace(
@@ -270,20 +262,6 @@ def scripted_record(
 def _has_torch_code(library: Library) -> bool:
     """Tell whether a library has code for GPUs and links against torch."""
     return library.carries_code and any("torch" in name for name in library.needs)
-
-
-def _linked_runtime(like: Record, version: Version) -> tuple[str, ...]:
-    """Return the label's CUDA runtime, where wheels of the release link against a runtime."""
-    linked = any(
-        _LINUX_CUDA_RUNTIME.fullmatch(name) for one in like.libraries for name in one.needs
-    )
-    return (f"libcudart.so.{version.cuda[0]}",) if linked and version.cuda else ()
-
-
-def _ptx_toolkit(code: Sequence[Arch], version: Version) -> str | None:
-    """Return the toolkit that makes the PTX: the label's."""
-    has_ptx = any(one.kind == "ptx" for one in code)
-    return format_parts(version.cuda) if has_ptx and version.cuda else None
 
 
 _RELEASE_LABEL = re.compile(
@@ -316,10 +294,8 @@ def released_record(
     """Make the record of a wheel from its project's build script or workflow.
 
     The label (``cu12torch2.8cxx11abiTRUE``) or the statement says CUDA and torch, the script the
-    GPU code. Nobody read this wheel: the record has no file name and no digest.
-
-    Args:
-        platform: the pool's platform; None is returned where the project has no wheel for it.
+    GPU code. Nobody read this wheel: the record has no file name and no digest. None where the
+    project has no wheel for the platform.
     """
     wheels = find_stated_wheels(statements, label, platform)
     match = _RELEASE_LABEL.fullmatch(label)
@@ -350,11 +326,7 @@ def release_label(
     new_abi: bool,
     platform: Platform,
 ) -> str | None:
-    """Return the label of the wheel that a package's installer fetches beside a torch.
-
-    Args:
-        new_abi: whether that torch has the new C++ ABI.
-    """
+    """Return the label of the wheel that a package's installer fetches beside a torch."""
     wanted = (str(cuda_major), format_parts(torch.major_minor), str(new_abi).upper())
     return next(
         (

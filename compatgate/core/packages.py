@@ -208,7 +208,11 @@ class GpuPackage(Struct, frozen=True, dict=True):
         """
         carrying = [one for one in self.shipped if one.carries_code and one.loaded]
         own = [library for library in carrying if not is_bundled(library.path)] or carrying
-        own = [library for library in own if not _is_to_be_linked(library)] or own
+        own = [
+            library
+            for library in own
+            if library.sass or not library.path.endswith((".fatbin", ".ptx"))  # PTX for a linker
+        ] or own
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
 
@@ -220,11 +224,6 @@ def is_bundled(path: str) -> bool:
 
 def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _is_to_be_linked(library: Library) -> bool:
-    """Tell whether a file is PTX for a linker, not a shared object."""
-    return not library.sass and library.path.endswith((".fatbin", ".ptx"))
 
 
 def is_specific(library: Library) -> bool:
@@ -271,16 +270,6 @@ def select_paths(paths: Sequence[str], cuda: Pair) -> tuple[str, ...]:
     return tuple(path for path in paths if nearest and cuda_of_name(path) == nearest)
 
 
-def _select_for_device(package: GpuPackage, device: Pair) -> tuple[Library, ...]:
-    """Return the libraries that count, without those that the package loads on other GPUs."""
-    variant = package.variant
-    if variant is None:
-        return package.libraries
-    marked = [one for one in package.libraries if variant.marker in _file_name(one.path)]
-    others = [one for one in package.libraries if one not in marked]
-    return tuple((marked if device < variant.below else others) or package.libraries)
-
-
 _STRAY_SHARE = 0.04
 """Share of a library's translation units up to which code that runs on a GPU does not mean support:
 vLLM 0.11.2 has ``sm_52`` in one unit of 88. (cuSPARSELt has 6 % of its units for an A100 alone.)"""
@@ -295,10 +284,8 @@ def library_run_mode(library: Library, device: Pair, facts: CudaArch) -> RunMode
 
     Units with nothing but code for other single architectures (``sm_90a``) are used there alone and
     do not count. Units with PTX are no support where nothing was made for the GPU and the library's
-    base has no code for it.
-
-    Returns:
-        ``ptx`` where the driver must compile some of it; None where it does not run.
+    base has no code for it. ``ptx`` where the driver must compile some of it; None where it does
+    not run.
     """
     groups = _group_run_modes(library, device, facts)
     sass, ptx, stray = _count_units(groups)
@@ -353,7 +340,13 @@ def library_modes(
     """
     key = (device, cuda.major_minor if cuda else None)
     if key not in package.memory:
-        loaded = _select_for_device(package, device)
+        variant = package.variant
+        if variant is None:
+            loaded = package.libraries
+        else:
+            marked = [one for one in package.libraries if variant.marker in _file_name(one.path)]
+            others = [one for one in package.libraries if one not in marked]
+            loaded = tuple((marked if device < variant.below else others) or package.libraries)
         package.memory[key] = tuple(
             tuple((library, library_run_mode(library, device, facts)) for library in group)
             for group in loaded_groups(package, loaded, cuda)
@@ -373,8 +366,7 @@ def is_stray(groups: tuple[LibraryModes, ...]) -> bool:
 def toolkit_targets(package: GpuPackage, device: Pair, facts: CudaArch) -> bool | None:
     """Tell whether the newest toolkit that a library belongs to can make code for a GPU.
 
-    Returns:
-        None where the facts do not have the toolkit.
+    None where the facts do not have the toolkit.
     """
     key = ("toolkit", device)
     if key not in package.memory:

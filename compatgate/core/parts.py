@@ -84,10 +84,7 @@ def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
 
     A component that has no part of its own belongs to ``builds``: it may bring another CUDA. A
     package brings none. An unknown key (the pool's GPU, the image's requirements) may change
-    everything.
-
-    Args:
-        frameworks: names of frameworks; they bring a CUDA even if they are not components.
+    everything. Frameworks bring a CUDA even if they are not components.
     """
     found: Parts = NOTHING
     for key in keys:

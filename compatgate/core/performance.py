@@ -137,11 +137,7 @@ class BoundedCache(Generic[K, V]):
         return None if found is None else found[0]
 
     def put(self, key: K, value: V, size: int) -> None:
-        """Store a value, unless it alone would take more than a sixteenth of the cache.
-
-        Args:
-            size: estimated bytes of key and value.
-        """
+        """Store a value, unless it alone would take more than a sixteenth of the cache."""
         size += _ENTRY_BYTES
         if size > self._most_bytes // 16:
             self.drop(key)
@@ -150,7 +146,9 @@ class BoundedCache(Generic[K, V]):
             self._forget(key)
             self._entries[key] = (value, size)
             self.size += size
-            while self.size > self._most_bytes or self._has_too_many():
+            while self.size > self._most_bytes or (
+                self._most_entries is not None and len(self._entries) > self._most_entries
+            ):
                 self.size -= self._entries.popitem(last=False)[1][1]
 
     def drop(self, key: K) -> None:
@@ -168,9 +166,6 @@ class BoundedCache(Generic[K, V]):
         found = self._entries.pop(key, None)
         if found is not None:
             self.size -= found[1]
-
-    def _has_too_many(self) -> bool:
-        return self._most_entries is not None and len(self._entries) > self._most_entries
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -201,8 +196,7 @@ def near_names(
 ) -> list[str]:
     """Return the names nearest to one, best first; empty if none is near or the budget is spent.
 
-    Args:
-        cutoff: least similarity, from 0 to 1.
+    ``cutoff`` is the least similarity, from 0 to 1.
     """
     from difflib import get_close_matches
 

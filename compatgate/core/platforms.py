@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from compatgate.core.gpus import normalise
 
 if TYPE_CHECKING:
-    from compatgate.core.facts.machines import PlatformMachines
     from compatgate.core.facts.nvidia import Gpu
-    from compatgate.core.facts.platforms import Platform
+    from compatgate.core.facts.platforms import Platform, PlatformMachines
 
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 

@@ -139,7 +139,11 @@ def pool_runs(
     left = own or current or runs
     young = [run for run in left if run.finished + max_age_s >= now]
     pooled = _order(young) if young else _order(left)[:1]
-    pooled = _leave_out_unbound(pooled)
+    # Leave out runs that state no binding, unless the newest is one: then it speaks alone
+    if pooled[0].bound is None:
+        pooled = pooled[:1]
+    else:
+        pooled = tuple(run for run in pooled if run.bound is not None)
     newest = pooled[0]
     failed = [run for run in pooled if run.outcome == "failed"]
     if failed:
@@ -162,13 +166,3 @@ def _order(runs: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 def _what_changed(run: Evidence, definition: SuiteDefinition | None) -> str:
     return definition.changed_since(run.bound) if definition and run.bound else ""
-
-
-def _leave_out_unbound(runs: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Leave out runs that state no binding, unless the newest is one: then it speaks alone.
-
-    They were judged before bindings were recorded, when the newest run spoke.
-    """
-    if runs[0].bound is None:
-        return runs[:1]
-    return tuple(run for run in runs if run.bound is not None)

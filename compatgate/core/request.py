@@ -236,7 +236,12 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
-    _check_command(body.get("command"))
+    stated = body.get("command")
+    words = [] if stated is None else stated
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        hint = 'like ["/opt/venv/bin/python", "train.py"]; [] where it is not known'
+        raise BadInput("must be a list of words", field="command", value=stated, hint=hint)
+    check_length("".join(words), MAX_COMMAND_LENGTH, "command")
     check_length(target or "", MAX_NAME_LENGTH, "target")
     check_length(image or "", MAX_IMAGE_LENGTH, "image")
     if body.get("stack") is None:
@@ -253,15 +258,6 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         changes=changes,
         pools=pools,
     )
-
-
-def _check_command(stated: Any) -> None:
-    """Check what runs in the image, which chooses one of its installations."""
-    words = [] if stated is None else stated
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        hint = 'like ["/opt/venv/bin/python", "train.py"]; [] where it is not known'
-        raise BadInput("must be a list of words", field="command", value=stated, hint=hint)
-    check_length("".join(words), MAX_COMMAND_LENGTH, "command")
 
 
 def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
@@ -327,7 +323,9 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         if (value := changes.get(key)) is None:
             continue
         if key == "count":
-            fields[key] = _read_count(value, f"{path}.count")
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise BadInput("must be a number of nodes", field=f"{path}.count", value=value)
+            fields[key] = value
             continue
         if not isinstance(value, str):
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
@@ -340,7 +338,8 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             name = CPU_NAMES.get(value.lower(), value) if key == "cpu" else value
             fields[key] = _read_choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
     if "gpu" in fields and "cpu" not in fields:
-        fields["cpu"] = _choose_cpu(fields["gpu"], pool)
+        brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
+        fields["cpu"] = fields["gpu"].cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
     return replace(pool, **fields, **_change_node(pool, changes, path))
 
 
@@ -374,12 +373,6 @@ def _change_node(pool: Pool, changes: Mapping[str, Any], path: str) -> dict[str,
     return fields
 
 
-def _choose_cpu(gpu: Gpu, pool: Pool) -> Cpu:
-    """Return the processor that goes with a new GPU: a superchip has a processor of its own."""
-    brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
-    return gpu.cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
-
-
 def change_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     """Return the stack with every change that is not a pool's applied; None removes."""
     ours = {key: value for key, value in changes.items() if _pool_key(key) is None}
@@ -410,17 +403,14 @@ def _require_mapping(
             raise BadInput("a key must be text", field=field, value=key)
         if known and key not in known:
             path = f"{field}.{key}" if field else key
-            raise BadInput("unknown key", field=path, value=value[key], hint=_key_hint(key, known))
+            parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is POOL_KEYS else {}
+            spelled = key.lower().replace("_", "-")
+            near = near_names(spelled, (*known, *parts.values()), cutoff=0.75)
+            paths = {name: path for path, name in parts.items()}
+            hint = f"known: {', '.join(known)}"
+            hint = f"did you mean {paths.get(near[0], near[0])}?" if near else hint
+            raise BadInput("unknown key", field=path, value=value[key], hint=hint)
     return value
-
-
-def _key_hint(key: str, known: tuple[str, ...]) -> str:
-    """Return the hint for a wrong key: the nearest one; a pool has parts of the node as well."""
-    parts = {f"node.{name}": name for name in NODE_COMPONENTS} if known is POOL_KEYS else {}
-    spelled = key.lower().replace("_", "-")
-    near = near_names(spelled, (*known, *parts.values()), cutoff=0.75)
-    paths = {name: path for path, name in parts.items()}
-    return f"did you mean {paths.get(near[0], near[0])}?" if near else f"known: {', '.join(known)}"
 
 
 def _read_text(body: Mapping[str, Any], key: str) -> str | None:
@@ -428,12 +418,6 @@ def _read_text(body: Mapping[str, Any], key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise BadInput("must be text", field=f"pool.{key}", value=value)
     check_length(value or "", MAX_NAME_LENGTH, f"pool.{key}")
-    return value
-
-
-def _read_count(value: Any, field: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadInput("must be a number of nodes", field=field, value=value)
     return value
 
 

@@ -7,7 +7,6 @@ out a part, or the label of a build, must not get round it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -107,7 +106,7 @@ def _compare_label(
     """Return what is known of a build without a label; "": it is the build, None: it is another."""
     if have.local:
         return None
-    for label in _labels_of(constraint):
+    for label in (one.version.local for one in constraint.clauses if one.version.local):
         whole = parse_version(name, f"{have.text}+{label}")
         if not constraint.allows(whole):
             continue
@@ -120,7 +119,3 @@ def _compare_label(
         if context.stack.content is None or whole.cuda is not None:
             return "has no build label"
     return None
-
-
-def _labels_of(constraint: Constraint) -> Iterator[str]:
-    return (one.version.local for one in constraint.clauses if one.version.local)

@@ -260,7 +260,8 @@ class Rule(Struct, frozen=True):
 
     def _weigh(self, problem: Problem, context: RuleContext) -> Problem:
         if problem.reason == "missing-fact" and context.policy.missing_facts == "audit":
-            return _audit(problem)
+            message = f"{problem.message} (a warning until the target says missingFacts: enforce)"
+            return replace(problem, outcome="warn", message=message)
         softens = not self.states_outcome and _denies_by_derived_fact(problem)
         return _soften(problem) if softens else problem
 
@@ -282,11 +283,6 @@ def _denies_by_derived_fact(problem: Problem) -> bool:
 def _soften(problem: Problem) -> Problem:
     message = f"{problem.message} (derived from other sources, so it does not deny)"
     return replace(problem, outcome="unknown", message=message)
-
-
-def _audit(problem: Problem) -> Problem:
-    message = f"{problem.message} (a warning until the target says missingFacts: enforce)"
-    return replace(problem, outcome="warn", message=message)
 
 
 def rule(
@@ -326,10 +322,6 @@ def report_missing_fact(
     source: Source | None = None,
     candidates: Callable[[], Iterable[Candidate]] | None = None,
 ) -> tuple[Problem]:
-    """Report that the facts lack what decides about a stated value: the answer is unknown.
-
-    Args:
-        need: what would settle it.
-    """
+    """Report that the facts lack what decides about a stated value: the answer is unknown."""
     problem = Problem("unknown", component, message, have, need, source, candidates)
     return (replace(problem, reason="missing-fact"),)

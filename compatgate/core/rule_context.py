@@ -193,11 +193,7 @@ class RuleContext:
         return self.target.policy
 
     def on(self, stack: Stack, pool: Pool, changed: Parts = EVERYTHING) -> RuleContext:
-        """Return the same question about another stack or pool, for its outcome.
-
-        Args:
-            pool: a pool of the target, or a changed pool.
-        """
+        """Return the same question about another stack or pool, for its outcome."""
         other = RuleContext(
             stack,
             pool,
@@ -554,8 +550,7 @@ class RuleContext:
 def find_issues(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue]:
     """Return the issues whose components the stack has, on GPUs and processors that they name.
 
-    Args:
-        pool: the pool to run on; a pool whose GPU is not known is on no list of GPUs.
+    A pool whose GPU is not known is on no list of GPUs.
     """
     return [issue for issue in table.issues if _concerns(issue, stack, pool)]
 

@@ -40,16 +40,15 @@ def answer_question(
     problem = read_problem(body, find_target, facts=facts, described=described)
     found = solve(problem, facts=facts, matrix=matrix, now=now)
     return {
-        "want": {name: _text(constraint) for name, constraint in problem.wants.items()},
+        "want": {
+            name: (constraint.text if constraint else "*")
+            for name, constraint in problem.wants.items()
+        },
         "targets": [target.name for target in problem.targets if target.name],
         **found.to_json(),
         "matrix_revision": matrix.revision,
         "facts": facts.digest,
     }
-
-
-def _text(constraint: Constraint | None) -> str:
-    return constraint.text if constraint else "*"
 
 
 def read_problem(

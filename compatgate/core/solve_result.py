@@ -61,16 +61,17 @@ class Miss(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that answers carry."""
-        findings = [f for v in self.verdicts if not _passes(v) for f in v.findings]
+        findings = [
+            f
+            for v in self.verdicts
+            if not (v.allowed and v.verdict in ("pass", "warn"))
+            for f in v.findings
+        ]
         return {
             "stack": self.stack,
             "rules": sorted({one.rule for one in findings if one.outcome in _REFUSING}),
             "verdicts": [_verdict_json(verdict) for verdict in self.verdicts],
         }
-
-
-def _passes(verdict: Verdict) -> bool:
-    return verdict.allowed and verdict.verdict in ("pass", "warn")
 
 
 def _verdict_json(verdict: Verdict) -> dict[str, Any]:

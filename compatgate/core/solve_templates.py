@@ -59,8 +59,7 @@ class Template(Struct, frozen=True):
 class Templates:
     """Makes the templates of a problem.
 
-    Args:
-        lead: the want whose newest versions come first.
+    The newest versions of the want ``lead`` come first.
     """
 
     def __init__(self, problem: Problem, lead: str, candidates: Candidates, matrix: Matrix) -> None:
@@ -80,7 +79,15 @@ class Templates:
         if any(t.policy.canary.require for t in targets):
             yield from islice(self._measured(), _MAX_MEASURED)
         needing = [t for t in targets if t.policy.require_entry]
-        entries = [self._usable_entries(target) for target in needing]
+        entries = [
+            [
+                entry
+                for entry in self._matrix.entries.of(target.name)
+                if entry.status in ("blessed", "deprecated")
+                and any(entry.is_for(pool) for pool in target.pools)
+            ]
+            for target in needing
+        ]
         if needing:
             mixes = sorted(islice(product(*entries), _MAX_MIXES), key=self._count_others)
             for mix in mixes:
@@ -103,14 +110,6 @@ class Templates:
                 stated = (*plain.constraints.get(lead, ()), exact)
                 yield replace(plain, constraints={**plain.constraints, lead: stated})
         yield plain
-
-    def _usable_entries(self, target: Target) -> list[Entry]:
-        return [
-            entry
-            for entry in self._matrix.entries.of(target.name)
-            if entry.status in ("blessed", "deprecated")
-            and any(entry.is_for(pool) for pool in target.pools)
-        ]
 
     def _measured(self) -> Iterator[Template]:
         """Yield templates that allow a measured stack alone, for each passed run."""

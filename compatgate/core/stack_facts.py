@@ -78,11 +78,7 @@ def find_floor(
 ) -> tuple[Version, Source] | None:
     """Return the lowest driver that runs a CUDA on a pool without forward compatibility.
 
-    Args:
-        pool: gives system and processor; its driver is not read.
-
-    Returns:
-        The driver, and the source; None where no minimum is published.
+    The pool gives system and processor; its driver is not read. None where no minimum is published.
     """
     os = pool.driver_os
     compat = facts.cuda_driver.minor_compat.get(cuda.major)
@@ -327,17 +323,15 @@ def _find_nearest(
 def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
     """Assume that frameworks without a build label are the package index's own wheels, and say so.
 
-    A version alone is what ``pip install`` gives: the index has one wheel of it for a platform.
-    A label that names only the major of its CUDA (``jaxlib=0.4.24+cuda12.cudnn89``) is taken to be
+    A version alone is what ``pip install`` gives: the index has one wheel of it for a platform. A
+    label that names only the major of its CUDA (``jaxlib=0.4.24+cuda12.cudnn89``) is taken to be
     for the oldest that its build accepts. Nothing is assumed where the stack states its CUDA or
     leaves it open, where a framework's label says it, for a wheel that has no CUDA on any of the
     pools, or where the code for CUDA is in a plugin (JAX) that the stack does not have. A stack
     without a framework has the CUDA of its toolkit libraries. A month of Triton
-    (``tritonserver=24.08``) names NVIDIA's image, which brings its CUDA and ``cuda-compat``.
-
-    Returns:
-        The stack with the newest CUDA of those wheels, and a sentence for each in ``assumed``; the
-        same stack where nothing is assumed.
+    (``tritonserver=24.08``) names NVIDIA's image, which brings its CUDA and ``cuda-compat``. The
+    stack has the newest CUDA of those wheels, and a sentence for each in ``assumed``; it is the
+    same where nothing is assumed.
     """
     if "cuda" in stack.components or any(text.startswith("cuda: ") for text in stack.open):
         return stack

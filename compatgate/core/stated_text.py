@@ -67,13 +67,8 @@ def complete_question(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Complete a question with what a text states, where the question leaves it out.
 
-    Args:
-        question: body of ``POST /gate``, or a part of it.
-        text: an error or a log.
-
-    Returns:
-        The question, and the values that were used; a question that still lacks a stack or a place
-        stays as it is.
+    Return also the values that were used; a question that still lacks a stack or a place stays as
+    it is.
     """
     stated = read_stated(text, facts)
     placed, has_stack = question.get("target") or question.get("pool"), question.get("stack")

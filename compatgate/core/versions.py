@@ -180,9 +180,7 @@ _Parser = Callable[[str, str], Version]
 def parse_version(component: str, text: str) -> Version:
     """Read a version as written for a component.
 
-    Args:
-        component: canonical name (or an alias) of the component.
-        text: e.g. ``535.104.05``, ``12040``, ``90100``, ``2.4.1+cu121``, ``9.1.0.70-1+cuda12.4``.
+    Texts are ``535.104.05``, ``12040``, ``90100``, ``2.4.1+cu121``, ``9.1.0.70-1+cuda12.4``.
     """
     resolved = resolve_component(component)
     clean = text.strip()

@@ -130,9 +130,8 @@ def is_image(text: str) -> bool:
 def read_question(text: str, facts: Facts, targets: Collection[str] = ()) -> WordedQuestion:
     """Read a question in words.
 
-    Args:
-        text: ``torch 2.7 cu128 @ prod-a100``, a list with commas or lines, or the exact form
-            ``torch=2.7.1+cu128,python=3.12``.
+    Read ``torch 2.7 cu128 @ prod-a100``, a list with commas or lines, or the exact form
+    ``torch=2.7.1+cu128,python=3.12``.
     """
     if len(text) > MAX_QUESTION:
         hint = "paste longer text on the page Ask"
@@ -190,7 +189,10 @@ class _Reader:
             self._state(joined[1], joined[2])
             return 1
         if "/" in word or (":" in word and _IMAGE.fullmatch(word)):
-            return self._read_image(word)
+            if not _IMAGE.fullmatch(word):
+                raise BadInput(f"{word!r} is not an image reference", field="question", value=word)
+            self._image = self._once("image", self._image, word.removeprefix("docker://"))
+            return 1
         if word.casefold() in _NOISE:
             return 1
         if _VERSION.fullmatch(word):
@@ -211,12 +213,6 @@ class _Reader:
         else:
             return False
         return True
-
-    def _read_image(self, word: str) -> int:
-        if not _IMAGE.fullmatch(word):
-            raise BadInput(f"{word!r} is not an image reference", field="question", value=word)
-        self._image = self._once("image", self._image, word.removeprefix("docker://"))
-        return 1
 
     def _read_named(self, word: str, following: str) -> int:
         """Read a name and the version that follows."""

@@ -19,7 +19,7 @@ from compatgate.diagnostics.document import (
     reported_variables,
 )
 from compatgate.diagnostics.engine import Container, Engine, connect_engine
-from compatgate.diagnostics.loaded import DRIVER_CUDA, Library
+from compatgate.diagnostics.loaded import DRIVER_CUDA
 from compatgate.diagnostics.process import Host, add_user_driver, read_process
 from compatgate.discovery.findings import CodeFile, Inspection, find_common_code
 from compatgate.discovery.image.config import read_config
@@ -112,12 +112,15 @@ def join_inspections(files: Inspection, looked: ProcessInspections, arch: CudaAr
     loaded = dict(stack)
     libraries = [library for process, _ in looked for library in process.libraries]
     for name, value in files.stack.items():
-        if name in (CUDA_COMPAT, COMPAT_USE) and _driver_is_known(libraries):
+        if name in (CUDA_COMPAT, COMPAT_USE) and any(
+            library.component == DRIVER_CUDA for library in libraries
+        ):
             continue  # a libcuda file does not count where libcuda is loaded
         if not _versions_agree(name, stack.setdefault(name, value), value):
-            message = (
-                f"{name} {stack[name]} is loaded, {_origin_of(files, name, value)} says {value}"
+            known = (
+                o.origin for o in files.observations if (o.component, o.version) == (name, value)
             )
+            message = f"{name} {stack[name]} is loaded, {next(known, 'the container')} says {value}"
             conflicts.append(Conflict(name, message, str(stack[name])))
     conflicts += [c for c in files.conflicts if c.component not in loaded]
     conflicts += major_conflicts(libraries, stack)
@@ -128,16 +131,6 @@ def join_inspections(files: Inspection, looked: ProcessInspections, arch: CudaAr
         tuple(dict.fromkeys(conflicts)),
         (*describe_unknown_versions(libraries, stack), *dict.fromkeys([*left, *files.open])),
     )
-
-
-def _driver_is_known(libraries: list[Library]) -> bool:
-    """Tell whether libcuda is loaded: from a package (then in the stack) or from the host."""
-    return any(library.component == DRIVER_CUDA for library in libraries)
-
-
-def _origin_of(files: Inspection, name: str, version: str) -> str:
-    known = (o.origin for o in files.observations if (o.component, o.version) == (name, version))
-    return next(known, "the container")
 
 
 def _code(looked: ProcessInspections, facts: CudaArch) -> tuple[list[str], list[Conflict]]:

@@ -276,7 +276,9 @@ class Reader:
 
     def _reach(self, file: MappedFile) -> str:
         """Return the path to open: the mapped inode if the kernel permits, else the file's path."""
-        exact = f"{self.folder}/map_files/{_span(file.span)}"
+        first, _, last = file.span.partition("-")
+        # The names in map_files have no leading zeros
+        exact = f"{self.folder}/map_files/{int(first, 16):x}-{int(last, 16):x}"
         for path in (exact, self.files.find(file.path)):
             if file.deleted and path != exact:
                 break
@@ -286,12 +288,6 @@ class Reader:
             except OSError:
                 continue
         raise OSError(errno.ENOENT, "the file was replaced, or permission is denied")
-
-
-def _span(span: str) -> str:
-    """Return an address range without leading zeros, as in ``map_files``."""
-    first, _, last = span.partition("-")
-    return f"{int(first, 16):x}-{int(last, 16):x}"
 
 
 def python_of(executable: str, mapped: Sequence[MappedFile]) -> str | None:

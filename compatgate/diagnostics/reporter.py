@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -25,14 +25,13 @@ from compatgate.diagnostics.document import (
     visible_devices,
 )
 from compatgate.diagnostics.imported import gpu_code, imported_frameworks
-from compatgate.diagnostics.loaded import Library, loaded_libraries
+from compatgate.diagnostics.loaded import loaded_libraries
 from compatgate.diagnostics.mapped import Files, package_observations, packages_of
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.nvidia_smi.report import Device, Report
 from compatgate.discovery.observations import (
     DRIVER_CUDA,
-    Conflict,
     Observation,
     ObservedPool,
     settle,
@@ -71,17 +70,30 @@ def report_process(nvml: Any, facts: Facts | None) -> dict[str, Any]:
     kernel = read_kernel_driver()
     libraries = loaded_libraries()
     driver = find_user_driver(libraries, kernel.version if kernel else None)
-    observations = _observations(libraries)
+    observations = observations_of(libraries)
+    known = {seen.component for seen in observations}
+    paths = [lib.path for lib in libraries if lib.component not in known]
+    observations += package_observations(packages_of(paths, Files()))
+    imported = (s for s in imported_frameworks() if not s.built)
+    observations = [
+        *(Observation(s.component, s.version, s.origin) for s in imported),
+        *observations,
+    ]
     silent = {lib.component for lib in libraries} - {o.component for o in observations}
+    built = (s for s in imported_frameworks() if s.built and "." in s.version)
     observations = [
         *driver_observations(report, kernel),
         *observations,
         *([driver.compat] if driver.compat else []),
-        *_build_observations(silent),
+        *[
+            Observation(s.component, s.version, s.origin, "metadata")
+            for s in built
+            if s.component not in silent
+        ],
     ]
     stack, disagreements = settle(observations, gpu_code())
     conflicts = (
-        *_component_conflicts(disagreements),
+        *[conflict for conflict in disagreements if conflict.component != DRIVER_CUDA],
         *major_conflicts(libraries, stack),
         *driver.conflicts,
     )
@@ -104,35 +116,6 @@ def report_process(nvml: Any, facts: Facts | None) -> dict[str, Any]:
         describe_host(pools, kernel, report, notes),
     ).to_json()
     return {**document, "process": process.to_json()}
-
-
-def _observations(libraries: list[Library]) -> list[Observation]:
-    """Return the versions that loaded libraries and imported frameworks report."""
-    observations = observations_of(libraries)
-    known = {seen.component for seen in observations}
-    paths = [lib.path for lib in libraries if lib.component not in known]
-    observations += package_observations(packages_of(paths, Files()))
-    imported = (s for s in imported_frameworks() if not s.built)
-    return [*(Observation(s.component, s.version, s.origin) for s in imported), *observations]
-
-
-def _build_observations(silent: set[str]) -> list[Observation]:
-    """Return the versions that frameworks were built for; they also reveal static linking.
-
-    Skip libraries that are loaded but report no version, and bare majors such as TensorFlow's
-    cuDNN.
-    """
-    built = (s for s in imported_frameworks() if s.built and "." in s.version)
-    return [
-        Observation(s.component, s.version, s.origin, "metadata")
-        for s in built
-        if s.component not in silent
-    ]
-
-
-def _component_conflicts(conflicts: Iterable[Conflict]) -> list[Conflict]:
-    """Return the conflicts on components; NVML and libcuda may differ on the driver's CUDA."""
-    return [conflict for conflict in conflicts if conflict.component != DRIVER_CUDA]
 
 
 def _pools(

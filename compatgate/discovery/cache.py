@@ -130,10 +130,8 @@ def default_wheel_folder() -> str | None:
 class WheelCache:
     """Earlier measurements of one wheel.
 
-    Args:
-        folder: None disables the cache.
-        digest: SHA-256 of the wheel; None (not stated) disables the cache.
-        part: names the part of the wheel that a question needs; empty: all of it.
+    ``folder`` or ``digest`` None disables the cache; ``part`` names the part of the wheel that a
+    question needs (empty: all of it).
     """
 
     def __init__(self, folder: str | None, digest: str | None, part: str = "") -> None:
@@ -203,9 +201,7 @@ def read_choice(
 ) -> WheelChoice | None:
     """Return an earlier choice; None where none is stored.
 
-    Args:
-        folder: folder of the user's records; None disables the cache.
-        aged: accept choices older than `DAYS`, where no index can be asked.
+    ``aged`` accepts choices older than `DAYS`, where no index can be asked.
     """
     choice = read_struct(folder, _choice_name(key), WheelChoice) if folder else None
     if choice is None:

@@ -69,8 +69,7 @@ def find_common_code(
 ) -> tuple[tuple[Arch, ...], list[Conflict]]:
     """Return the code that runs where every distribution's code runs; ignore embedded libraries.
 
-    Args:
-        facts: where code runs; without them return the union of all code.
+    Without facts, which say where code runs, return the union of all code.
     """
     groups: dict[str, set[Arch]] = {}
     for file in [f for f in files if not is_embedded(f)] or files:
@@ -227,13 +226,19 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     if any(file.arch for file in loose):
         stack.setdefault("arch", [])  # code exists, but no architecture is common to all files
     with_ptx = [file for file in found.files if file.ptx_isa]
+    cuda = stack.get("cuda")
+    newer = (  # PTX that an older driver cannot compile
+        Conflict("cuda", f"the stack has CUDA {cuda}, {o.origin}, of CUDA {o.version}", cuda)
+        for o in dict.fromkeys(find_toolkits(with_ptx, facts))
+        if cuda and _version_numbers(o.version)[:2] > _version_numbers(cuda)[:2]
+    )
     return Inspection(
         stack,
         tuple(dict.fromkeys([*observations, *found.majors, *(f.seen() for f in found.files)])),
         (
             *conflicts,
             *_find_other_majors(stack, found.majors),
-            *_find_newer_ptx(stack, find_toolkits(with_ptx, facts)),
+            *newer,
             *disagreements,
         ),
         tuple(found.open),
@@ -283,16 +288,6 @@ def _find_other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> 
         )
         for seen in dict.fromkeys(majors)
         if seen.component in stack and stack[seen.component].partition(".")[0] != seen.version
-    ]
-
-
-def _find_newer_ptx(stack: dict[str, Any], compiled: Iterable[Observation]) -> list[Conflict]:
-    """Return conflicts for PTX of a newer toolkit, which an older driver cannot compile."""
-    cuda = stack.get("cuda")
-    return [
-        Conflict("cuda", f"the stack has CUDA {cuda}, {o.origin}, of CUDA {o.version}", cuda)
-        for o in dict.fromkeys(compiled)
-        if cuda and _version_numbers(o.version)[:2] > _version_numbers(cuda)[:2]
     ]
 
 

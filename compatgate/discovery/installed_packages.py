@@ -315,8 +315,7 @@ def add_missing_symbols(
 ) -> Record:
     """Return a record with the symbols that its libraries need and the installed torch lacks.
 
-    Args:
-        torches: installed torches; the one in the same folder counts, otherwise the only one.
+    The torch in the same folder counts, otherwise the only one.
     """
     asked = frozenset[bytes]().union(*(file.torch.asks for file in files))
     beside = [torch for torch in torches if torch.root == root] or list(torches)

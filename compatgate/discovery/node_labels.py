@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.machine.platforms import (
+from compatgate.discovery.machine.observe import (
     add_vgpu_labels,
     read_label_parts,
     read_label_texts,
@@ -91,9 +91,8 @@ class _Object(Struct):
 def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     """Read the nodes in a text.
 
-    Args:
-        text: a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone:
-            a mapping, or ``key=value`` separated by lines or commas.
+    The text is a Node, a list of nodes, in JSON or YAML (several documents too), or labels alone: a
+    mapping, or ``key=value`` separated by lines or commas.
     """
     clean = text.lstrip("\ufeff").strip()
     if not clean:

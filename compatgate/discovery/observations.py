@@ -109,7 +109,12 @@ def settle(
         if component not in _NOT_STACK:
             stack[component] = best.version
         for other in witnesses[1:]:
-            if not _agree(best, other):
+            first, second = (_observed_version(best), _observed_version(other))
+            if first is None or second is None:
+                same = best.version == other.version
+            else:
+                same = agree(first, second)
+            if not same:
                 message = (
                     f"{best.origin} says {best.component} {best.version}, "
                     f"{other.origin} says {other.version}; the first decides"
@@ -118,13 +123,6 @@ def settle(
     if arch:
         stack["arch"] = list(arch)
     return stack, tuple(conflicts)
-
-
-def _agree(one: Observation, other: Observation) -> bool:
-    first, second = _observed_version(one), _observed_version(other)
-    if first is None or second is None:
-        return one.version == other.version
-    return agree(first, second)
 
 
 def _observed_version(observation: Observation) -> Version | None:

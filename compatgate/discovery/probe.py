@@ -221,8 +221,7 @@ def describe_gpus(pools: tuple[ObservedPool, ...]) -> list[dict[str, Any]]:
 def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
     """Read a probe document.
 
-    Returns:
-        The document; ``pools`` (bodies of pools) and ``stack`` exist and have their type.
+    In the result ``pools`` (bodies of pools) and ``stack`` exist and have their type.
     """
     if not text.strip():
         raise BadInput(

@@ -111,9 +111,8 @@ def ask_python(
 ) -> Environment:
     """Ask an interpreter for its frameworks, and read the files of its packages.
 
-    Args:
-        python: path of the interpreter, of its environment's folder, or a name on ``PATH``.
-        timeout_s: time limit in seconds; importing torch takes several.
+    ``python`` is a path, an environment's folder, or a name on ``PATH``; importing torch takes
+    several seconds.
     """
     answer = _run(_interpreter(python), timeout_s)
     try:

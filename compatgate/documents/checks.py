@@ -260,7 +260,11 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     A pool that names no processor gets the processor of its GPU: GH200 has an Arm processor.
     """
     if kind == "Target":
-        return _write_pools(body, gpus)
+        pools = _get(body, "spec", "pools")
+        if not isinstance(pools, list):
+            return body
+        found = [_write_node(_add_processor(pool, gpus)) for pool in pools]
+        return body if found == pools else _replace_at(body, ("spec", "pools"), found)
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
         return body
@@ -269,15 +273,6 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
         return body
     renamed = {_canonical_name(key): text for key, text in components.items()}
     return _replace_at(body, (*path, "components"), renamed)
-
-
-def _write_pools(body: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
-    """Write pools with their processor, and their nodes in canonical form: ``on`` is no boolean."""
-    pools = _get(body, "spec", "pools")
-    if not isinstance(pools, list):
-        return body
-    found = [_write_node(_add_processor(pool, gpus)) for pool in pools]
-    return body if found == pools else _replace_at(body, ("spec", "pools"), found)
 
 
 def _add_processor(pool: Any, gpus: Gpus) -> Any:

@@ -108,8 +108,7 @@ def _rewrite(source: Source, documents: Sequence[Document]) -> FileEdit:
 def split_documents(text: str) -> list[str] | None:
     """Return the text of each YAML document, with its marker and comments, in order.
 
-    Returns:
-        Parts that together are the text; None if a document is a list or in braces.
+    The parts together are the text; None if a document is a list or in braces.
     """
     starts, found = [], 0
     root = False
@@ -145,10 +144,7 @@ def merge_into_text(text: str, before: Body, after: Body) -> str | None:
     """Return the YAML of one document with only the values that differ written anew.
 
     Comments, order, quotes and indents stay. Whoever calls reads the result: YAML 1.1 and 1.2
-    differ in what plain text means.
-
-    Returns:
-        The new text; None if the text cannot be edited in place.
+    differ in what plain text means. None if the text cannot be edited in place.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -189,7 +185,10 @@ def _merge(node: Any, before: Body, after: Body) -> None:
         old, new = before.get(name), after.get(name)
         if old == new:
             continue
-        key = _find_key(node, name)
+        if name in node:
+            key = name
+        else:
+            key = next((key for key in node if canonical_key(str(key)) == name), name)
         if new is None:
             node.pop(key, None)
         elif isinstance(old, dict) and isinstance(new, dict) and isinstance(node.get(key), dict):
@@ -200,13 +199,6 @@ def _merge(node: Any, before: Body, after: Body) -> None:
             _merge_by_place(node[key], old, new)
         else:
             node[key] = _keep_form(new, node.get(key))
-
-
-def _find_key(node: Any, name: str) -> str:
-    """Return the key of a mapping as it is written; a component may have another spelling."""
-    if name in node:
-        return name
-    return next((key for key in node if canonical_key(str(key)) == name), name)
 
 
 def _is_named(value: Any) -> TypeGuard[list[Body]]:

@@ -91,7 +91,7 @@ def read_nodes(
         for root in compose(convert_json(source.text), source.most_values, form.max_depth):
             roots = root.value if isinstance(root, SequenceNode) else [root]
             for node in roots:
-                if node is root and _is_empty_document(node):
+                if node is root and node.tag == _TAG + "null" and not node.value:
                     continue
                 found = True
                 yield RawDocument(source.file, reader.value(node, (), 0), node)
@@ -111,22 +111,18 @@ def read_nodes(
             hint=_explain_syntax_error(source.text, error),
         )
     except yaml.reader.ReaderError as error:
-        reader.report(*_describe_character(source.text, error))
+        found = error.character
+        character = chr(found) if isinstance(found, int) else str(found)
+        at = source.text.find(character)
+        line = source.text.count("\n", 0, at) + 1 if at >= 0 else None
+        code = f"U+{ord(character[0]):04X}"
+        reader.report(line, f"not valid YAML: the character {code} is not allowed")
     except yaml.YAMLError as error:
         reader.report(None, f"not valid YAML: {quote_error(error)}")
     except TextTooComplexError as error:
         reader.report(error.line, error.problem)
     except TooManyMistakesError:
         return
-
-
-def _describe_character(text: str, error: yaml.reader.ReaderError) -> tuple[int | None, str]:
-    """Return the line of a character that YAML does not allow, and what is wrong."""
-    found = error.character
-    character = chr(found) if isinstance(found, int) else str(found)
-    at = text.find(character)
-    line = text.count("\n", 0, at) + 1 if at >= 0 else None
-    return line, f"not valid YAML: the character U+{ord(character[0]):04X} is not allowed"
 
 
 def _explain_syntax_error(text: str, error: yaml.MarkedYAMLError) -> str:
@@ -140,10 +136,6 @@ def _explain_syntax_error(text: str, error: yaml.MarkedYAMLError) -> str:
     if "did not find expected" in (error.problem or ""):
         return "indent the line like the lines around it, and close every bracket"
     return ""
-
-
-def _is_empty_document(node: Node) -> bool:
-    return isinstance(node, ScalarNode) and node.tag == _TAG + "null" and not node.value
 
 
 def convert_json(text: str) -> str:
@@ -202,7 +194,11 @@ class _Reader:
                 for part in reversed(value if isinstance(value, list) else [value]):
                     merged.update(part if isinstance(part, dict) else {})
                 continue
-            key = self._key(key_node, path)
+            key = str(key_node.value) if isinstance(key_node, ScalarNode) else "this"
+            scalar_keys = self._form.scalar_keys and isinstance(key_node, ScalarNode)
+            if key_node.tag not in _TEXT_TAGS and not scalar_keys:
+                hint = f'write "{key}"' if isinstance(key_node, ScalarNode) else ""
+                self.report(_line(key_node), f"the key {key} must be text", (*path, key), hint)
             if key in lines:
                 what = f"{key} is stated twice; first on line {lines[key]}"
                 self.report(_line(key_node), what, (*path, key), "keep one of them")
@@ -212,14 +208,6 @@ class _Reader:
             lines[key] = _line(key_node)
             own[key] = self.value(value_node, (*path, key), depth + 1)
         return {**merged, **own} if merged else own
-
-    def _key(self, node: Node, path: FieldPath) -> str:
-        text = str(node.value) if isinstance(node, ScalarNode) else "this"
-        scalar_keys = self._form.scalar_keys and isinstance(node, ScalarNode)
-        if node.tag not in _TEXT_TAGS and not scalar_keys:
-            hint = f'write "{text}"' if isinstance(node, ScalarNode) else ""
-            self.report(_line(node), f"the key {text} must be text", (*path, text), hint)
-        return text
 
     def _scalar(self, node: Node, path: FieldPath) -> Any:
         text: str = node.value

@@ -69,7 +69,12 @@ def read_body(
     """
     problems = Problems()
     raw = RawDocument(None, _complete_body(body, kind, name))
-    _require_plain_json(raw, problems)
+    try:
+        raw.value = msgspec.json.decode(msgspec.json.encode(raw.value))
+    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
+        what = "not valid JSON: half of a surrogate pair, or a type that JSON does not have"
+        problems.add(raw.problem((), what))
+        raw.value = None
     if isinstance(raw.value, dict):
         _check_identity(raw, kind, name, problems)
     documents = _read_all([raw], gpus, known_targets, problems, judge)
@@ -99,16 +104,6 @@ def _check_identity(raw: RawDocument, kind: str, name: str | None, problems: Pro
         what = f"the document says {inside!r}, the request {name!r}"
         path = ("metadata", "name")
         problems.add(raw.problem(path, what, value=inside, hint="a name cannot be changed"))
-
-
-def _require_plain_json(raw: RawDocument, problems: Problems) -> None:
-    """Replace a body by its plain JSON values, or report that it is not JSON."""
-    try:
-        raw.value = msgspec.json.decode(msgspec.json.encode(raw.value))
-    except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        what = "not valid JSON: half of a surrogate pair, or a type that JSON does not have"
-        problems.add(raw.problem((), what))
-        raw.value = None
 
 
 def _read_all(
@@ -301,7 +296,12 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
             )
         case "additionalProperties":
             for key in (k for k in value if k not in known):
-                yield raw.problem((*path, key), "unknown key", hint=_suggest_key(key, known))
+                near = near_names(key, known)
+                yield raw.problem(
+                    (*path, key),
+                    "unknown key",
+                    hint=f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}",
+                )
         case "type":
             yield _type_problem(raw, path, error)
         case "enum":
@@ -312,7 +312,11 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
         case "const":
             yield _pattern_problem(raw, path, value, "is not supported", f"write {wanted}")
         case "pattern" | "propertyNames":
-            yield _explain_pattern(raw, path, error)
+            pattern = error.validator_value
+            if error.parent is not None and error.parent.validator == "propertyNames":
+                path = (*path, str(error.instance))
+            what, hint = _PATTERNS.get(pattern, (f"does not match {pattern}", ""))
+            yield _pattern_problem(raw, path, error.instance, what, hint)
         case "minItems" | "minProperties" | "minLength":
             yield raw.problem(path, "must not be empty")
         case "minimum" | "maximum":
@@ -328,14 +332,6 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
             yield raw.problem(
                 path, f"has the wrong form: {quote_error(error.message)}", value=value
             )
-
-
-def _explain_pattern(raw: RawDocument, path: FieldPath, error: Any) -> DocumentProblem:
-    pattern = error.validator_value
-    if error.parent is not None and error.parent.validator == "propertyNames":
-        path = (*path, str(error.instance))
-    what, hint = _PATTERNS.get(pattern, (f"does not match {pattern}", ""))
-    return _pattern_problem(raw, path, error.instance, what, hint)
 
 
 def _pattern_problem(
@@ -370,8 +366,3 @@ def _unquoted_problem(raw: RawDocument, path: FieldPath, value: Any) -> Document
     reading = str(value).lower() if isinstance(value, bool) else f"the number {value}"
     what = f"{written} must be in quotes; YAML reads it as {reading}"
     return raw.problem(path, what, value=value, hint=f'write "{written}"')
-
-
-def _suggest_key(key: str, known: list[str]) -> str:
-    near = near_names(key, known)
-    return f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"

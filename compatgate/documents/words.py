@@ -48,15 +48,11 @@ def _parts(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield f"rules {' '.join(spec.get('rules', ()))}"
         yield f"until {spec.get('expires')}"
-    yield f"for {_name_targets(spec.get('targets', ()))}"
+    named = ["every target" if name == "*" else str(name) for name in spec.get("targets", ())]
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    yield f"for {' '.join(named[:_MAX_NAMED])}{more}"
     if kind == "Entry":
         yield from (f"{name} {text}" for name, text in spec.get("components", {}).items())
-
-
-def _name_targets(targets: Any) -> str:
-    named = ["every target" if name == "*" else str(name) for name in targets]
-    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
-    return " ".join(named[:_MAX_NAMED]) + more
 
 
 def _describe_field(field: FieldChange) -> str:

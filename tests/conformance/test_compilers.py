@@ -8,7 +8,7 @@ from typing import Any
 
 from tables import read_table
 
-from compatgate.core.compiler_ranges import newest_allowed
+from compatgate.core.constraints import newest_allowed
 from compatgate.core.facts import Facts
 from compatgate.core.facts.compilers import HostCompiler
 from compatgate.core.rule import Finding, Verdict

@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from compatgate.canary.judge.paired.blocks import Pair, PairedSamples
-from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
+from compatgate.canary.judge.paired.blocks import Pair, PairedJudgement, PairedMetric, PairedSamples
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.workload import Better, MetricSpec
 

@@ -42,7 +42,7 @@ from compatgate.canary.engine.pairs import (
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.forecast import Forecast
-from compatgate.canary.judge.paired.design import PAIRED_JUDGE
+from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import BY_HISTORY, Report, StepResult

@@ -16,16 +16,18 @@ from msgspec.structs import replace
 from compatgate.canary.engine.interface import StepJudgement
 from compatgate.canary.engine.steps import Step
 from compatgate.canary.judge.paired.blocks import (
+    FIRST_LOOK,
     Arm,
     LogRatios,
     Pair,
+    PairedJudgement,
+    PairedMetric,
     PairedSamples,
     compute_log_ratios,
     counts_events,
     find_refusal,
     learn_noise,
 )
-from compatgate.canary.judge.paired.design import FIRST_LOOK, PairedJudgement, PairedMetric
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median

@@ -29,8 +29,7 @@ from compatgate.canary.engine.pair_results import (
 )
 from compatgate.canary.engine.steps import Step, StepRunner
 from compatgate.canary.executors.jobs import Executor, PreparedJob
-from compatgate.canary.judge.paired.blocks import Arm
-from compatgate.canary.judge.paired.design import FIRST_LOOK, USUAL_PAIRS, PairedJudgement
+from compatgate.canary.judge.paired.blocks import FIRST_LOOK, USUAL_PAIRS, Arm, PairedJudgement
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import BY_HISTORY, BlockPosition, StepResult
 from compatgate.errors import CompatgateError, Unavailable

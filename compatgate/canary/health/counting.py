@@ -32,7 +32,10 @@ class EventCount:
             self._first.setdefault(stamp.clock, stamp.text)
             self._last[stamp.clock] = stamp.text
         if what.follows:
-            self._follow(record, what, known, identity)
+            for at in record.at or (None,):
+                clock = _sink(at, record.quoted)
+                if _is_new(known, (identity, what.text, clock, at)):
+                    self._followers[f"{clock} {what.text[:4]}"] += 1
             return
         if len(known) >= MAX_LINES and text not in self._times:
             text = 0
@@ -41,12 +44,6 @@ class EventCount:
             clock = _sink(at, record.quoted)
             if _is_new(known, (identity, text, clock, at)):
                 counts[clock] += 1
-
-    def _follow(self, record: Record, what: Sighting, known: set[int], identity: object) -> None:
-        for at in record.at or (None,):
-            clock = _sink(at, record.quoted)
-            if _is_new(known, (identity, what.text, clock, at)):
-                self._followers[f"{clock} {what.text[:4]}"] += 1
 
     @property
     def count(self) -> int:

@@ -236,32 +236,29 @@ class KernelErrors:
     def _cause_events(self) -> Iterator[Event]:
         for count, message in self._causes.values():
             if not self._is_named(message.cause.id, message.device):
-                yield self._cause_event(count, message)
-
-    def _cause_event(self, count: EventCount, message: HostMessage) -> Event:
-        cause, signature = message.cause, message.signature
-        return Event(
-            xid=None,
-            sxid=None,
-            kind=cause.id,
-            device=message.device,
-            severity=signature.health or "warning",
-            action="; ".join(cause.fixes),
-            meaning=cause.means,
-            known=True,
-            message=message.text,
-            count=count.count,
-            first_seen=count.first,
-            last_seen=count.last,
-            uuid=self._uuids.get(message.device),
-            serial=self._serials.get(message.device),
-            driver=self.driver,
-            source=signature.source.url or signature.source.title,
-            confidence=signature.certainty,
-            next=cause.next,
-            fixes=cause.fixes,
-            rules=cause.rules,
-        )
+                cause, signature = message.cause, message.signature
+                yield Event(
+                    xid=None,
+                    sxid=None,
+                    kind=cause.id,
+                    device=message.device,
+                    severity=signature.health or "warning",
+                    action="; ".join(cause.fixes),
+                    meaning=cause.means,
+                    known=True,
+                    message=message.text,
+                    count=count.count,
+                    first_seen=count.first,
+                    last_seen=count.last,
+                    uuid=self._uuids.get(message.device),
+                    serial=self._serials.get(message.device),
+                    driver=self.driver,
+                    source=signature.source.url or signature.source.title,
+                    confidence=signature.certainty,
+                    next=cause.next,
+                    fixes=cause.fixes,
+                    rules=cause.rules,
+                )
 
     def _event(
         self, seen: EventCount, first: Sighting, rating: Rating, driver: str | None

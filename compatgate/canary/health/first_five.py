@@ -283,7 +283,14 @@ def check_input(seen: Observation) -> Check:
     before, after = seen.counters
     figures: list[str] = []
     bad: list[str] = []
-    share = _iowait(before, after)
+    if None in (before.cpu, after.cpu, before.iowait, after.iowait):
+        share = None
+    else:
+        total = (after.cpu or 0) - (before.cpu or 0)
+        if total <= 0:
+            share = None
+        else:
+            share = max(0.0, 100 * ((after.iowait or 0) - (before.iowait or 0)) / total)
     if share is not None:
         (bad if share >= MAX_IOWAIT else figures).append(f"iowait {share:.1f} %")
     if after.pressure is not None:
@@ -304,16 +311,6 @@ def check_input(seen: Observation) -> Check:
         found = "; ".join([f"the kernel shows no {' and no '.join(what)}", *figures])
         return Check(*name, "could-not-look", found, more)
     return Check(*name, "ok", "; ".join(figures), more)
-
-
-def _iowait(before: InputCounters, after: InputCounters) -> float | None:
-    """Return the percentage of CPU time that waited in the interval; None: no time is counted."""
-    if None in (before.cpu, after.cpu, before.iowait, after.iowait):
-        return None
-    total = (after.cpu or 0) - (before.cpu or 0)
-    if total <= 0:
-        return None
-    return max(0.0, 100 * ((after.iowait or 0) - (before.iowait or 0)) / total)
 
 
 def _drops(before: dict[str, Traffic], after: dict[str, Traffic]) -> list[str]:

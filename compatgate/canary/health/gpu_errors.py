@@ -216,10 +216,16 @@ def _rate_sxid(seen: Sighting, found: SXid | None) -> Rating:
 
 
 def _rate_xid(seen: Sighting, found: Xid, table: XidTable, driver: Version | None) -> Rating:
+    if found.meaning:
+        meaning = found.meaning
+    elif found.legacy:
+        meaning = f"{found.legacy} (before Ampere; newer GPUs do not use the code)"
+    else:
+        meaning = found.mnemonic or "not described"
     rating = Rating(
         found.severity,
         found.action,
-        _meaning(found),
+        meaning,
         investigate=found.investigate,
         mnemonic=found.mnemonic,
         origin=found.origin,
@@ -241,14 +247,6 @@ def _rate_xid(seen: Sighting, found: Xid, table: XidTable, driver: Version | Non
     if found.code == RECOVERY_CHANGED:
         return _recovery(seen, rating, table)
     return _nvlink(seen, rating, table, driver)
-
-
-def _meaning(found: Xid) -> str:
-    if found.meaning:
-        return found.meaning
-    if found.legacy:
-        return f"{found.legacy} (before Ampere; newer GPUs do not use the code)"
-    return found.mnemonic or "not described"
 
 
 def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:

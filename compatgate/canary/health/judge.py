@@ -177,7 +177,9 @@ def _judge_events(events: Iterable[Event], own_pids: Collection[int] | None) -> 
             yield _Finding("suspect", f"{reason} (not in NVIDIA's table)", RUN_AGAIN)
         elif event.severity == "warning" and event.origin == ("hardware",):
             yield _Finding("sick", reason, f"{event.action}; {RESET_GPU}")
-        elif event.severity == "warning" and _is_foreign(event, own_pids):
+        elif event.severity == "warning" and (
+            own_pids is not None and event.pid is not None and event.pid not in own_pids
+        ):
             who = f"{event.process or 'a process'} (pid {event.pid})"
             yield _Finding(
                 "shared",
@@ -186,10 +188,6 @@ def _judge_events(events: Iterable[Event], own_pids: Collection[int] | None) -> 
             )
         elif event.severity == "warning" and "application" not in event.origin:
             yield _Finding("suspect", reason, event.action)
-
-
-def _is_foreign(event: Event, own_pids: Collection[int] | None) -> bool:
-    return own_pids is not None and event.pid is not None and event.pid not in own_pids
 
 
 # --- one GPU --------------------------------------------------------------------------------

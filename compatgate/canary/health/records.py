@@ -134,7 +134,12 @@ class RecordReader:
         elif match := _EXPORT.match(bare):
             self._keep(match[1].decode(), match[2].decode("utf-8", "replace"))
         elif match := _FIELD.match(line):
-            self._keep(match[1].decode(), _json(match[2]))
+            raw = match[2]
+            try:
+                value = json.loads(raw)
+            except (ValueError, RecursionError):
+                value = raw.strip(b'"').decode("utf-8", "replace")
+            self._keep(match[1].decode(), value)
         elif _is_relevant(line):  # the structure ended: files written one after another
             yield from read_text(line.decode("utf-8", "replace"))
 
@@ -179,13 +184,6 @@ def _is_quoted(prefix: str) -> bool:
 
 
 # --- JSON and the journal's export format -------------------------------------------------------
-
-
-def _json(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return raw.strip(b'"').decode("utf-8", "replace")
 
 
 def _read_json_line(bare: bytes) -> Iterator[Record]:

@@ -155,9 +155,8 @@ def learn(
 ) -> Baseline:
     """Propose a baseline from accepted runs.
 
-    Args:
-        spec: declaration of the metric; values are stored in its unit.
-        accepted: run to its samples, oldest first; only the latest usable ones count.
+    Runs are oldest first; only the latest usable ones count. Values are stored in the unit of
+    ``spec``.
     """
     kept: list[RunValues] = []
     discarded: list[DiscardedRun] = []
@@ -253,11 +252,7 @@ _FRAMEWORK_PLACES = 2
 
 
 def find_family(versions: Mapping[str, str]) -> str:
-    """Return the family's key, such as ``cuda-12.4+cudnn-9+torch-2.4``; ``none`` if empty.
-
-    Args:
-        versions: component (or an alias) to version as measured in the process.
-    """
+    """Return the family's key, such as ``cuda-12.4+cudnn-9+torch-2.4``; ``none`` if empty."""
     found: dict[str, Version] = {}
     for name, text in versions.items():
         canonical = resolve_component(name).component.name

@@ -95,7 +95,10 @@ class _Residuals(Struct, frozen=True):
 
 def estimate_changes(contrasts: Mapping[str, Contrast]) -> dict[str, Change]:
     """Return the change of each metric; each has two blocks of one kind at least."""
-    rough = {name: _deviate(contrast) for name, contrast in contrasts.items()}
+    rough = {
+        name: max(*map(scale, contrast.groups), sqrt(contrast.floor), 0.0)
+        for name, contrast in contrasts.items()
+    }
     alike = [rough[name] for name, contrast in contrasts.items() if contrast.borrows]
     typical = median(alike) if alike else 0.0
     least = _CLIPPED_FROM if len(alike) >= _MANY else _ALONE_FROM
@@ -129,11 +132,6 @@ def estimate_changes(contrasts: Mapping[str, Contrast]) -> dict[str, Change]:
             borrowed=noise.df - own[name].df,
         )
     return results
-
-
-def _deviate(contrast: Contrast) -> float:
-    """Return a rough standard deviation of a block, which few outliers do not move."""
-    return max(*map(scale, contrast.groups), sqrt(contrast.floor), 0.0)
 
 
 def _centre(contrast: Contrast, deviation: float, least: int) -> _Residuals:
@@ -195,8 +193,7 @@ def _count_share(contrast: Contrast, repeats: float | None) -> float:
 def _count_degrees(rows: Sequence[tuple[float, ...]], moved: int) -> float:
     """Return the degrees of freedom of the metrics with the same number of blocks, at most.
 
-    Args:
-        moved: values of each row that are no residuals of blocks, but show what metrics share.
+    Rows in ``moved`` have values that are no residuals of blocks, but show what metrics share.
     """
     most = 0.0
     for length, alike in groupby(sorted(filter(any, rows), key=len), key=len):

@@ -64,8 +64,7 @@ def judge_history(
 ) -> dict[str, MetricJudgement]:
     """Judge metrics that all have a history, as part of a suite.
 
-    Args:
-        suite: number of metrics of the suite, which all count in the correction.
+    All ``suite`` metrics count in the correction.
     """
     results, courses = {}, {}
     for name, spec in metrics.items():

@@ -41,8 +41,7 @@ def read_measurements(
 ) -> MeasurementFile:
     """Read a file.
 
-    Args:
-        data: content of the file; bytes that are not UTF-8 count as log.
+    Bytes that are not UTF-8 count as log.
     """
     if len(data) > MAX_BYTES:
         raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)

@@ -63,10 +63,8 @@ def judge_metric(
 
     A median that is better by more than `LARGE` is inconclusive, and so are values that the caller
     doubts: the work was probably not done, or another machine did it. A regression stays one.
-
-    Args:
-        baseline: accepted values; None if there are none yet.
-        candidate: values to judge; None if the candidate did not report the metric.
+    ``baseline`` is None where nothing was accepted yet, ``candidate`` where it did not report the
+    metric.
     """
     judged = _judge_values(name, spec, baseline, candidate)
     known = baseline is not None and baseline.explained
@@ -257,7 +255,12 @@ def describe_interval(low: float, high: float) -> str:
 def judge_centre(side: Direction, shift: Shift) -> Aspect:
     """Judge whether the centre has moved by the tolerance."""
     may_be_worse = shift.high >= side.limit - ROUNDING_SLACK
-    words = f"{side.percent(shift.estimate)} than the baseline{_format_interval(side, shift)}"
+    if isinf(shift.low) or isinf(shift.high):
+        interval = ""
+    else:
+        low, high = sorted((side.sign * shift.low, side.sign * shift.high))
+        interval = f" (98 % interval {describe_interval(low, high)})"
+    words = f"{side.percent(shift.estimate)} than the baseline{interval}"
     if may_be_worse and shift.surely_above > ROUNDING_SLACK:
         return Aspect(
             "centre", "regression", f"{words}; the tolerance is {_format_tolerance(side)}"
@@ -343,32 +346,18 @@ def _undecided_centre(side: Direction, words: str) -> Aspect:
     error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2
     noise = max(scale(side.baseline), scale(side.candidate))
     variance = EFFICIENCY * (noise * side.widen) ** 2 or 1.0  # without the factor 1/n + 1/m
-    wanted, both = _repetitions_for_centre(error / variance, n, m)
+    share = error / variance
+    left = share - 1 / n
+    alone = ceil(1 / left) if left > 0 else MAX_REPETITIONS + 1
+    if alone <= 4 * max(n, m):
+        wanted, both = (max(alone, m + 1), False)
+    else:
+        wanted, both = (max(ceil(2 / share), m + 1), True)
     if both and wanted <= MAX_REPETITIONS:
         missing = f"{wanted} repetitions on each side; the baseline has {n}, the candidate {m}"
     else:
         missing = describe_missing_repetitions(wanted, m)
     return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
-
-
-def _repetitions_for_centre(share: float, n: int, m: int) -> tuple[int, bool]:
-    """Return the repetitions that settle the centre, and whether both sides need them.
-
-    Args:
-        share: value that ``1/n + 1/m`` must reach.
-    """
-    left = share - 1 / n
-    alone = ceil(1 / left) if left > 0 else MAX_REPETITIONS + 1
-    if alone <= 4 * max(n, m):
-        return max(alone, m + 1), False
-    return max(ceil(2 / share), m + 1), True
-
-
-def _format_interval(side: Direction, shift: Shift) -> str:
-    if isinf(shift.low) or isinf(shift.high):
-        return ""
-    low, high = sorted((side.sign * shift.low, side.sign * shift.high))
-    return f" (98 % interval {describe_interval(low, high)})"
 
 
 def _format_tolerance(side: Direction) -> str:

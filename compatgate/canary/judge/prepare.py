@@ -178,7 +178,13 @@ def prepare_samples(
 def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect | None:
     """Return why samples cannot be compared; None if they can."""
     if find_conversion(candidate.unit, baseline.unit) is None:
-        return _check_units(baseline.unit, candidate.unit)
+        one, other = baseline.unit, candidate.unit
+        if one and other:
+            reason = f"units differ: the baseline is in {one}, the candidate in {other}"
+        else:
+            side = "candidate" if one else "baseline"
+            reason = f"the {side} states no unit, the other side is in {one or other}"
+        return _no_data(reason, "both sides in units that convert into each other")
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         values = samples.values
         if not values:
@@ -213,15 +219,6 @@ def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
                 repetitions=spec.repetitions if side == "candidate" else None,
             )
     return None
-
-
-def _check_units(baseline: str, candidate: str) -> Aspect:
-    if baseline and candidate:
-        reason = f"units differ: the baseline is in {baseline}, the candidate in {candidate}"
-    else:
-        side = "candidate" if baseline else "baseline"
-        reason = f"the {side} states no unit, the other side is in {baseline or candidate}"
-    return _no_data(reason, "both sides in units that convert into each other")
 
 
 def _no_data(reason: str, missing: str) -> Aspect:

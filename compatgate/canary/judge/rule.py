@@ -338,9 +338,10 @@ class Rule:
 
     def _estimate(self, blocks: int) -> dict[str, Change]:
         contrasts = {
-            name: _cut(course.contrast, blocks)
+            name: replace(course.contrast, candidate=course.contrast.candidate[:blocks])
             for name, course in self.courses.items()
-            if isinstance(course, RatioCourse) and _has_change(course.contrast)
+            if isinstance(course, RatioCourse)
+            and (len(course.contrast.candidate) > 1 or bool(course.contrast.reference))
         }
         return estimate_changes(contrasts)
 
@@ -355,14 +356,6 @@ class Rule:
         tails.sort()
         count = self._correct([tail for tail, _ in tails], ALARM, self.metrics)
         return frozenset(name for _, name in tails[:count])
-
-
-def _cut(contrast: Contrast, blocks: int) -> Contrast:
-    return replace(contrast, candidate=contrast.candidate[:blocks])
-
-
-def _has_change(contrast: Contrast) -> bool:
-    return len(contrast.candidate) > 1 or bool(contrast.reference)
 
 
 def _holm(tails: Sequence[float], level: float, metrics: int) -> int:

@@ -161,8 +161,7 @@ def estimate_shift(
 ) -> Shift:
     """Return the shift from one sample to another.
 
-    Args:
-        widen: factor for dependence between neighbours, at least 1.
+    ``widen`` is a factor for dependence between neighbours, at least 1.
     """
     n, m = len(baseline), len(candidate)
     base, cand = _thin_out(baseline), _thin_out(candidate)
@@ -172,7 +171,9 @@ def estimate_shift(
     error = sqrt((n + m + 1) / (12 * n * m)) * widen
 
     def reach(differences: Sequence[float], z: float) -> float:
-        return _order_statistic(differences, 0.5 - z * error)
+        share = 0.5 - z * error
+        place = int(share * len(differences) + 0.5)  # continuity; 1-based
+        return differences[place - 1] if share > 0 and place >= 1 else -inf
 
     return Shift(
         estimate=middle,
@@ -183,12 +184,6 @@ def estimate_shift(
         effect=(sum(d > ROUNDING_SLACK for d in up) - sum(d < -ROUNDING_SLACK for d in up))
         / len(up),
     )
-
-
-def _order_statistic(ascending: Sequence[float], share: float) -> float:
-    """Return the order statistic at a share of all differences, from below."""
-    place = int(share * len(ascending) + 0.5)  # continuity; 1-based
-    return ascending[place - 1] if share > 0 and place >= 1 else -inf
 
 
 def _thin_out(values: Sequence[float]) -> list[float]:

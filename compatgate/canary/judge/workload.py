@@ -94,8 +94,7 @@ def judge_samples(
 ) -> WorkloadJudgement:
     """Judge checks and samples; without either, the result is inconclusive.
 
-    Args:
-        unreported: declared checks without a result.
+    ``unreported`` are declared checks without a result.
     """
     judged = _judge_metrics(metrics, baselines, candidate, doubts or {}, explained or {}, suite)
     failed = list(dict.fromkeys(check for check in checks if not check.ok))

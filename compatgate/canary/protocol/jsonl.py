@@ -308,8 +308,7 @@ def _shorten(value: object) -> str:
 def read_conditions(value: object, values: int) -> Conditions:
     """Read the conditions of a metric's values.
 
-    Args:
-        values: number of the line's values; each has a condition, or none has.
+    Each value has a condition, or none has.
     """
     try:
         result = msgspec.convert(value, Conditions)
@@ -339,9 +338,14 @@ def read_env(body: dict[str, Any]) -> Env:
     drivers = {"driver": versions.pop("driver")} if "driver" in versions else {}
     _add_version(drivers, "driver", body.get("driver"))
     paths = _read_mapping(body, "paths")
+    value = body.get("gpus", [])
+    if not isinstance(value, list):
+        raise BrokenLine("gpus must be a list")
+    if len(value) > _MAX_GPUS:
+        raise BrokenLine(f"more than {_MAX_GPUS} gpus")
     return Env(
         driver=drivers.get("driver"),
-        gpus=_read_gpus(body.get("gpus", [])),
+        gpus=tuple(_read_device(index, item) for index, item in enumerate(value)),
         versions=versions,
         paths={_canonical_version(name): read_text(paths, name) for name in paths},
         other={k: v for k, v in body.items() if k not in _ENV_MEMBERS and k not in stated},
@@ -369,14 +373,6 @@ def _canonical_version(name: str) -> str:
     if result is None:
         raise BrokenLine(f"{name[:80]!r} is not a component")
     return result.component.name
-
-
-def _read_gpus(value: object) -> tuple[Device, ...]:
-    if not isinstance(value, list):
-        raise BrokenLine("gpus must be a list")
-    if len(value) > _MAX_GPUS:
-        raise BrokenLine(f"more than {_MAX_GPUS} gpus")
-    return tuple(_read_device(index, item) for index, item in enumerate(value))
 
 
 def _read_device(index: int, item: object) -> Device:

@@ -84,8 +84,7 @@ def extract_samples(
 ) -> ExtractedSamples:
     """Extract samples from a run, unless something speaks against them.
 
-    Args:
-        step: only step to extract; None for all.
+    ``step`` None extracts all steps.
     """
     wanted = [result for result in run.steps if step in (None, result.name)]
     if why := _run_problem(run, workloads, facts.gpus):
@@ -127,8 +126,7 @@ def sample_from_output(
 ) -> Sample:
     """Return a sample of a program's output on a machine without a gate, marked as development.
 
-    Args:
-        measured_at: end of the run, UTC, to the second.
+    The run ended at ``measured_at``, UTC, to the second.
     """
     report = protocol.read_report([printed], workload)
     env = report.env

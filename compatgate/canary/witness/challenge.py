@@ -19,7 +19,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -56,8 +56,7 @@ def strip_signatures(data: bytes) -> bytes:
 def compute_answer(challenge: str, by: str) -> str:
     """Return the right answer: the digest of the product of two matrices of the challenge.
 
-    Args:
-        by: what computes the product, ``python`` or a framework.
+    ``python`` or a framework computes it.
     """
     first, second = (_make_matrix(challenge, by, name) for name in ("a", "b"))
     columns = list(zip(*second, strict=True))
@@ -67,6 +66,11 @@ def compute_answer(challenge: str, by: str) -> str:
     if sys.byteorder == "big":
         product.byteswap()
     return hashlib.sha256(product.tobytes()).hexdigest()
+
+
+def show_file(challenge: str, path: str, digest: str) -> str:
+    """Return the right answer for a file of the image: bound to the challenge."""
+    return _sign(challenge, f"{path} {digest.removeprefix('sha256:')}".encode())
 
 
 def _make_matrix(challenge: str, by: str, name: str) -> list[bytes]:
@@ -82,8 +86,8 @@ def _sign(challenge: str, signed: bytes) -> str:
 class SignedOutput:
     """Reader of one execution that hands only signed lines of the protocol to another reader.
 
-    Args:
-        clock: returns seconds; asked as lines arrive.
+    Attributes:
+        files: of the image that the program must show, path to digest.
     """
 
     def __init__(
@@ -104,6 +108,8 @@ class SignedOutput:
         self._unsigned = 0
         self._broken = 0
         self._proofs: dict[str, str] = {}
+        self.files: Mapping[str, str] = {}
+        self._shown: dict[str, Any] = {}
         self._problems: list[str] = []
         self._contradictions: list[str] = []
 
@@ -140,6 +146,8 @@ class SignedOutput:
             signed=self._signed,
             proofs=tuple(sorted(self._proofs)),
             contradictions=tuple(contradictions),
+            seen={"image": f"{len(self.files)} of its files"} if self.files else {},
+            other_image=self._find_other_image(),
         )
         problems = (*self._problems[:_MAX_PROBLEMS], *report.problems)
         return msgspec.structs.replace(report, problems=problems, witness=witness)
@@ -151,6 +159,20 @@ class SignedOutput:
         if self._broken:
             return ["its lines carry the signature of another run or of none: they were recorded"]
         return ["its lines carry no signature: another program printed them in place of this one"]
+
+    def _find_other_image(self) -> str:
+        """Return which files the program did not show as the image has them; "" if it did."""
+        other = [
+            path
+            for path, digest in sorted(self.files.items())
+            if not hmac.compare_digest(
+                show_file(self._challenge, path, digest), str(self._shown.get(path))
+            )
+        ]
+        if not self._signed or not other:
+            return ""
+        named = ", ".join(f"/{path}" for path in other)
+        return f"it did not run in the image, where it ran {named} is another file or missing"
 
     def _take(self, line: bytes, end: bytes) -> None:
         at = line.find(_MARK)
@@ -181,6 +203,10 @@ class SignedOutput:
                 f"it says that {seconds:.1f} s had passed, and {elapsed:.1f} s had"
             )
         body = _decode(text)
+        if body.get("type") == "files" and isinstance(body.get("shown"), dict):
+            self._shown = body["shown"]
+            self._reader.feed(end)
+            return
         if body.get("type") == "proof":
             self._take_proof(str(body.get("by")), str(body.get("digest")))
             self._reader.feed(end)

@@ -80,8 +80,7 @@ class Interpreter(Struct, frozen=True):
     def command(self, arguments: list[str], library_path: str) -> list[str]:
         """Return the argument vector.
 
-        Args:
-            library_path: ``LD_LIBRARY_PATH`` of the image, "" for none; searched after the pack.
+        ``library_path`` is ``LD_LIBRARY_PATH`` of the image, searched after the pack.
         """
         path = f"{PLACE}/lib:{library_path}" if library_path else f"{PLACE}/lib"
         start = [self.loader, "--library-path", path, f"{PLACE}/{_PYTHON}"]

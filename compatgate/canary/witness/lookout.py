@@ -57,6 +57,8 @@ class Lookout:
     def prepare(self, job: Job) -> Job:
         """Return the job with the challenge."""
         self._slots = job.gpu_slots
+        if isinstance(self._reader, SignedOutput):
+            self._reader.files = job.files
         return replace(job, challenge=self.challenge)
 
     def started(self, handle: Handle) -> None:
@@ -114,7 +116,7 @@ def conclude_witness(
     contradictions = list(signed.contradictions)
     if workload.proofs:
         contradictions += find_impossible_times(workload, report, wall_s)
-    seen: dict[str, str] = {}
+    seen = {} if signed.other_image else dict(signed.seen)
     unseen: dict[str, str] = {}
     if sighting is None or not sighting.pids:
         why = _NO_PROCESSES if sighting is None else sighting.unreadable or _NOT_FOUND
@@ -127,7 +129,12 @@ def conclude_witness(
         if report.env:
             contradictions += find_other_versions(report.env, sighting.libraries)
         if workload.gpus:
-            _note_gpu(sighting, seen, unseen)
+            if sighting.gpu_pids:
+                seen["gpu"] = f"NVML showed its processes on the GPU in {sighting.gpu_looks} looks"
+            elif not sighting.gpu_looks:
+                unseen["gpu"] = "NVML does not answer on the worker's machine"
+            else:
+                unseen["gpu"] = "NVML showed none of its processes on the GPU"
             contradictions += find_idle_gpu(workload, report, sighting)
         if digest:
             contradictions += find_other_program(sighting, digest)
@@ -153,15 +160,6 @@ def _note_libraries(sighting: Sighting, seen: dict[str, str], unseen: dict[str, 
         return
     names = ", ".join(sorted(library.path for library in sighting.libraries))
     seen["libraries"] = names or f"no CUDA library among {sighting.files} mapped files"
-
-
-def _note_gpu(sighting: Sighting, seen: dict[str, str], unseen: dict[str, str]) -> None:
-    if sighting.gpu_pids:
-        seen["gpu"] = f"NVML showed its processes on the GPU in {sighting.gpu_looks} looks"
-    elif not sighting.gpu_looks:
-        unseen["gpu"] = "NVML does not answer on the worker's machine"
-    else:
-        unseen["gpu"] = "NVML showed none of its processes on the GPU"
 
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}

@@ -65,11 +65,7 @@ class Sighting(Struct, frozen=True):
 
 
 class ProcessWatch:
-    """Thread that looks at a program until it is closed.
-
-    Args:
-        nvml: the ``pynvml`` module; None to import it.
-    """
+    """Thread that looks at a program until it is closed."""
 
     def __init__(
         self, root: int, challenge: str, slots: Sequence[int] = (), *, nvml: Any = None

@@ -91,9 +91,8 @@ _TORCH = re.compile(rb"\bcanary_env\.torch\(")
 def find_proofs(folder: Path) -> tuple[str, ...]:
     """Return what must answer a worker's challenge when a folder's program runs.
 
-    Returns:
-        ``python`` if the program uses the shared ``canary_lines``, and ``torch`` if it also starts
-        PyTorch by `canary_env`; () if it prints its lines by itself, or by a module of its own.
+    ``python`` if the program uses the shared ``canary_lines``, and ``torch`` if it also starts
+    PyTorch by `canary_env`; () if it prints its lines by itself, or by a module of its own.
     """
     own = [file for file in list_files(folder) if file.path != _PAGE]
     used = {file.path for file in _find_used_modules(own)} - {file.path for file in own}

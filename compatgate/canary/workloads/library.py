@@ -32,10 +32,9 @@ class Library:
     def open(cls, folders: Sequence[str | Path] | None = None) -> Library:
         """Read all folders.
 
-        Args:
-            folders: operators' own folders, read after the shipped ones. Each contains folders with
-                a ``workload.toml``, may contain a ``suites.toml``, or is itself a workload. None
-                for those of ``COMPATGATE_WORKLOADS``, separated like ``PATH``.
+        Operators' own folders are read after the shipped ones; None: those of
+        ``COMPATGATE_WORKLOADS``, separated like ``PATH``. Each contains folders with a
+        ``workload.toml``, may contain a ``suites.toml``, or is itself a workload.
         """
         if folders is None:
             folders = [part for part in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if part]

@@ -54,8 +54,7 @@ _BY_DIGEST = re.compile(r"(.+@)?sha256:[0-9a-f]{64}")
 def lint_workloads(folder: Path) -> tuple[list[Path], list[Finding]]:
     """Check a workload, or all workloads and suites of a folder.
 
-    Returns:
-        The folders that were checked, and the findings.
+    Return the folders that were checked, and the findings.
     """
     folders, suites = find_contents(folder)
     results = [finding for each in folders for finding in _lint_workload(each)]

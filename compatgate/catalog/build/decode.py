@@ -74,8 +74,7 @@ class _Field(NamedTuple):
 class Decoder:
     """Reads the records of some tables.
 
-    Args:
-        shapes: by struct; other structs have the shape of their records.
+    Structs without a shape have that of their records.
     """
 
     def __init__(self, shapes: Mapping[type, Shape]) -> None:
@@ -86,10 +85,8 @@ class Decoder:
         """Read a record.
 
         A null is as good as nothing for a field with a default; where null says nothing that the
-        type can say, it stands for the empty text, list or mapping.
-
-        Args:
-            form: the component that versions without a form of their own are of.
+        type can say, it stands for the empty text, list or mapping. Versions without a form of
+        their own are of the component ``form``.
         """
         made = _made(self._shapes.get(kind, _SAME), record)
         row = {**record, **made}
@@ -105,7 +102,11 @@ class Decoder:
             elif field.read:
                 value = _step(field.key, field.read, value, row)
             if field.order:
-                value = _sort(value, field.order)
+                key = attrgetter(field.order)
+                if isinstance(value, dict):
+                    value = dict(sorted(value.items(), key=lambda item: key(item[1])))
+                else:
+                    value = tuple(sorted(value, key=key))
             values[field.name] = value
         try:
             return convert(values, kind)
@@ -140,7 +141,7 @@ class Decoder:
         if hint in _LEAVES:
             return lambda value, row: read_value(hint, value, row, form)
         if isinstance(hint, type) and issubclass(hint, Struct):
-            if self._is_plain(hint, form):
+            if hint not in self._shapes and not any(one.read for one in self._plan(hint, form)):
                 return None
             return lambda value, row: value if type(value) is hint else self.read(hint, value, form)
         if origin is tuple and args[-1] is Ellipsis:
@@ -151,9 +152,6 @@ class Decoder:
         if origin is dict and (item := self._reader(args[1], form or "$key")):
             return partial(_read_mapping, item, args)
         return None
-
-    def _is_plain(self, kind: type, form: str) -> bool:
-        return kind not in self._shapes and not any(one.read for one in self._plan(kind, form))
 
 
 _SAME = Shape()
@@ -244,13 +242,6 @@ def _made(shape: Shape, record: Record) -> Record:
         raise Misfit(BadInput("is missing"), str(error.args[0])) from error
     except _UNREADABLE as error:
         raise Misfit(BadInput(f"cannot be read: {quote_error(error)}")) from error
-
-
-def _sort(value: Any, attribute: str) -> Any:
-    key = attrgetter(attribute)
-    if isinstance(value, dict):
-        return dict(sorted(value.items(), key=lambda item: key(item[1])))
-    return tuple(sorted(value, key=key))
 
 
 def _empty_of(hint: Any) -> Any:

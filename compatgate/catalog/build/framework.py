@@ -93,14 +93,12 @@ def _release(row: Record) -> Record:
         "python_range": (python.get("min"), python.get("max")),
         "python_source": _part_source(python, row) if python else None,
         "pins": _pins(row),
-        "conda": [_conda_build(build, row) for build in row.get("conda", ())],
+        "conda": [
+            inherit_source({**build, "accepts": f"{build['cuda']}.*"}, row)
+            for build in row.get("conda", ())
+        ],
         **_requirements(groups, row),
     }
-
-
-def _conda_build(build: Record, release: Record) -> Record:
-    """Return a build of a conda channel; its recipe states only CUDA and GPU code."""
-    return inherit_source({**build, "accepts": f"{build['cuda']}.*"}, release)
 
 
 def _build(row: Record) -> Record:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from compatgate.catalog.build.decode import Decoder, Shape
 from compatgate.catalog.build.values import Record, record_source
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts.glibc import Glibc, GlibcNeed
+from compatgate.core.facts.compilers import Glibc, GlibcNeed
 from compatgate.core.facts.jetson import Jetson, JetsonRelease, Runs, Sbsa, Upgrade, Wheels
-from compatgate.core.facts.machines import PlatformMachines
 from compatgate.core.facts.node import (
     BuildFailure,
     DcgmDriver,
@@ -19,7 +18,7 @@ from compatgate.core.facts.node import (
     NodeParts,
     RdmaPath,
 )
-from compatgate.core.facts.platforms import Platforms
+from compatgate.core.facts.platforms import PlatformMachines, Platforms
 from compatgate.core.node import parse_node_version
 from compatgate.core.versions import parse_version
 

@@ -8,8 +8,8 @@ from compatgate.catalog.build.decode import Decoder, Shape
 from compatgate.catalog.build.values import Record, record_source
 from compatgate.core.facts.compilers import Compilers, Standards
 from compatgate.core.facts.errors import ErrorTable, Pattern, Piece, Signature
-from compatgate.core.facts.places import WheelPlace, WheelPlaces
 from compatgate.core.facts.precision import CapabilityPrecision, PrecisionTable
+from compatgate.core.facts.records import WheelPlace, WheelPlaces
 from compatgate.errors import BadInput, quote_error
 
 TABLES: dict[str, type] = {

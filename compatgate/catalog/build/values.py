@@ -26,10 +26,8 @@ _BRANCH = re.compile(r"r?(\d{3})(?:\.x)?", re.IGNORECASE)
 def source(*texts: Any, confidence: str | None = None) -> Source:
     """Build a source as rules show it: the first text with an address, then the others.
 
-    Args:
-        texts: values of the file, each a text, a list of texts or None; semicolons separate
-            several sources in one text.
-        confidence: ``published``, ``metadata`` or ``derived``.
+    Texts are values of the file, each a text, a list of texts or None; semicolons separate several
+    sources in one text.
     """
     parts = (part for text in texts for part in _flatten(text))
     named = list(dict.fromkeys(one for part in parts for one in _references(part)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from compatgate.canary.judge.noise import Noise
-    from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
+    from compatgate.canary.judge.paired.blocks import PairedJudgement, PairedMetric
     from compatgate.canary.judge.paired.lines import PairedFile
     from compatgate.canary.judge.paired.suite import Knowledge
     from compatgate.canary.workload import MetricSpec

@@ -10,15 +10,13 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from compatgate.core.compare.differences import (
+    CHANGE_ORDER,
     Difference,
     Differences,
     Effect,
     Reason,
     ReasonCause,
     Subject,
-)
-from compatgate.core.compare.findings import (
-    CHANGE_ORDER,
     VerdictChange,
     cause_of,
     compare_verdicts,

@@ -77,7 +77,12 @@ def _admit(name: str, constraint: Constraint, version: Version) -> Constraint:
         series = version.at(2)
         return parse_constraint(name, f"{series[0]}.{series[1]}.*")
     lowest = [c.version for c in constraint.clauses if c.operator not in (*_UPPER, "!=", "!=*")]
-    low = min([version, *(_whole(one) for one in lowest)])
+    low = min(
+        [
+            version,
+            *(replace(one, text=one.text.removesuffix(".*").removesuffix(".x")) for one in lowest),
+        ]
+    )
     uppers = [c for c in constraint.clauses if c.operator in (*_UPPER, *_FIXED)]
     clauses = [f">={low.text}"]
     if uppers:
@@ -91,11 +96,6 @@ def _admit(name: str, constraint: Constraint, version: Version) -> Constraint:
         if c.operator in ("!=", "!=*") and c.version.text not in dropped
     ]
     return parse_constraint(name, ",".join(clauses))
-
-
-def _whole(version: Version) -> Version:
-    """Return a bound as a version: ``535.*`` is 535."""
-    return replace(version, text=version.text.removesuffix(".*").removesuffix(".x"))
 
 
 def branches_between(

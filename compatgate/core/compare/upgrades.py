@@ -8,7 +8,6 @@ from typing import Any
 
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
-from compatgate.core.facts.nvidia import Branch
 from compatgate.core.request import Pool
 from compatgate.core.stack_facts import branch_of
 from compatgate.core.versions import format_parts
@@ -87,7 +86,11 @@ def _choose_driver(
     oldest = min(drivers)
     current = branch_of(oldest, "linux", facts)
     kind = current.type if current and current.type in _LASTING else "PB"
-    living = [branch for branch in branches.values() if _lives(branch, today)]
+    living = [
+        branch
+        for branch in branches.values()
+        if branch.last and not branch.ended and not (branch.eol and branch.eol < today)
+    ]
     newer = [b for b in living if b.type == kind and b.branch > oldest.major]
     if not newer:
         hint = "name a branch (driver=580), or state the version with set"
@@ -98,10 +101,6 @@ def _choose_driver(
     until = f", supported to {chosen.eol}" if chosen.eol else ""
     why = f"driver {chosen.last.text} is the newest of branch {chosen.branch} ({kind}{until})"
     return chosen.last.text, why
-
-
-def _lives(branch: Branch, today: str) -> bool:
-    return branch.last is not None and not branch.ended and not (branch.eol and branch.eol < today)
 
 
 def _choose_cuda(

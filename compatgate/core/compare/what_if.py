@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from compatgate.core.compare.comparison import Comparison, find_pool_findings, list_entries_in_use
 from compatgate.core.compare.differences import (
+    CHANGE_ORDER,
     Subject,
     TargetDifferences,
-    count_entries,
+    count_things,
     judge_change,
 )
-from compatgate.core.compare.findings import CHANGE_ORDER
 from compatgate.core.compare.worlds import State
 from compatgate.core.evaluate import is_allowed
 from compatgate.core.facts import Facts
@@ -38,7 +38,7 @@ class WhatIf(TargetDifferences, frozen=True, kw_only=True):
     @property
     def summary(self) -> str:
         """Return the answer in one line."""
-        about, total = self.about, count_entries(len(self.entries))
+        about, total = self.about, count_things(len(self.entries), "entry")
         if failing := [f for f in self.host if f.outcome == "fail"]:
             return f"{about}: {failing[0].rule} {failing[0].message}"
         if broken := self.of("breaks"):

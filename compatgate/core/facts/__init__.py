@@ -37,17 +37,14 @@ from compatgate.core.facts.nvidia import (
 from compatgate.core.versions import Version, parse_version
 
 if TYPE_CHECKING:
-    from compatgate.core.facts.compilers import Compilers
+    from compatgate.core.facts.compilers import Compilers, Glibc
     from compatgate.core.facts.errors import ErrorTable
-    from compatgate.core.facts.glibc import Glibc
     from compatgate.core.facts.jetson import Jetson
-    from compatgate.core.facts.machines import PlatformMachines
     from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
     from compatgate.core.facts.packages import CudaComponents, Packages
-    from compatgate.core.facts.places import WheelPlaces
-    from compatgate.core.facts.platforms import Platforms
+    from compatgate.core.facts.platforms import PlatformMachines, Platforms
     from compatgate.core.facts.precision import PrecisionTable
-    from compatgate.core.facts.records import PackageRecords, Record, Statement
+    from compatgate.core.facts.records import PackageRecords, Record, Statement, WheelPlaces
     from compatgate.core.facts.vgpu import Vgpu
     from compatgate.core.facts.xid import XidTable
 
@@ -60,9 +57,8 @@ first."""
 class Table(Generic[T]):
     """A table of `Facts`: its struct is imported, and its content loaded, at first use.
 
-    Args:
-        place: module of this package, and its struct, ``nvidia.Gpus``.
-        name: of the table; empty: that of the attribute.
+    ``place`` is the module of this package and its struct, ``nvidia.Gpus``; an empty ``name`` is
+    that of the attribute.
     """
 
     def __init__(self, place: str, name: str = "") -> None:
@@ -125,11 +121,11 @@ class Facts:
     """The parts of a node; imported when a pool states its nodes."""
     kernel_support: Table[KernelSupport] = Table("node.KernelSupport")
     """Kernels and distributions; imported when a pool states its nodes."""
-    glibc: Table[Glibc] = Table("glibc.Glibc")
+    glibc: Table[Glibc] = Table("compilers.Glibc")
     """What is known of glibc; imported when a question states one."""
-    platform_machines: Table[PlatformMachines] = Table("machines.PlatformMachines")
+    platform_machines: Table[PlatformMachines] = Table("platforms.PlatformMachines")
     """Machines by what they print of themselves; no rule reads them."""
-    wheel_places: Table[WheelPlaces] = Table("places.WheelPlaces")
+    wheel_places: Table[WheelPlaces] = Table("records.WheelPlaces")
     """The places of wheels; no rule reads them, what measures wheels does."""
     gpu_peaks: Table[Peaks] = Table("nvidia.Peaks")
     """Published peaks of GPUs; no rule reads them."""

@@ -1,4 +1,4 @@
-"""Hold what nvcc builds with: host compilers, C++ standards, and headers that do not fit."""
+"""Hold what nvcc builds with, and the glibc of Linux distributions and of wheels."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from compatgate.core.versions import Version, format_parts
 
 Compiler = Literal["gcc", "clang", "msvc"]
 COMPILERS: tuple[Compiler, ...] = ("gcc", "clang", "msvc")
+
+GlibcVersion = Annotated[Version, "glibc"]
 
 
 class HostCompiler(Struct, frozen=True):
@@ -96,3 +98,43 @@ class Compilers(Struct, frozen=True, dict=True):
             if of_release:
                 return of_release
         return self.by_toolkit.get((format_parts(cuda.major_minor), compiler))
+
+
+class GlibcNeed(Struct, frozen=True):
+    """The lowest glibc with which the wheels of some releases load.
+
+    Attributes:
+        name: package, or framework.
+        versions: constraint on the releases.
+        glibc: the lowest release that works.
+        cudas: CUDA of the builds concerned, from their label; empty: all.
+        cpu: processor that the wheels are for; empty: all.
+    """
+
+    name: str
+    versions: str
+    glibc: GlibcVersion
+    source: Source
+    cudas: tuple[Pair, ...] = ()
+    cpu: str = ""
+
+
+class Glibc(Struct, frozen=True):
+    """Table ``glibc``.
+
+    Attributes:
+        distributions: glibc by name of the distribution, as ``ubuntu-22.04``; a name without a
+            minor version covers each minor (``rhel-8``).
+        tags: glibc that platform tags mean which do not name it (``manylinux2014``).
+        tags_source: what says so of tags.
+        needs: what wheels need whose tag is not known, or says less than they need.
+    """
+
+    distributions: dict[str, tuple[Version, Source]]
+    tags: dict[str, GlibcVersion]
+    tags_source: Source
+    needs: tuple[GlibcNeed, ...]
+
+    def of_distribution(self, name: str) -> tuple[Version, Source] | None:
+        """Return the glibc of a distribution; None where the facts do not know it."""
+        return self.distributions.get(name) or self.distributions.get(name.partition(".")[0])

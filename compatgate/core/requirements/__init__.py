@@ -52,9 +52,8 @@ longest that NVIDIA has published has 2596."""
 def check(requirements: Sequence[str], host: Properties, impl: Impl = "go") -> RequirementAnswer:
     """Return whether NVIDIA's container runtime would start an image on a host.
 
-    Args:
-        requirements: the values of the image's ``NVIDIA_REQUIRE_*`` variables; all must hold.
-        impl: the implementation: the Go toolkit (`go`) or the C library (`c`).
+    All of ``requirements``, the values of ``NVIDIA_REQUIRE_*``, must hold; ``impl`` is the Go
+    toolkit or the C library.
     """
     dialect = _DIALECTS.get(impl)
     if dialect is None:

@@ -95,7 +95,9 @@ def _read_factor(requirement: str, text: str) -> Factor:
     if len(copied) > _MAX_FALSE_FACTOR:
         why = f"is false and takes over {_MAX_FALSE_FACTOR} bytes"
         check = _hold_any(check, refuse(why, "a shorter value"))
-    return Factor(text, name, _hold_if_unknown(name, check), first_number(value))
+    return Factor(
+        text, name, lambda host: host.values[name] is None or check(host), first_number(value)
+    )
 
 
 def _find_mistake(name: str, operator: str, value: str) -> tuple[str, str] | None:
@@ -124,7 +126,7 @@ def _version_check(name: str, operator: str, value: str, refuse: Refuse) -> Chec
     """Compare as ``dsl_compare_version``."""
     if not _VERSION.fullmatch(value):
         return refuse(f"requires '{quote_text(value)}', which is not a version", _VERSION_FORM)
-    numbers = _read_numbers(value)
+    numbers = tuple(_read_number(part) for part in value.split(".") if part)
     check = _make_comparison(name, operator, _version_key(numbers))
     if max(numbers) > _LARGEST_NUMBER:
         return _refuse_if_reached(
@@ -150,10 +152,6 @@ def _make_comparison(name: str, operator: str, key: object) -> Check:
     return lambda host: compare(host.values[name], key)
 
 
-def _hold_if_unknown(name: str, check: Check) -> Check:
-    return lambda host: host.values[name] is None or check(host)
-
-
 def _hold_any(first: Check, second: Check) -> Check:
     return lambda host: first(host) or second(host)
 
@@ -163,11 +161,6 @@ def _refuse(requirement: str, factor: str, why: str, hint: str) -> Check:
         raise MalformedRequirement(requirement, factor, why, hint)
 
     return refused
-
-
-def _read_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version; dots may repeat or end it."""
-    return tuple(_read_number(part) for part in version.split(".") if part)
 
 
 def _read_number(digits: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from compatgate.core import changes, compiler_ranges
+from compatgate.core import changes, constraints
 from compatgate.core.components import label_of
 from compatgate.core.facts.compilers import COMPILERS, BuildConflict
 from compatgate.core.parts import BUILD, Candidate
@@ -63,7 +63,7 @@ def _judge_compiler(
             "fail",
             name,
             f"the nvcc of CUDA {cuda} refuses {label} {have}: it takes {label} "
-            f"{compiler_ranges.describe_range(row.accepts)}",
+            f"{constraints.describe_range(row.accepts)}",
             have=have.text,
             need=row.accepts.text,
             source=row.source,
@@ -73,7 +73,7 @@ def _judge_compiler(
         if listed.compiler == name and listed.cuda.allows(cuda) and not listed.range.allows(have):
             message = (
                 f"the nvcc of CUDA {cuda} accepts {label} {have}, and NVIDIA's installation guide"
-                f" does not list it, but {compiler_ranges.describe_range(listed.range)}"
+                f" does not list it, but {constraints.describe_range(listed.range)}"
             )
             return Problem(
                 "warn", name, message, have.text, listed.range.text, source=listed.source
@@ -87,7 +87,7 @@ def _propose_compiler(
     """Propose the nearest version that this toolkit takes, then newer and older toolkits."""
     table = context.facts.compilers
     row = table.host(cuda, name)
-    if row and (near := compiler_ranges.nearest_allowed(row.accepts, have)):
+    if row and (near := constraints.nearest_allowed(row.accepts, have)):
         yield Candidate({name: near}, f"build with {label_of(name)} {near}")
     taking = [
         pair
@@ -174,7 +174,7 @@ def _propose_parts(
             yield from changes.move_to_cuda(context, pair)
             break
     for name, constraint in conflict.components.items():
-        near = compiler_ranges.nearest_outside(constraint)
+        near = constraints.nearest_outside(constraint)
         if name != "cuda" and near:
             yield Candidate({name: near}, f"build with {label_of(name)} {near}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compatgate.core import changes, gpu_changes
+from compatgate.core import changes, gpu_needs
 from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
 from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_needs import Unmet, find_unmet
@@ -552,5 +552,5 @@ def _report_unmet(context: RuleContext, unmet: Unmet) -> Problem:
         have=unmet.have,
         need=unmet.need,
         source=unmet.source,
-        candidates=lambda: gpu_changes.other_gpu(context, fits),
+        candidates=lambda: gpu_needs.other_gpu(context, fits),
     )

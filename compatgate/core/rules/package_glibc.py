@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts.glibc import Glibc, GlibcNeed
+from compatgate.core.facts.compilers import Glibc, GlibcNeed
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.parts import Candidate
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_missing_fact

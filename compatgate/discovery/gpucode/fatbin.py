@@ -281,8 +281,7 @@ _RECORD = 64
 def read_region(source: Source, end: int) -> Region:
     """Read the fatbinary that begins at the source's position; afterwards the source is behind it.
 
-    Args:
-        end: end of the section or file around it, in bytes.
+    The section or file around it ends at ``end``.
     """
     start = source.position
     magic, version, header, size = struct.unpack("<4sHHQ", source.exact(16, "a fatbinary's header"))

@@ -100,11 +100,8 @@ class SectionView(RawIOBase):
 def read_sections(source: Source, base: int, size: int, head: bytes = b"") -> list[Section] | None:
     """Return the sections of an ELF file.
 
-    Args:
-        head: first bytes, which a stream no longer has.
-
-    Returns:
-        None when the file has no section headers, or the stream has not kept them.
+    ``head`` are first bytes that a stream no longer has. None when the file has no section headers,
+    or the stream has not kept them.
     """
     view = SectionView(source, base, size, head)
     try:

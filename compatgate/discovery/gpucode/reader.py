@@ -188,8 +188,7 @@ class _Search(Struct):
 def read_host(source: Source, size: int | None) -> list[Entry]:
     """Read the ELF file that begins at the source's position.
 
-    Args:
-        size: size of the ELF file, which may be a member of an archive; None: to the stream's end.
+    It may be a member of an archive; ``size`` None reaches to the stream's end.
     """
     base = source.position
     head = source.peek(_HOST_HEAD)[:size]
@@ -213,11 +212,7 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
 
 
 def read_windows_host(source: Source, size: int | None) -> list[Entry]:
-    """Read the PE file that begins at the source's position.
-
-    Args:
-        size: size of the PE file; None: to the stream's end.
-    """
+    """Read the PE file that begins at the source's position."""
     base = source.position
     sections = read_pe_file(source, size).sections(base)
     end = base + (source.left if size is None else size)
@@ -285,8 +280,7 @@ def _go_to(source: Source, offset: int) -> None:
 def _section_fatbins(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
     """Yield the fatbinaries of a section, which are separated by zeros alone.
 
-    Args:
-        rest: bytes behind the last fatbinary that may hold other data.
+    Up to ``rest`` bytes behind the last one may hold other data.
     """
     begun = False
     while True:

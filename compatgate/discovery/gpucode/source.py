@@ -116,8 +116,7 @@ class Source:
     def seek(self, offset: int, wanted: int | None = None) -> None:
         """Go to an offset of a seekable file.
 
-        Args:
-            wanted: number of bytes that are read there, if known: they may be in the buffer.
+        The ``wanted`` bytes that are read there may be in the buffer.
         """
         start = self._start + offset - self.position
         if wanted is not None and 0 <= start <= len(self._buffer) - wanted:
@@ -129,9 +128,8 @@ class Source:
     def find(self, pattern: bytes, end: int | None, base: int) -> int | None:
         """Go to the next ``pattern`` at a multiple of 8 bytes from ``base``, or to the end.
 
-        Returns:
-            The number of non-zero bytes that were passed, in the first window that has any: 0 is
-            exact. None at the end.
+        Return the number of non-zero bytes that were passed, in the first window that has any: 0 is
+        exact. None at the end.
         """
         passed = 0
         while True:
@@ -191,14 +189,11 @@ class Source:
         if not more:
             return False
         if not self.seekable:
-            self._keep(more)
+            self._seen += len(more)
+            self._kept += len(more)
+            self._tail.append(more)
+            while self._kept - len(self._tail[0]) >= TAIL:
+                self._kept -= len(self._tail.popleft())
         self._buffer = self._buffer[self._start :] + more
         self._start = 0
         return True
-
-    def _keep(self, data: bytes) -> None:
-        self._seen += len(data)
-        self._kept += len(data)
-        self._tail.append(data)
-        while self._kept - len(self._tail[0]) >= TAIL:
-            self._kept -= len(self._tail.popleft())

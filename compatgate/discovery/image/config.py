@@ -131,9 +131,6 @@ def compat_use_of_path(folders: Iterable[str], origin: str) -> list[Observation]
 
     ``/usr/local/cuda/compat`` always exists. ``compat/lib`` of NGC's images is a link that their
     start script makes where the package works, to ``lib.real``.
-
-    Args:
-        folders: folders of ``LD_LIBRARY_PATH``, or lines of a file below ``/etc/ld.so.conf.d``.
     """
     uses = []
     for folder in folders:

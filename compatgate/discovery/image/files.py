@@ -101,7 +101,10 @@ def kind_of_file(member: Member) -> FileKind | None:
         shared = name.endswith(".so") or (".so." in name and name[-1:].isdigit())
         if not shared or (member.kind == "file" and member.size < _SMALLEST_CODE):
             return None
-        if _STUBS.search(path) or (_NVIDIA_LIBRARY.match(name) and not _is_of_package(path, name)):
+        if _STUBS.search(path) or (
+            _NVIDIA_LIBRARY.match(name)
+            and not (_SITE_PACKAGES.search(path) and not _COMPONENT_LIBRARY.match(name))
+        ):
             return None
         return "code"
     if name in METADATA_FILES:
@@ -136,11 +139,6 @@ def is_toolkit_compat(path: str) -> bool:
 def is_nvidia_library(name: str) -> bool:
     """Return whether a file name is that of one of NVIDIA's libraries."""
     return _NVIDIA_LIBRARY.match(name) is not None
-
-
-def _is_of_package(path: str, name: str) -> bool:
-    """Return whether an NVIDIA library belongs to a package and not to a component with tables."""
-    return bool(_SITE_PACKAGES.search(path)) and not _COMPONENT_LIBRARY.match(name)
 
 
 def is_cached(path: str) -> bool:

@@ -43,11 +43,7 @@ class LayerRecord(Struct):
 
 
 class LayerRecords:
-    """The records of layers in a folder.
-
-    Args:
-        folder: None disables the cache.
-    """
+    """The records of layers in a folder."""
 
     def __init__(self, folder: str | None, signals: Signals, reader: FileReader) -> None:
         self._folder = folder

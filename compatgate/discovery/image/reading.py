@@ -43,8 +43,7 @@ class Interpreters(Struct, frozen=True):
     def find(self, command: Sequence[str] | None) -> str | None:
         """Return the installation that a command names; None where it names none.
 
-        Args:
-            command: what runs in place of the image's own command; None: that command.
+        ``command`` runs in place of the image's own command; None means that one.
         """
         words = self.command if command is None else command
         program = words[0] if words else ""
@@ -74,6 +73,8 @@ class ImageReading(Struct, frozen=True):
             first; the others are its alternatives.
         content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
             image was not read to the end.
+        files: path below the root to the digest of the file, of some that belong to the GPU
+            content: a program that says that it runs in the image can be asked for them.
     """
 
     reference: str
@@ -88,6 +89,7 @@ class ImageReading(Struct, frozen=True):
     layers: int = 0
     layers_read: int = 0
     content: str | None = None
+    files: dict[str, str] = {}
     installations: tuple[str, ...] = ()
     interpreters: Interpreters = Interpreters()
 
@@ -103,9 +105,8 @@ class ImageReading(Struct, frozen=True):
     def to_request(self, command: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the stack in the form of requests, with open questions and conflicts.
 
-        Args:
-            command: what runs in place of the image's own command; empty where it is not known;
-                None: that command. The installation that it names counts alone.
+        ``command`` as in `Interpreters.find`, empty where it is not known: the installation that it
+        names counts alone.
         """
         body = self.to_whole_request()
         others = dict(body.pop("alternatives", {}))

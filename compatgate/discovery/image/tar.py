@@ -230,7 +230,12 @@ def read_members(feed: ByteFeed, *, with_end: bool = False) -> Iterator[tuple[Me
                 continue
             extended.name, size = "", 0  # Go yields it as a member, which hides and has no content
         if kind == b"S":
-            _skip_sparse_map(feed, block)
+            more = block[482]
+            while more:
+                block = feed.take(BLOCK)
+                if len(block) < BLOCK:
+                    raise damaged_error("a layer ends within a sparse file's map")
+                more = block[504]
         member = _member(block, kind, size, extended)
         if extended is not _NO_EXTENSION:
             extended = _NO_EXTENSION
@@ -364,13 +369,3 @@ def _records(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             yield b"GNU.sparse.map", b"0"
         elif key.startswith(b"GNU.sparse."):
             yield key, value
-
-
-def _skip_sparse_map(feed: ByteFeed, block: bytes) -> None:
-    """Skip the blocks of an old GNU sparse file's map, before the content."""
-    more = block[482]
-    while more:
-        block = feed.take(BLOCK)
-        if len(block) < BLOCK:
-            raise damaged_error("a layer ends within a sparse file's map")
-        more = block[504]

@@ -146,17 +146,17 @@ class Visibility:
             if not self._links and hash(folder[:-1]) in self._new_implied:
                 self._linked = False  # the folders above were recorded with this one
             else:
-                self._record_folders(list(_folders(path))[:-1])
+                folders = list(_folders(path))[:-1]
+                self._linked = bool(self._links) and any(
+                    hash(one) in self._links for one in folders
+                )
+                for above in folders:
+                    key = hash(above)
+                    known = key in self._new_implied or self._named.get(above.count("/")) == above
+                    if not known and self._has_room():
+                        self._new_implied.add(key)
         if self._linked:
             self._doubt(f"has {path} below a symbolic link")
-
-    def _record_folders(self, folders: list[str]) -> None:
-        self._linked = bool(self._links) and any(hash(one) in self._links for one in folders)
-        for above in folders:
-            key = hash(above)
-            known = key in self._new_implied or self._named.get(above.count("/")) == above
-            if not known and self._has_room():
-                self._new_implied.add(key)
 
     def _has_room(self) -> bool:
         kept = (self._replaced, self._new_replaced, self._implied, self._new_implied, self._links)

@@ -11,7 +11,7 @@ several NVIDIADriver objects must not overlap).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -173,23 +173,20 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
                 "driver.useNvidiaDriverCRD of the ClusterPolicy is not true: the operator does not"
                 " follow the NVIDIADriver objects"
             )
-        return Operator(_policy_driver(stated), tuple(notes))
+        first = stated[0]
+        if len({one.version for one in stated}) == 1:
+            driver = (first,)
+        else:
+            names = " and ".join(one.origin for one in stated)
+            why = f"{names} name different drivers, and the operator follows one of them"
+            driver = (DeclaredDriver(names, first.name, why=why),)
+        return Operator(driver, tuple(notes))
     if not any(drivers):
         notes.append(
             "the ClusterPolicy leaves the driver to NVIDIADriver objects, and none is given: "
             "kubectl get nvidiadrivers -o yaml"
         )
     return Operator(tuple(d for d in drivers if d), tuple(notes))
-
-
-def _policy_driver(stated: Sequence[DeclaredDriver]) -> tuple[DeclaredDriver, ...]:
-    """Return the driver of the ClusterPolicy objects; not known where they differ."""
-    first = stated[0]
-    if len({one.version for one in stated}) == 1:
-        return (first,)
-    names = " and ".join(one.origin for one in stated)
-    why = f"{names} name different drivers, and the operator follows one of them"
-    return (DeclaredDriver(names, first.name, why=why),)
 
 
 def read_driver_settings(driver: Body, origin: str, name: str) -> DeclaredDriver:

@@ -38,10 +38,8 @@ def find_gpu_packages(
 ) -> GpuPackages:
     """Find the packages, other than components, that carry GPU code or depend on CUDA.
 
-    Packages that compile GPU code only for some features count only together with others.
-
-    Args:
-        asked: package indexes for packages without an index; ``""`` is the default one.
+    Packages that compile GPU code only for some features count only together with others. ``asked``
+    are indexes for packages without one; ``""`` is the default index.
     """
     observations: list[Observation] = []
     wheels: dict[str, Wheel] = {}

@@ -86,8 +86,7 @@ def _environment(platform: Platform, python: str) -> dict[str, Any]:
 class Markers:
     """An evaluator of markers for one platform.
 
-    Args:
-        requires_python: the lock's constraint on Python; narrows an unknown Python.
+    The lock's constraint on Python narrows an unknown Python.
     """
 
     def __init__(

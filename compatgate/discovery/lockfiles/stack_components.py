@@ -103,7 +103,9 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
             label = label or f"cu{''.join(map(str, cuda))}"
         if component.name == "jax":
             label = label or companion
-        observation = _observation(component, package, package.version, label)
+        labelled = f"+{label}" if label and "+" not in package.version else ""
+        version = f"{package.version}{labelled}"
+        observation = Observation(component.name, version, package.origin, "metadata")
         try:
             parse_version(component.name, observation.version)
         except BadInput as error:
@@ -111,30 +113,17 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
             continue
         observations.append(observation)
         conflicts += disagreement
-    seen = list(_drop_meta_packages(observations))
-    if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
-        others = any(is_framework(o.component) and o.component != "jax" for o in seen)
-        seen = [o for o in seen if o.component != "jax"] if others else seen
-    of_index = frozenset(index - elsewhere)
-    return LockedComponents(tuple(seen), tuple(conflicts), tuple(left), of_index)
-
-
-def _drop_meta_packages(observations: Sequence[Observation]) -> list[Observation]:
-    """Drop observations of meta packages whose main package is locked too."""
     brought = {
         (observation.component, observation.version.partition("+")[0])
         for observation in observations
         if observation.component in META and "+" in observation.version
     }
-    return [o for o in observations if (o.component, o.version) not in brought]
-
-
-def _observation(
-    component: Component, package: ListedPackage, version: str, label: str
-) -> Observation:
-    if not label or "+" in version:
-        return Observation(component.name, version, package.origin, "metadata")
-    return Observation(component.name, f"{version}+{label}", package.origin, "metadata")
+    seen = [o for o in observations if (o.component, o.version) not in brought]
+    if not companion and any(canonicalize_name(package.name) == "jaxlib" for package in packages):
+        others = any(is_framework(o.component) and o.component != "jax" for o in seen)
+        seen = [o for o in seen if o.component != "jax"] if others else seen
+    of_index = frozenset(index - elsewhere)
+    return LockedComponents(tuple(seen), tuple(conflicts), tuple(left), of_index)
 
 
 def _pypi_label(

@@ -34,11 +34,7 @@ LONGEST = 16 * 1024 * 1024
 def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
     """Read the output of ``nvidia-smi``.
 
-    Args:
-        text: the whole output, errors included; surrounding text is ignored.
-
-    Returns:
-        The driver, its CUDA version, and the devices.
+    Errors are part of the output; surrounding text is ignored.
     """
     if len(text) > LONGEST:
         raise BadInput("is too long to be output of nvidia-smi", field=origin)

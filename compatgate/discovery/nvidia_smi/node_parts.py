@@ -37,9 +37,8 @@ _MODINFO = re.compile(r"^(?:filename:\s+\S*/nvidia\.ko\S*|description:.*NVIDIA.*
 def read_part(name: str, printed: str) -> dict[str, str]:
     """Return the part of the node that a printed line or element states; empty for others.
 
-    Args:
-        name: as printed: ``VBIOS Version``, ``vbios_version``.
-        printed: its value; ``N/A`` says nothing, except of GSP firmware, which is not in use.
+    Names are as printed, ``VBIOS Version`` or ``vbios_version``. The value ``N/A`` says nothing,
+    except of GSP firmware, which is not in use.
     """
     part = _NAMES.get(name.strip().lower())
     value = printed.strip()

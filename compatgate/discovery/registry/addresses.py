@@ -60,11 +60,7 @@ _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 class AddressGuard:
-    """A guard that refuses private addresses, except those of registries and mirrors.
-
-    Args:
-        options: whether the guard is on; the registries, mirrors and networks.
-    """
+    """A guard that refuses private addresses, except those of registries and mirrors."""
 
     def __init__(self, options: ImageOptions) -> None:
         self._open = options.internal
@@ -81,9 +77,8 @@ class AddressGuard:
     def resolve(self, url: str) -> list[str]:
         """Resolve the name of a URL once, and return the addresses to connect to.
 
-        Returns:
-            Addresses as text; none if any address is allowed, or the name does not resolve:
-            connecting to the name reports why.
+        Return none if any address is allowed, or the name does not resolve: connecting to the name
+        reports why.
         """
         parts = urlsplit(url)
         host = parts.hostname or ""

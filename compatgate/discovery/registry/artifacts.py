@@ -92,8 +92,7 @@ def attach_artifact(
 ) -> str:
     """Push an artifact that refers to an image; the same artifact again changes nothing.
 
-    Returns:
-        The digest of the artifact's manifest.
+    Return the digest of the artifact's manifest.
     """
     registry = place.registry
     found = registry.manifest(image)

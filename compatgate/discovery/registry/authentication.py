@@ -61,9 +61,7 @@ def find_credentials(
 ) -> Credentials | None:
     """Return the credentials of the user's files and helpers for a registry; None without any.
 
-    Args:
-        folder: folder of ``config.json``; None: the usual places, in their order.
-        helpers: whether helper programs may be run.
+    ``folder`` holds ``config.json``; None: the usual places, in their order.
     """
     environment = os.environ if environment is None else environment
     for path in [os.path.join(folder, "config.json")] if folder else _config_paths(environment):
@@ -238,11 +236,8 @@ def authorize(
 ) -> str:
     """Answer a challenge.
 
-    Args:
-        plain_http: hosts that may receive credentials without TLS, besides loopback.
-
-    Returns:
-        The value of an ``Authorization`` header.
+    Return the value of an ``Authorization`` header. Hosts in ``plain_http`` may receive credentials
+    without TLS, besides loopback.
     """
     challenges = {challenge.scheme: challenge for challenge in parse_challenges(header)}
     if bearer := challenges.get("bearer"):

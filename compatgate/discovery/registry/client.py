@@ -40,8 +40,7 @@ class ManifestBytes(Struct, frozen=True):
 class Registry:
     """A server of a repository: a registry or a mirror.
 
-    Args:
-        plain_http: hosts that may receive credentials without TLS, besides loopback.
+    Hosts in ``plain_http`` may receive credentials without TLS, besides loopback.
     """
 
     def __init__(

@@ -191,7 +191,9 @@ def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:
 
 def _write_component(name: str, version: str, observations: Iterable[Observation]) -> JsonObject:
     known = COMPONENTS.get(name)
-    purl = f"pkg:{_ecosystem(name, version)}/{name}@{quote(version, safe='.-_~')}"
+    of_pypi = (is_framework(name) or name not in COMPONENTS) and "+conda" not in version
+    ecosystem = "pypi" if of_pypi and name != "tritonserver" else "generic"
+    purl = f"pkg:{ecosystem}/{name}@{quote(version, safe='.-_~')}"
     seen = dict.fromkeys(o.origin for o in observations if o.component == name)
     component: JsonObject = {
         "type": _TYPES.get(known.kind, "library") if known else "library",
@@ -206,12 +208,6 @@ def _write_component(name: str, version: str, observations: Iterable[Observation
             "occurrences": [{"location": _valid_text(place)} for place in seen]
         }
     return component
-
-
-def _ecosystem(name: str, version: str) -> str:
-    """Return ``pypi`` for frameworks and packages, except builds of conda channels."""
-    of_pypi = (is_framework(name) or name not in COMPONENTS) and "+conda" not in version
-    return "pypi" if of_pypi and name != "tritonserver" else "generic"
 
 
 def _valid_text(place: str) -> str:

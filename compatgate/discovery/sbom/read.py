@@ -189,9 +189,8 @@ def read_sbom(
 ) -> SbomReading:
     """Read a bill of materials.
 
-    Args:
-        platform: decides the markers that uv writes for components; without a platform every
-            component counts.
+    The platform decides the markers that uv writes for components; without one every component
+    counts.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "sbom"
     text = decode_text(data, name, LARGEST_FILE)
@@ -203,7 +202,11 @@ def read_sbom(
     if not bill.listed:
         hint = "point the generator at the image or environment"
         raise InconclusiveInput("lists no components", field=name, hint=hint)
-    parts = _filter_platform(bill.parts, platform, name)
+    if platform is None or not any(part.marker for part in bill.parts):
+        parts = bill.parts
+    else:
+        markers = Markers(platform, file=name)
+        parts = tuple(part for part in bill.parts if markers.decide(part.marker) is not False)
     found = observe_parts(parts, name, read_signals(signals), known)
     rest = {key: value for key, value in bill.rest.items() if key != "open"}
     measured = _observe_measured(parts, rest.get("measured", {}), found.observations, name)
@@ -231,15 +234,6 @@ def _observe_measured(
             origin = f"{file}: {part.ref}"
             observations.setdefault(name, Observation(name, part.version, origin, "metadata"))
     return list(observations.values())
-
-
-def _filter_platform(
-    parts: tuple[Part, ...], platform: Platform | None, file: str
-) -> tuple[Part, ...]:
-    if platform is None or not any(part.marker for part in parts):
-        return parts
-    markers = Markers(platform, file=file)
-    return tuple(part for part in parts if markers.decide(part.marker) is not False)
 
 
 _SOURCES = ("download_url", "repository_url", "vcs_url", "index_url")

@@ -123,9 +123,8 @@ class Archive:
     ) -> None:
         """Read a member, and compare it with its CRC-32 and its digest in ``RECORD``.
 
-        Args:
-            read: receives the decompressed bytes, once and in order.
-            whole: read to the end; otherwise ``read`` may stop early, and nothing is compared.
+        ``read`` receives the decompressed bytes, once and in order. Without ``whole`` it may stop
+        early, and nothing is compared.
         """
         path = f"{self.label}: {member.filename}"
         with wheel_errors(path), self._zip.open(member) as opened:

@@ -210,9 +210,6 @@ class RangeFile(SeekableFile):
 
     One connection reads in order; a jump requests another range. A broken connection is replaced
     for the remaining bytes.
-
-    Args:
-        size: size in bytes by the index; None: not stated.
     """
 
     def __init__(

@@ -77,8 +77,7 @@ def read_index_settings(
 ) -> tuple[str, ...]:
     """Return the indexes in the configuration of pip or uv, PyPI without one.
 
-    Args:
-        files: pip's configuration files, later ones win; None: the default ones of pip.
+    Of pip's configuration files, later ones win.
     """
     variables = os.environ if environment is None else environment
     settings = _pip_settings(_pip_files(variables) if files is None else files)
@@ -128,9 +127,8 @@ def _pip_settings(files: Sequence[str]) -> dict[str, str]:
 class PackageIndex:
     """Package indexes in the order of requests.
 
-    Args:
-        hosts: that files may be on; None: any.
-        flat: the addresses are pages that link the wheels themselves.
+    Files may be on ``hosts`` (None: any); the pages of ``flat`` addresses link the wheels
+    themselves.
     """
 
     def __init__(

@@ -98,10 +98,8 @@ def read_library(
 def read_open_library(path: str, file: BinaryIO, size: int, label: str) -> LibraryReading | None:
     """Read a seekable shared object: its tables alone, not the code between them.
 
-    The data is not searched for libraries that the object opens at run time (``opens``).
-
-    Returns:
-        The links and GPU code; None when the file is no ELF or PE file.
+    The data is not searched for libraries that the object opens at run time (``opens``). None when
+    the file is no ELF or PE file.
     """
     if not _read_exactly(file, len(ELF)).startswith((ELF, PE)):
         return None
@@ -115,11 +113,15 @@ def _build_reading(
 ) -> LibraryReading:
     units = code.units
     needed = dict.fromkeys(name for name in tables.needed if not SYSTEM_LIBRARY.fullmatch(name))
+    linked = {  # names of DLLs are compared without case
+        name.lower() if name.lower().endswith(".dll") else name
+        for name in (*tables.needed, tables.soname or "")
+    }
     library = Library(
         path,
         soname=tables.soname,
         needs=tuple(needed),
-        opens=_names_in_data(named, (*tables.needed, tables.soname or "")),
+        opens=tuple(sorted(name for name in named if not {name, name.lower()} & linked)),
         symbols=tables.symbols,
         defines=tables.defines,
         sass=units.sass,
@@ -135,15 +137,6 @@ def _build_reading(
 def _tables(stream: TableBytes, label: str) -> LibraryTables:
     is_windows = stream.kept(0, len(PE)) == PE
     return read_pe_tables(stream, label) if is_windows else read_elf_tables(stream, label)
-
-
-def _names_in_data(named: set[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return names in a file's data without those of its linked libraries.
-
-    Names of DLLs are compared without case.
-    """
-    linked = {name.lower() if name.lower().endswith(".dll") else name for name in known}
-    return tuple(sorted(name for name in named if not {name, name.lower()} & linked))
 
 
 def _read_exactly(file: ByteReader, count: int) -> bytes:

@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from packaging.version import Version
 
-from compatgate.core.facts.places import FoundPlace, WheelPlaces
-from compatgate.core.facts.records import Record
+from compatgate.core.facts.records import FoundPlace, Record, WheelPlaces
 from compatgate.core.package_finder import OpenPackage
 from compatgate.discovery.cache import read_choice, write_choice
 from compatgate.discovery.lockfiles.interface import PackageOrigin
@@ -354,7 +353,14 @@ def _measure_first(
         vouched = own and file.sha256 is not None
         how = replace(options, whole=not vouched)
         try:
-            return measure_file(_verify_digest(file, wanted), index, transport, how, progress)
+            locked, digests = _locked_file(wanted), wanted.origin.digests
+            stated = locked.sha256 if locked else digests[0] if len(digests) == 1 else None
+            if stated and file.sha256 not in (None, stated):
+                what = f"the index states the SHA-256 {file.sha256}, the lock {stated}"
+                raise DamagedContent(what, field=file.name, hint="no record was made")
+            return measure_file(
+                replace(file, sha256=stated or file.sha256), index, transport, how, progress
+            )
         except NotFound as error:
             failed = error
     raise failed
@@ -376,16 +382,6 @@ def _choose_listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
         what = f"the index has no wheel {meant} for {wanted.platform}"
         raise NotFound(what, field=wanted.release)
     return chosen[0]
-
-
-def _verify_digest(file: IndexFile, wanted: PackageRequest) -> IndexFile:
-    """Return a wheel with the digest in the lock."""
-    locked, digests = _locked_file(wanted), wanted.origin.digests
-    stated = locked.sha256 if locked else digests[0] if len(digests) == 1 else None
-    if stated and file.sha256 not in (None, stated):
-        what = f"the index states the SHA-256 {file.sha256}, the lock {stated}"
-        raise DamagedContent(what, field=file.name, hint="no record was made")
-    return replace(file, sha256=stated or file.sha256)
 
 
 def _locked_file(wanted: PackageRequest) -> IndexFile | None:

@@ -151,7 +151,13 @@ class WindowedStream:
         """Return kept bytes; fewer at the end of the file or of a kept part."""
         count = max(min(count, self.size - offset), 0)
         found = b""
-        for start, data in self._pieces():
+        if len(self._tail) > 1:
+            self._tail = deque([b"".join(self._tail)])
+        if len(self._head) > 1:
+            self._head = [b"".join(self._head)]
+        tail = [(self._seen - self._tail_size, data) for data in self._tail]
+        head = [(0, data) for data in self._head]
+        for start, data in (*head, *tail, self._dynamic, *self._extra):
             if start <= offset < start + len(data) and len(found) < count:
                 found = max(found, bytes(data[offset - start : offset - start + count]), key=len)
         if count and not found:
@@ -187,14 +193,6 @@ class WindowedStream:
                 part += data[max(start - place, 0) : max(stop - place, 0)]
             place += len(data)
         self._extra += [(start, bytes(part)) for (start, _), part in parts.items()]
-
-    def _pieces(self) -> list[tuple[int, bytes | bytearray]]:
-        if len(self._tail) > 1:
-            self._tail = deque([b"".join(self._tail)])
-        if len(self._head) > 1:
-            self._head = [b"".join(self._head)]
-        tail = [(self._seen - self._tail_size, data) for data in self._tail]
-        return [(0, data) for data in self._head] + [*tail, self._dynamic, *self._extra]
 
     def _watch(self, data: bytes) -> None:
         """Keep the dynamic section, which is often far from both ends; a header has its place."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.history import PartChange, compare_parts
-from compatgate.canary.judge.paired.design import PairedMetric
+from compatgate.canary.judge.paired.blocks import PairedMetric
 from compatgate.canary.pairs import MetricPairs, PairsState
 from compatgate.canary.run import Report
 from compatgate.service.runs.queue.models import StepRow

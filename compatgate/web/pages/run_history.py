@@ -170,7 +170,7 @@ def view_history(history: MetricHistory, shown: range | None = None) -> HistoryV
     for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True)):
         if place in edges[1:-1]:  # a change begins here; the list below explains its number
             number = edges.index(place, 1)
-            mark = replace(mark, letters=f"{number} {mark.letters}".strip())
+            mark = replace(mark, name=f"{number} {mark.name}".strip())
         rows.append(HistoryRow(point, level, mark))
     first = history.changes[0].before if history.changes else median(values)
     reach = history.tolerance * abs(first)

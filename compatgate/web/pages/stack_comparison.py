@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from compatgate.core.compare.findings import compare_verdicts
+from compatgate.core.compare.differences import compare_verdicts
 from compatgate.core.components import sort_components
 from compatgate.core.entry_stacks import represent
 from compatgate.core.rule import Verdict
@@ -79,7 +79,7 @@ def _read_side(ask: PageRequest[CompareQuery], field: str) -> Side:
             raise BadInput("no known stack represents this entry", field=field, value=text)
         verdict = ask.gate.preview({"target": ask.query.target, "stack": stack})
     except BadInput as error:
-        raise error.at(field) if error.field.startswith("stack") else error from None
+        raise error.at(field) if (error.field or "").startswith("stack") else error from None
     return Side(verdict.stack, verdict, entry.name if entry else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric
+from compatgate.canary.judge.paired.blocks import PairedJudgement, PairedMetric
 from compatgate.canary.pairs import PairsState, summarize_pairs
 from compatgate.core.binding import Comparison, digest_json
 

@@ -10,17 +10,15 @@ import pytest
 from compatgate.catalog import build, compiled, load_facts
 from compatgate.catalog.library import Library, compile_all, read_document, table_names
 from compatgate.core import facts as tables
-from compatgate.core.facts.compilers import Compilers
+from compatgate.core.facts.compilers import Compilers, Glibc
 from compatgate.core.facts.errors import ErrorTable
-from compatgate.core.facts.glibc import Glibc
 from compatgate.core.facts.jetson import Jetson
-from compatgate.core.facts.machines import PlatformMachines
 from compatgate.core.facts.node import KernelModules, KernelSupport, NodeParts
 from compatgate.core.facts.nvidia import Peaks
 from compatgate.core.facts.packages import CudaComponents, Packages
-from compatgate.core.facts.places import WheelPlaces
-from compatgate.core.facts.platforms import Platforms
+from compatgate.core.facts.platforms import PlatformMachines, Platforms
 from compatgate.core.facts.precision import PrecisionTable
+from compatgate.core.facts.records import WheelPlaces
 from compatgate.core.facts.vgpu import Vgpu, VgpuTypes
 from compatgate.core.facts.xid import XidTable
 from compatgate.errors import CatalogError

@@ -37,15 +37,14 @@ from compatgate.canary.executors.jobs import (
 )
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol.jsonl import LOST_LINE
-from compatgate.canary.witness.interpreter import PLACE, Interpreter, pack_interpreter
+from compatgate.canary.witness.interpreter import PLACE, pack_interpreter
 from compatgate.errors import InfrastructureError
 
 
 class DockerExecutor:
     """Executor of jobs on one Docker engine.
 
-    Args:
-        host: host of the engine; the engine is not contacted before the first call of a method.
+    The engine is not contacted before the first call of a method.
     """
 
     kind = "docker"
@@ -76,7 +75,11 @@ class DockerExecutor:
             image = api.inspect_image(prepared.image)["Config"] or {}
             volume = containers.put_files(api, prepared) if job.workload.folder else None
             tool = containers.put_tool(api, prepared) if prepared.tool else None
-            python = _choose_interpreter(job, info)
+            if job.workload.interpreter != "worker":
+                python = None
+            else:
+                python = pack_interpreter()
+                python = python if python and python.machine == info.get("Architecture") else None
             if python:
                 containers.put_interpreter(api, prepared, python)
             body = containers.make_container_body(
@@ -142,19 +145,10 @@ class DockerExecutor:
 _PATIENCE_S = 60
 
 
-def _choose_interpreter(job: Job, info: dict[str, Any]) -> Interpreter | None:
-    """Return the worker's interpreter for a job; None if the image's runs it."""
-    if job.workload.interpreter != "worker":
-        return None
-    python = pack_interpreter()
-    return python if python and python.machine == info.get("Architecture") else None
-
-
 def remove_run(api: Any, run: str) -> int:
     """Remove the containers, volumes and built images that carry the run's label.
 
-    Returns:
-        The number of objects removed.
+    Return the number of objects removed.
     """
     removed: set[str] = set()
     deadline = time.monotonic() + _PATIENCE_S

@@ -33,10 +33,7 @@ def make_container_body(
 ) -> dict[str, Any]:
     """Return the request that creates a job's container.
 
-    Args:
-        volume: volume with the workload's files; None if the image has them.
-        tool: volume with the workload's tool; None if the image has it.
-        python: worker's interpreter that runs the program; None for the image's.
+    A ``volume``, ``tool`` or ``python`` is None where the image has its own.
     """
     workload = job.workload
     more = ({} if job.gpu_slots else {"NVIDIA_VISIBLE_DEVICES": "void"}) | (
@@ -181,10 +178,8 @@ def put_files(api: Any, prepared: PreparedJob) -> str:
     """Create a volume with the workload's folder.
 
     An engine unpacks archives only into paths that the container may write, and the job's container
-    may not write its folder. A helper container that is never started provides its mount.
-
-    Returns:
-        The volume's name.
+    may not write its folder. A helper container that is never started provides its mount. Return
+    the volume's name.
     """
     job = prepared.job
     name = f"{container_name(job)}-files"
@@ -201,10 +196,7 @@ def put_tool(api: Any, prepared: PreparedJob) -> str:
     """Create a volume with the workload's tool, from the image that was built for it.
 
     When a container is created, the engine copies the image's content at a mount point into an
-    empty volume. This container is never started.
-
-    Returns:
-        The volume's name.
+    empty volume. This container is never started. Return the volume's name.
     """
     job = prepared.job
     name, image, place = (

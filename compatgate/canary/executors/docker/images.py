@@ -63,8 +63,7 @@ def prepare_images(api: Any, host: Host, job: Job, progress: Progress) -> Prepar
 def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
     """Build a workload's context on the images that its Dockerfile names, and on no other.
 
-    Returns:
-        The id of the image, perhaps of an earlier build from the same files and base images.
+    Return the id of the image, perhaps of an earlier build from the same files and base images.
     """
     workload = job.workload
     content, text = _make_context(workload)

@@ -212,8 +212,7 @@ _POLL_S = 0.5
 def remove_run(cluster: Cluster, run: str) -> int:
     """Delete the jobs, pods, services and config maps with the run's label, and wait for it.
 
-    Returns:
-        The number of objects deleted.
+    Return the number of objects deleted.
     """
     removed: set[tuple[str, str]] = set()
     began = time.monotonic()

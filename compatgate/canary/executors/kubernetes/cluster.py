@@ -71,11 +71,7 @@ class Cluster:
         """Send a request about the namespace; repeat it while the server is unavailable.
 
         Repeating is safe: an object that was created has a name that is taken then, and a deleted
-        object is gone.
-
-        Args:
-            api: ``batch`` or ``core``.
-            operation: method of the client, such as ``read_namespaced_job``.
+        object is gone. The operation is a method of the client, such as ``read_namespaced_job``.
         """
 
         def once() -> dict[str, Any]:

@@ -133,9 +133,7 @@ def make_pair_job(
     """Return the Job of a pair: one pod, whose init container is the first block.
 
     Scratch space is apart, because a cache that the first block fills would help the second.
-
-    Args:
-        node: node of earlier pairs; "" for any.
+    ``node`` is that of earlier pairs; "" for any.
     """
     made = make_job(first.job, first.image, settings, files, start)
     pod = made["spec"]["template"]["spec"]
@@ -214,11 +212,7 @@ _NO_GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "void"}
 def make_pod_template(
     job: Job, image: str, settings: Kubernetes, files: list[PackedFile]
 ) -> dict[str, Any]:
-    """Return the pod template of a job.
-
-    Args:
-        files: files of the workload; () if the image has them.
-    """
+    """Return the pod template of a job."""
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
     metadata: dict[str, Any] = {"labels": labels}
     annotations = {}
@@ -231,6 +225,11 @@ def make_pod_template(
     context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
     if job.workload.user == "nobody":
         context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}
+    limits = job.workload.limits
+    results = [
+        {"name": "tmp", "emptyDir": {"sizeLimit": str(limits.tmp)}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(limits.shm)}},
+    ]
     return {
         "metadata": metadata,
         "spec": {
@@ -244,7 +243,7 @@ def make_pod_template(
             "hostIPC": False,
             "securityContext": context,
             "containers": [_container(job, image, settings, bool(files))],
-            "volumes": _volumes(job, files),
+            "volumes": [*results, make_files_volume(job, files)] if files else results,
             **_placement(job, settings),
         },
     }
@@ -371,15 +370,6 @@ def _environment(job: Job) -> list[dict[str, Any]]:
 def _escape(text: str) -> str:
     """Escape ``$``: Kubernetes replaces ``$(NAME)`` and reads ``$$`` as ``$``."""
     return text.replace("$", "$$")
-
-
-def _volumes(job: Job, files: list[PackedFile]) -> list[dict[str, Any]]:
-    limits = job.workload.limits
-    results = [
-        {"name": "tmp", "emptyDir": {"sizeLimit": str(limits.tmp)}},
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(limits.shm)}},
-    ]
-    return [*results, make_files_volume(job, files)] if files else results
 
 
 MAX_BYTES = 1 << 20

@@ -58,10 +58,7 @@ def read_job_status(
 
     A node's failure says nothing about the program, so it takes precedence over the program's
     result on other nodes. A job of several nodes runs once all of them do, and has ended once one
-    has failed.
-
-    Args:
-        job: its Job; None if not known, or not asked for.
+    has failed. The Job is None where it is not known, or not asked for.
     """
     read = _first_block_status if container == FIRST else _pod_status
     first = min(

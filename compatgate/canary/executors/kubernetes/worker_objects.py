@@ -24,10 +24,8 @@ _DNS = 53
 def make_worker_objects(namespace: str, home: str | None = None) -> list[dict[str, Any]]:
     """Return the worker's service account, role and binding, and the network policies of its jobs.
 
-    All rights are limited to the namespace of the jobs, and none lets the worker read a secret.
-
-    Args:
-        home: namespace in which the worker runs; None: that of the jobs.
+    All rights are limited to the namespace of the jobs, and none lets the worker read a secret. The
+    worker runs in the namespace ``home``; None: that of the jobs.
     """
     home = home or namespace
     # The nodes of a job find each other by name through DNS.

@@ -265,9 +265,8 @@ class _LastStatus:
 class StatusReader:
     """Reader of jobs' status.
 
-    Args:
-        poll: seconds between two questions to the controller about an unchanged job.
-        held: allocations that steps share; None: each step is a job of its own.
+    ``poll`` are seconds between two questions to the controller about an unchanged job; without
+    ``held`` allocations each step is a job of its own.
     """
 
     def __init__(

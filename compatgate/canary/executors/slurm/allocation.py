@@ -88,10 +88,8 @@ class Allocations:
     ) -> str:
         """Run a step in the run's allocation; return the number of the allocation's job.
 
-        Args:
-            seconds: that the step may take.
-            room: seconds that a new allocation has at least, for the steps that belong together.
-            arguments: returns the arguments of sbatch for a folder and a time in seconds.
+        The step may take ``seconds``; a new allocation has at least ``room`` seconds, for the steps
+        that belong together.
         """
         try:
             held = self._find(job, seconds) or self._submit(job, max(seconds, room), arguments)
@@ -185,8 +183,7 @@ def _read(path: Path) -> str:
 def read_step_status(record: Record | None, stage: Stage, log: str, *, killed_here: bool) -> Status:
     """Return the status of a step in an allocation; the step's own records decide.
 
-    Args:
-        record: of the allocation's job; None if it is not known.
+    ``record`` is that of the allocation's job.
     """
     code = stage.exit_code
     if code is not None and not (killed_here and code >= _KILLED):

@@ -27,8 +27,7 @@ _KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "TZ", "SLURM_CONF", "SLURM
 class Commands:
     """Slurm's commands on this machine.
 
-    Args:
-        folder: folder of the commands; None for ``PATH``.
+    Without a folder they are on ``PATH``.
     """
 
     def __init__(self, folder: str | None) -> None:

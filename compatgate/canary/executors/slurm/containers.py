@@ -152,8 +152,7 @@ CONFIG = "config.json"
 def write_bundle(template: str, place: ContainerPlace) -> None:
     """Write ``bundle/config.json`` in the job's folder.
 
-    Args:
-        template: path of the site's bundle, with ``{digest}``; this machine sees it as well.
+    The template is the path of the site's bundle, with ``{digest}``; this machine sees it as well.
     """
     bundle = Path(template.replace("{digest}", place.image.rpartition("@sha256:")[2]))
     own = Path(place.folder) / "bundle"
@@ -169,10 +168,8 @@ def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) 
     Devices, hooks and other settings of the site stay, because they provide the GPUs. Slurm adds
     the program and its environment.
 
-    Source: opencontainers/runtime-spec, config.md and config-linux.md.
-
-    Args:
-        bundle: path of the bundle; its root is relative to it.
+    Source: opencontainers/runtime-spec, config.md and config-linux.md. The bundle's root is
+    relative to its path.
     """
     made = copy.deepcopy(config)
     made["root"] = {"path": str(bundle / config["root"]["path"]), "readonly": True}

@@ -75,9 +75,8 @@ def read_status(
 ) -> Status:
     """Return the status of a job.
 
-    Args:
-        record: None if neither controller nor accounting knows the job.
-        log: log of Slurm and of container tools; the program does not write there.
+    ``record`` is None where neither controller nor accounting knows the job; Slurm and container
+    tools write ``log``, the program does not.
     """
     if record is None:
         if stage.exit_code is not None:

@@ -46,10 +46,8 @@ def make_sbatch_arguments(
 ) -> list[str]:
     """Return the arguments of ``sbatch`` except the script.
 
-    The whole environment is passed on: it is the small one that the commands get.
-
-    Args:
-        seconds: Slurm's limit of the job's time; None: `time_limit` of a job that does not look.
+    The whole environment is passed on: it is the small one that the commands get. Slurm's limit is
+    ``seconds``; None: `time_limit` of a job that does not look.
     """
     workload = job.workload
     limits = workload.limits
@@ -239,8 +237,7 @@ _STAGE = 4096
 class WorkFolder:
     """The work directory of a host.
 
-    Args:
-        root: absolute path, the same on the nodes.
+    The root is an absolute path, the same on the nodes.
     """
 
     def __init__(self, root: str) -> None:

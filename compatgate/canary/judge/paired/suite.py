@@ -23,6 +23,9 @@ from compatgate.canary.judge.metric import (
 from compatgate.canary.judge.noise import Noise
 from compatgate.canary.judge.paired.blocks import (
     Pair,
+    PairedJudgement,
+    PairedMetric,
+    PairedOutcome,
     PairedSamples,
     Refusal,
     compute_log_ratios,
@@ -31,7 +34,6 @@ from compatgate.canary.judge.paired.blocks import (
     summarize_block,
     summarize_events,
 )
-from compatgate.canary.judge.paired.design import PairedJudgement, PairedMetric, PairedOutcome
 from compatgate.canary.judge.rule import (
     MAX_NEEDED,
     PAIRS,
@@ -75,14 +77,14 @@ def judge_pairs(
 ) -> PairedJudgement:
     """Judge all metrics as one suite.
 
-    Args:
-        metrics: declared metrics; all count in the correction, and others are not judged.
-        checks: checks of the candidate; a failed one fails the suite, and so does one that only the
-            reference reported.
-        reference_checks: checks of the reference; with a failed one the suite cannot pass.
+    All declared metrics count in the correction, and others are not judged. A failed check of the
+    candidate fails the suite, and so does one that only the reference reported; with a failed check
+    of the reference the suite cannot pass.
     """
     known = known or {}
-    omitted = _find_omitted_metrics(samples)
+    none = {name for name, one in samples.items() if not any(p.candidate for p in one.pairs)}
+    of_reference = {name for name in none if any(p.reference for p in samples[name].pairs)}
+    omitted = of_reference if len(none) < len(samples) else set()
     refusals = {
         name: refusal
         for name, spec in metrics.items()
@@ -138,13 +140,6 @@ def _is_rare(pairs: tuple[Pair, ...]) -> bool:
 
 def _count_marked(blocks: tuple[tuple[float, ...], ...]) -> int:
     return sum(any(block) for block in blocks)
-
-
-def _find_omitted_metrics(samples: Mapping[str, PairedSamples]) -> set[str]:
-    """Return the metrics that only the reference reported, though the candidate reported others."""
-    none = {name for name, one in samples.items() if not any(p.candidate for p in one.pairs)}
-    of_reference = {name for name in none if any(p.reference for p in samples[name].pairs)}
-    return of_reference if len(none) < len(samples) else set()
 
 
 def _find_refusal(samples: PairedSamples | None, spec: MetricSpec) -> Refusal | None:

@@ -91,22 +91,15 @@ _MAX_STEPS = 100_000
 def read_table(text: str, found: ToolResults) -> list[Run]:
     """Return the runs of an output; damage is reported as a problem."""
     reader = _Table(found)
-    for number, line in enumerate(_strip_nccl_lines(text).splitlines(), start=1):
-        reader.take(number, line.rstrip())
-    return reader.end()
-
-
-def _strip_nccl_lines(text: str) -> str:
-    """Remove NCCL's own lines from the text, which may be in the middle of a row.
-
-    NCCL logs directly behind a half-printed row. Without the host names, the end of the row and the
-    begin of the log could not be told apart.
-    """
+    # NCCL logs directly behind a half-printed row: without the host names, the end of the row and
+    # the begin of the log could not be told apart
     hosts = {match[2] for match in map(_RANK.match, text.splitlines()) if match}
     for host in sorted(hosts, key=len, reverse=True):
         own = re.escape(host)
         text = re.sub(rf"{own}:\d+:\d+ \[\d+\] (?:\S+ )?NCCL [A-Z]+ [^\n]*\n?", "", text)
-    return text
+    for number, line in enumerate(text.splitlines(), start=1):
+        reader.take(number, line.rstrip())
+    return reader.end()
 
 
 class _Table:
@@ -128,7 +121,10 @@ class _Table:
         if match := _BANNER.match(line):
             self._tool, self._nccl = match[1], match[2]
         elif match := _SIZES.match(line):
-            self._begin(match)
+            self._unfinished()
+            least, most, step = int(match[1]), int(match[2]), int(match[3])
+            self._steps = _steps(least, most, step, factor=match[4] == "factor")
+            self._ranks = []
         elif match := _RANK.match(line):
             self._ranks.append(Rank(int(match[1]), match[2], match[3], match[4]))
         elif _HEAD.match(line):
@@ -152,17 +148,16 @@ class _Table:
         self._unfinished()
         return self._runs
 
-    def _begin(self, match: re.Match[str]) -> None:
-        self._unfinished()
-        least, most, step = int(match[1]), int(match[2]), int(match[3])
-        self._steps = _steps(least, most, step, factor=match[4] == "factor")
-        self._ranks = []
-
     def _finish(self, number: int, match: re.Match[str]) -> None:
         if self._columns is None:
             self._found.problem(f"line {number}: a summary without a table")
             return
-        average = _number(match[1], f"line {number}: average bus bandwidth", self._found)
+        try:
+            average = _finite(match[1])
+        except ValueError:
+            what = f"line {number}: average bus bandwidth is {match[1][:40]!r}"
+            self._found.problem(what)
+            average = None
         if self._bounds is None:
             self._found.problem("the line on values out of bounds is missing")
         if not self._lines:
@@ -210,7 +205,11 @@ def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
 
     The first columns may be blank (broadcast has no operation), so the row is parsed from its end.
     """
-    measured = _result_columns(columns)
+    times = [i for i, name in enumerate(columns) if name in ("time", "cputime")]
+    measured = [name for name in columns[times[0] :] if name != "timestamp"] if times else []
+    half = len(measured) // 2
+    if len(times) != 2 or measured[:half] != measured[half:] or not set(_SIDE) <= set(measured):
+        raise ValueError(f"unknown columns: {' '.join(columns)[:200]}")
     tokens = line.split()
     if "timestamp" in columns:
         tokens = tokens[:-2]
@@ -226,16 +225,6 @@ def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
         _table_row(size, (kind, redop, root), in_place, dict(side))
         for in_place, side in ((False, values[:half]), (True, values[half:]))
     ]
-
-
-def _result_columns(columns: Sequence[str]) -> list[str]:
-    """Return the column names from the first time on, which occur twice."""
-    times = [i for i, name in enumerate(columns) if name in ("time", "cputime")]
-    names = [name for name in columns[times[0] :] if name != "timestamp"] if times else []
-    half = len(names) // 2
-    if len(times) != 2 or names[:half] != names[half:] or not set(_SIDE) <= set(names):
-        raise ValueError(f"unknown columns: {' '.join(columns)[:200]}")
-    return names
 
 
 def _table_row(
@@ -260,14 +249,6 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a measurement")
     return value
-
-
-def _number(text: str, what: str, found: ToolResults) -> float | None:
-    try:
-        return _finite(text)
-    except ValueError:
-        found.problem(f"{what} is {text[:40]!r}")
-        return None
 
 
 def read_json(text: str, found: ToolResults) -> list[Run]:

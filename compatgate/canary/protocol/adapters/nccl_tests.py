@@ -94,7 +94,11 @@ def _check_values(runs: list[Run], rows: list[Row], found: ToolResults) -> None:
 def _report_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) -> None:
     for run in runs:
         if run.nccl:
-            found.version("nccl", _format_version(run.nccl))
+            try:
+                version = ".".join(map(str, parse_version("nccl", run.nccl).parts))
+            except BadInput:
+                version = run.nccl
+            found.version("nccl", version)
         for rank in run.ranks:
             found.gpu(Device(name=rank.gpu, pci=rank.pci))
     if log.version:
@@ -104,14 +108,6 @@ def _report_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) ->
         found.other["nccl-built-for-cuda"] = log.cuda
     if log.warnings:
         found.other["nccl-warnings"] = list(log.warnings)
-
-
-def _format_version(code: str) -> str:
-    """Convert ``23005`` to 2.30.5; other text is returned unchanged, to be refused by name."""
-    try:
-        return ".".join(map(str, parse_version("nccl", code).parts))
-    except BadInput:
-        return code
 
 
 def _report_check(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
@@ -176,10 +172,8 @@ def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> Transpo
 
     Between hosts NCCL falls back to TCP sockets, which are many times slower, if it finds no better
     network, and says so only in its log. Between GPUs of one host it falls back from peer-to-peer
-    to shared memory, and to sockets if there is no shared memory.
-
-    Args:
-        sockets_meant: ``workload.toml`` asks for sockets (``NCCL_NET = "Socket"``).
+    to shared memory, and to sockets if there is no shared memory. Sockets are meant where
+    ``workload.toml`` asks for them (``NCCL_NET = "Socket"``).
     """
     used = log.transports
     if not used and hosts > 1 and log.network:

@@ -119,7 +119,9 @@ class _Text:
         elif match := _DRIVER.match(line):
             self._found.driver(match[1])
         elif match := _DEVICE.fullmatch(line.rstrip()):
-            self._found.gpu(_device(match[1]))
+            text = match[1]
+            match = _NAMED.fullmatch(text)
+            self._found.gpu(Device(name=match[1], pci=match[2]) if match else Device(name=text))
         elif _FAILED.match(line):
             self._found.check("completed", False, line)
         elif _SUM.fullmatch(line.strip()):
@@ -222,8 +224,3 @@ def _publish(case: _Case, margin: float | None, found: ToolResults) -> None:
         for j, value in enumerate(row):
             if value is not None:
                 found.metric(f"{case.name}-{i}-{j}", case.unit, [value])
-
-
-def _device(text: str) -> Device:
-    match = _NAMED.fullmatch(text)
-    return Device(name=match[1], pci=match[2]) if match else Device(name=text)

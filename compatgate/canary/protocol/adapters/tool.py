@@ -114,8 +114,7 @@ class ToolResults:
     def check(self, name: str, ok: bool, message: str = "", *, host: bool = False) -> None:
         """Add a check; one that failed once has failed.
 
-        Args:
-            host: the check is about the host's GPU, not about the stack.
+        ``host`` marks a check of the host's GPU, not of the stack.
         """
         known = self._checks.get(name)
         if known is None or known.ok:

@@ -6,10 +6,14 @@ from compatgate.discovery.lockfiles.formats.conda import (
     CondaLock,
     PixiLock,
 )
-from compatgate.discovery.lockfiles.formats.json_locks import PIP_INSPECTION, PIP_REPORT, PIPFILE
+from compatgate.discovery.lockfiles.formats.json_locks import (
+    PIP_INSPECTION,
+    PIP_REPORT,
+    PIPFILE,
+    TorchReport,
+)
 from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
 from compatgate.discovery.lockfiles.formats.toml_locks import PDM, POETRY, PYLOCK
-from compatgate.discovery.lockfiles.formats.torch_report import TorchReport
 from compatgate.discovery.lockfiles.formats.uv import UvLock
 from compatgate.discovery.lockfiles.interface import LockFormat
 

@@ -256,7 +256,15 @@ class PixiLock:
             for p in read_tables(document.get("packages"), "packages", file.name)
         }
         chosen = selection.extras | selection.groups
-        places = _pixi_platforms(document, platform, chosen, file.name)
+        named = [
+            read_text(one, "name", file.name)
+            for one in read_tables(document.get("platforms"), "platforms", file.name)
+            if read_text(one, "subdir", file.name, read_text(one, "name", file.name))
+            == platform.conda
+        ]
+        places = (
+            tuple(name for name in named if name in chosen) or tuple(named) or (platform.conda,)
+        )
         wanted = chosen - set(places) or {_PIXI_DEFAULT}
         found: list[ListedPackage] = []
         platforms: set[str] = set()
@@ -278,18 +286,6 @@ class PixiLock:
                 problem, field=file.name, hint=f"add {platform.conda} and lock again"
             )
         return LockContents(tuple(found))
-
-
-def _pixi_platforms(
-    document: dict[str, Any], platform: Platform, chosen: frozenset[str], file: str
-) -> tuple[str, ...]:
-    """Return the names of the lock's platforms that are the target's; a chosen one alone."""
-    named = [
-        read_text(one, "name", file)
-        for one in read_tables(document.get("platforms"), "platforms", file)
-        if read_text(one, "subdir", file, read_text(one, "name", file)) == platform.conda
-    ]
-    return tuple(name for name in named if name in chosen) or tuple(named) or (platform.conda,)
 
 
 def _pixi_items(

@@ -27,7 +27,7 @@ from compatgate.discovery.lockfiles.interface import (
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode_text, refuse_variable
-from compatgate.discovery.lockfiles.wheel_builds import LockedWheel, select_wheels
+from compatgate.discovery.lockfiles.wheel_builds import select_wheels
 from compatgate.errors import BadInput
 
 _MAX_INCLUDE_LEVELS = 8
@@ -241,6 +241,9 @@ def _package(line: RequirementLine, markers: Markers) -> ListedPackage | None:
     if holds is False:
         return None
     digests = tuple(dict.fromkeys(found.lower() for found in _HASH.findall(line.text)))
+    address, _, fragment = asked.url.partition("#")
+    stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
+    digest = stated or (digests[0] if len(digests) == 1 else "")
     return ListedPackage(
         asked.name,
         line.origin,
@@ -248,17 +251,9 @@ def _package(line: RequirementLine, markers: Markers) -> ListedPackage | None:
         specifier=asked.specifier,
         sources=(asked.url,) if asked.url else (),
         when="" if holds else asked.marker,
-        wheels=_wheels(asked.url, digests, markers.platform),
+        wheels=tuple(select_wheels([{"url": address, "hash": digest}], markers.platform)),
         digests=digests,
     )
-
-
-def _wheels(url: str, digests: tuple[str, ...], platform: Platform) -> tuple[LockedWheel, ...]:
-    """Return the wheel of a requirement that names its URL, with a digest where one is stated."""
-    address, _, fragment = url.partition("#")
-    stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-    digest = stated or (digests[0] if len(digests) == 1 else "")
-    return tuple(select_wheels([{"url": address, "hash": digest}], platform))
 
 
 def _requirement(text: str, line: RequirementLine) -> _Requirement | None:

@@ -182,7 +182,7 @@ class IncidentService:
             return _count_active(session)
 
     def attention(self, each: int) -> Attention:
-        """Return what needs attention: at most so many incidents of a kind and level, and all counts.
+        """Return what needs attention: so many incidents of a kind and level, and all counts.
 
         Of a kind the worst come first, then those that concern most, then the latest.
         """

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.core.compare.findings import Cause
+from compatgate.core.compare.differences import Cause
 from compatgate.core.rule import Outcome
 from compatgate.documents.specs import Action, Kind
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from compatgate.core.compare.findings import Cause, Change
+from compatgate.core.compare.differences import Cause, Change
 from compatgate.core.compare.frontier import DriverFrontier
 from compatgate.core.compare.plan import CauseGroup, OwedRun
 from compatgate.core.compare.ranges import EntryEdit

@@ -12,8 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.compare.comparison import compare, list_entries_in_use
-from compatgate.core.compare.differences import Subject
-from compatgate.core.compare.findings import CHANGE_ORDER
+from compatgate.core.compare.differences import CHANGE_ORDER, Subject
 from compatgate.core.compare.packages import PackagesReport, PackagesTarget, report_packages
 from compatgate.core.compare.plan import Question, make_plan
 from compatgate.core.compare.upgrades import list_upgrades, resolve_upgrades

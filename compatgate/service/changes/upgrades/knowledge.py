@@ -12,8 +12,15 @@ from sqlalchemy import case, distinct, func, not_, select
 from sqlalchemy.orm import Session
 
 from compatgate.core.entry_evidence import index_runs
-from compatgate.core.upgrade_needs import list_needs
-from compatgate.core.upgrade_state import Comparison, Freeze, Knowledge, Need, NodeState, Upgrade
+from compatgate.core.upgrade_state import (
+    Comparison,
+    Freeze,
+    Knowledge,
+    Need,
+    NodeState,
+    Upgrade,
+    list_needs,
+)
 from compatgate.errors import CompatgateError
 from compatgate.kit.principal import matches
 from compatgate.service.changes.upgrades.freezes import list_freezes

@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import CudaArch
-from compatgate.core.facts.places import WheelPlaces
-from compatgate.core.facts.records import Record
+from compatgate.core.facts.records import Record, WheelPlaces
 from compatgate.core.package_finder import OpenPackage, open_packages, release_of
 from compatgate.core.rule import Verdict
 from compatgate.core.rules.packages import package_open

@@ -20,6 +20,7 @@ from compatgate.kit.http.route import LARGEST, Body, NoQuery, Returns, route
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
 from compatgate.service.matrix.snapshots.reader import Snapshots
+from compatgate.service.runs.evidence.imports import require_source
 from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import logs
 from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
@@ -91,11 +92,13 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
 def import_report(call: Call[NoQuery]) -> Reply:
     """Import a report of DCGM or nccl-tests, or results as JSON lines, with their source.
 
+    The source is the name of the token that imports. The same report under another name is a 409.
     Each place in the report becomes a finished run. A policy counts it only where it names
     `FORMAT@SOURCE` under `canary.imported`.
     """
     asked = to_struct(call.document(), ImportRequest)
     call.principal.require_question({"target": asked.target}, named=True)
+    require_source(call.principal, asked.source)
     made = call.use(Runs).import_report(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 

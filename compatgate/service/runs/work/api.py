@@ -21,6 +21,7 @@ from compatgate.service.runs.queue.schemas import HostBody
 from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.work.schemas import (
     DECLARATION,
+    STEP,
     ApprovedBody,
     BaselineOffer,
     Heartbeat,
@@ -34,7 +35,7 @@ from compatgate.service.runs.work.schemas import (
     Reverification,
     RunEnd,
     RunIds,
-    StepResultBody,
+    StepDocument,
     StepResultsBody,
     to_host,
 )
@@ -246,7 +247,7 @@ def list_recorded_steps(call: Call[NoQuery]) -> Reply:
     "/leases/{run}/{attempt:int}/steps",
     scope="work",
     tag="work",
-    body=Body(StepResultBody, argument="body"),
+    body=Body(StepDocument, examples={"passed": {"result": STEP}}),
     repeatable=True,
     returns=Returns(OrderBody, "The order"),
     errors=(409,),
@@ -254,8 +255,8 @@ def list_recorded_steps(call: Call[NoQuery]) -> Reply:
 @_while_held
 def record_step(call: Call[NoQuery]) -> Reply:
     """Record the result of a step; it replaces the step's result of this attempt."""
-    lease, result = _lease(call), to_struct(call.document(), StepResult)
-    call.use(Runs).queue.record(lease, result)
+    lease, sent = _lease(call), to_struct(call.document(), StepDocument)
+    call.use(Runs).queue.record(lease, to_struct(sent.result, StepResult))
     return Reply(_GO)
 
 

@@ -13,7 +13,7 @@ from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import StepJudgement
 from compatgate.canary.engine.pairs import check_pairs
 from compatgate.canary.executors.jobs import HostObservation, PreparedJob
-from compatgate.canary.judge.paired.design import PAIRED_JUDGE
+from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
 from compatgate.canary.run import Against
 from compatgate.errors import CompatgateError, InfrastructureError
 
