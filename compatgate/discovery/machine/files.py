@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from compatgate.discovery.driver import PROC, parse_proc_version
-from compatgate.discovery.machine.observe import MachineTexts
+from compatgate.discovery.machine.platforms import MachineTexts
 from compatgate.discovery.observations import Observation
 
 _LARGEST = 64 * 1024
