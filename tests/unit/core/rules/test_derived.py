@@ -14,7 +14,9 @@ def answer(problem, **options):
 
 
 def problem(outcome, confidence):
-    return Problem(outcome, "driver", "too old", source=Source("a page", None, confidence=confidence))
+    return Problem(
+        outcome, "driver", "too old", source=Source("a page", None, confidence=confidence)
+    )
 
 
 def test_a_derived_bound_is_unknown_and_says_why():
