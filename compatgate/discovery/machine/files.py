@@ -13,28 +13,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from compatgate.discovery.driver import PROC, parse_proc_version
+from compatgate.discovery.machine.platforms import MachineTexts
 from compatgate.discovery.observations import Observation
 
 _LARGEST = 64 * 1024
 """Bytes that are read of a file, unless more are asked for."""
-
-
-class MachineTexts(Struct, frozen=True):
-    """The statements of a machine about itself; empty: not stated.
-
-    Attributes:
-        instance_type: label ``node.kubernetes.io/instance-type``.
-    """
-
-    vendor: str = ""
-    product: str = ""
-    asset_tag: str = ""
-    instance_type: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing is known."""
-        return not any((self.vendor, self.product, self.asset_tag, self.instance_type))
 
 
 class Root(Struct, frozen=True):
