@@ -20,7 +20,7 @@ from compatgate.canary.imports import (
 from compatgate.documents.specs import SOURCE_PATTERN
 from compatgate.errors import BadInput
 
-SAMPLES = Path(__file__).parent.parent / "protocol" / "adapters" / "samples"
+SAMPLES = Path(__file__).parent / "protocol" / "adapters" / "samples"
 
 
 ENV = (
