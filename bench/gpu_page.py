@@ -8,7 +8,7 @@ from pathlib import Path
 from gpu_judge import Said
 from msgspec import Struct
 
-from compatgate.canary.peaks import DOUBT, Share, percent
+from compatgate.canary.peaks import DOUBT, PeakShare, percent
 from compatgate.canary.run import Device
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -38,7 +38,7 @@ class Facts(Struct, frozen=True):
     gpus: Sequence[Device]
     driver: str | None
     versions: Mapping[str, str]
-    share: Mapping[str, Sequence[Share]]
+    share: Mapping[str, Sequence[PeakShare]]
 
 
 def section(facts: Facts, said: Sequence[Said], skipped: Mapping[str, str], left: int) -> str:

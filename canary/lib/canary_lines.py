@@ -4,7 +4,8 @@ Needs only Python 3.8. Values that are not finite are printed as ``NaN`` or ``In
 reader reports as a problem: a failed measurement must not disappear.
 
 If the worker started the program, it has sent a challenge. Each line is then numbered, timed and
-signed with it, and the ``env`` line is followed by the answer, see `canary_proof`. Child processes
+signed with it, and the ``env`` line is followed by the answer, see `canary_proof`, and by the files
+of the image that the worker asked for. Child processes
 do not inherit the challenge: a line that another program prints is log.
 """
 
@@ -20,6 +21,7 @@ import canary_proof
 
 _BEGAN = time.monotonic()
 _CHALLENGE = bytes.fromhex(os.environ.pop("COMPATGATE_CHALLENGE", ""))
+_FILES = [path for path in os.environ.pop("COMPATGATE_FILES", "").split(":") if path]
 _LOCK = threading.Lock()
 _printed = 0
 
@@ -38,6 +40,8 @@ def env(driver=None, gpus=(), versions=None, paths=None, **other):
     """
     line("env", driver=driver, gpus=list(gpus), versions=versions or {}, paths=paths or {}, **other)
     proof("python", canary_proof.multiply)
+    if _CHALLENGE and _FILES:
+        line("files", shown={path: canary_proof.show_file(_CHALLENGE, path) for path in _FILES})
 
 
 def metric(name, unit, values, warmup=()):

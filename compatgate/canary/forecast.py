@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from compatgate.canary.workload import Workload
+from compatgate.documents.quantities import describe_seconds
 
 _EARLY = 0.1
 """Progress of a program before which its own speed says little."""
@@ -102,13 +103,4 @@ def limit_run(workloads: Sequence[Workload], planned: Mapping[str, int]) -> floa
 
 def describe_left(seconds: float | None) -> str:
     """Return the time until the end for people, such as ``about 12 min left``; "" if unknown."""
-    return "" if seconds is None else f"about {describe_length(seconds)} left"
-
-
-def describe_length(seconds: float) -> str:
-    """Return a length of time with two digits at most: ``40 s``, ``12 min``, ``3.5 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.2g} h" if seconds < 360_000 else f"{seconds / 86400:.0f} days"
+    return "" if seconds is None else f"about {describe_seconds(seconds)} left"

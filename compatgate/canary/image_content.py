@@ -44,7 +44,7 @@ def make_content_reader(
             return ImageContent(why=why, images=known)
         if reading.content is None:
             return ImageContent(why="not every layer of the image was read", images=known)
-        return ImageContent(reading.content, images=known)
+        return ImageContent(reading.content, images=known, files=reading.files)
 
     return read
 

@@ -6,6 +6,7 @@ the tool's tests, each with its own result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Literal
@@ -29,6 +30,7 @@ PartOutcome = Literal["passed", "failed", "inconclusive"]
 MAX_BYTES = 8 << 20
 """Maximum size of a report."""
 MAX_OBSERVATIONS = 2000
+_RETURN_CODE = re.compile(r"(return|exit)[-_. ]?(code|status|value)(:\d+)?$", re.IGNORECASE)
 
 _MAX_TEXT = 200
 _NCCL_WORDS = ("# nThread", "# nccl-tests version", "# Avg bus bandwidth", '"nccl_version"')
@@ -81,7 +83,8 @@ class Observation(Struct, frozen=True):
 def judge_report(report: Report) -> tuple[PartOutcome, str]:
     """Return the outcome that a report's own checks give, with its reason.
 
-    A report with problems, or without a check that passed, decides nothing.
+    A report with problems, or without a check that passed, decides nothing. Nor does a return code
+    alone: it says that a program ended, not that its results are right.
     """
     failed = [check for check in report.checks if not check.ok and not check.skipped]
     if failed:
@@ -91,6 +94,11 @@ def judge_report(report: Report) -> tuple[PartOutcome, str]:
     passed = [check for check in report.checks if not check.skipped]
     if not passed:
         return "inconclusive", "the report has no result that passes or fails"
+    if all(_RETURN_CODE.search(check.name) for check in passed):
+        return (
+            "inconclusive",
+            "return codes alone say that programs ended, not that they were right",
+        )
     return "passed", f"{len(passed)} of {len(passed)} checks passed"
 
 

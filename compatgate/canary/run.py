@@ -282,6 +282,7 @@ class Witness(Struct, frozen=True):
         seen: what was seen from outside, a phrase for each subject.
         not_witnessed: what could not be seen, with the reason.
         contradictions: what the program reported and the worker saw otherwise.
+        other_image: why the program did not run in the image; "" if nothing shows that.
     """
 
     assurance: Assurance = "self-reported"
@@ -292,6 +293,7 @@ class Witness(Struct, frozen=True):
     seen: dict[str, str] = {}
     not_witnessed: dict[str, str] = {}
     contradictions: tuple[str, ...] = ()
+    other_image: str = ""
 
 
 class Report(Struct, frozen=True):

@@ -353,13 +353,13 @@ def refuse_stale(path: str, longest: str | None) -> None:
     """Refuse a bundle that was last confirmed too long ago."""
     if longest is None:
         return
-    from compatgate.documents.quantities import parse_duration
+    from compatgate.documents.quantities import describe_seconds, parse_duration
     from compatgate.service.gate.far.bundles import bundle_age
 
     most, age = parse_duration(longest, field="--max-stale"), bundle_age(path)
     if age > most:
         raise Unavailable(
-            f"{path} was last confirmed {age.total_seconds() / 3600:.1f} h ago,"
+            f"{path} was last confirmed {describe_seconds(age.total_seconds())} ago,"
             f" and --max-stale is {longest}",
             field="bundle",
             hint="run compatgate bundle pull; if it already runs, check its access to the gate",

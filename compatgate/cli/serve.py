@@ -341,10 +341,10 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     from sqlalchemy import make_url
 
     from compatgate.client.settings import TOKEN, base_of
+    from compatgate.documents.quantities import describe_seconds
     from compatgate.gate_client import import_httpx
     from compatgate.kit.cli.options import read_interval
     from compatgate.kit.state import open_state_folder
-    from compatgate.service.gate.decisions.outages import describe_seconds
     from compatgate.service.gate.far.bundles import read_bundle_keys
     from compatgate.service.gate.far.gate import prepare_far_gate
     from compatgate.service.gate.far.keeper import BundleOptions

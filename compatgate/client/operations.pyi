@@ -101,7 +101,6 @@ from compatgate.service.runs.work.schemas import (
     PairsDocument,
     PastBody,
     RunIds,
-    StepResultBody,
     StepResultsBody,
 )
 from compatgate.web.deploy_hooks.schemas import (
@@ -651,9 +650,7 @@ class Operations:
         """Return the steps that earlier attempts completed on this host."""
     @single
     @staticmethod
-    def record_step(
-        run: str, attempt: int, body: StepResultBody | Mapping[str, Any]
-    ) -> Request[OrderBody]:
+    def record_step(run: str, attempt: int, result: Mapping[str, Any]) -> Request[OrderBody]:
         """Record the result of a step; it replaces the step's result of this attempt."""
     @single
     @staticmethod

@@ -130,7 +130,7 @@ class GateQueue:
         """See `Queue`."""
         with _held(lease):
             found = self._client.list_recorded_steps(lease.run.id, lease.attempt).steps
-        return [msgspec.convert(step, StepResult, from_attributes=True) for step in found]
+        return [msgspec.convert(step, StepResult) for step in found]
 
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.components import sort_components
+from compatgate.core.components import (
+    is_framework,
+    join_words,
+    label_of,
+    sort_components,
+)
 from compatgate.core.constraints import Constraint
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.parts import Candidate
@@ -28,7 +33,7 @@ MAX_PER_KIND = 6
 
 def describe_change(change: dict[str, Any]) -> str:
     """Describe a change in words."""
-    parts = []
+    parts, used = [], []
     for name, value in change.items():
         if value is None:
             parts.append(f"remove {name}")
@@ -41,9 +46,9 @@ def describe_change(change: dict[str, Any]) -> str:
             parts.append(words)
         elif name == "arch":
             parts.append(f"build it for {', '.join(value)}")
-        else:
-            parts.append(f"use {name} {value}")
-    return ", ".join(parts)
+        else:  # a framework by the name that is installed
+            used.append(f"{name if is_framework(name) else label_of(name)} {value}")
+    return ", ".join([*parts, f"use {join_words(used)}"] if used else parts)
 
 
 def raise_driver(context: RuleContext, floor: Version) -> Candidate:

@@ -197,7 +197,7 @@ class PackageFinder:
         if fitting is None and names_cuda(version):
             fitting = find_labelled_record(facts, recorded, version, said, platform)
         if fitting is None and not stated and not (wheel and not version.local):
-            named_label = label or label_of(version, said, platform)
+            named_label = label or label_of(version, said)
             released = released_record(name, version, named_label, said, platform)
             why = f"the wheel is assumed to be its project's {version.public}+{label}"
             fitting = (released, why if label else _AS_BUILT) if released else None

@@ -276,13 +276,14 @@ UNLABELLED = "none"
 _POST_LABEL = re.compile(r"\.(post\d{2,3})$")
 
 
-def label_of(version: Version, statements: Sequence[Statement], platform: Platform) -> str:
+def label_of(version: Version, statements: Sequence[Statement]) -> str:
     """Return the label that a version names, as its local part or as a post-release.
 
     PaddlePaddle writes the CUDA of a wheel as a post-release: ``2.4.2.post112`` is for CUDA 11.2.
     """
     post = _POST_LABEL.search(version.public)
-    if post and find_stated_wheels(statements, post[1], platform):
+    labels = [label for one in statements for wheels in one.wheels for label in wheels.labels]
+    if post and any(label.startswith("post") for label in labels):
         return post[1]
     return version.local or UNLABELLED
 

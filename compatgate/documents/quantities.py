@@ -31,6 +31,17 @@ SIZE_HINT = "a whole number and B, KiB, MiB, GiB or TiB, like 8GiB"
 _BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
+def describe_seconds(seconds: float) -> str:
+    """Return a duration in one unit: ``0.4 s``, ``40 s``, ``12 min``, ``3.5 h``."""
+    number, unit = seconds / 86400, "days"
+    for limit, size, name in ((90, 1, "s"), (90 * 60, 60, "min"), (100 * 3600, 3600, "h")):
+        if seconds < limit:
+            number, unit = seconds / size, name
+            break
+    text = f"{number:.1f}".removesuffix(".0") if number < 9.95 else f"{number:.0f}"
+    return f"{text} {unit}"
+
+
 def parse_size(text: str, *, field: str = "size") -> int:
     """Read a size.
 

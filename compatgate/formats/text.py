@@ -10,6 +10,7 @@ from string import ascii_letters, digits
 
 from compatgate.core.components import label_of
 from compatgate.core.rule import OUTCOME_RANK, fix_value
+from compatgate.documents.quantities import describe_seconds
 from compatgate.formats.reports import Answer, Json, View
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap, wrap_beside
 
@@ -121,8 +122,7 @@ def degraded_note(verdict: Json) -> str:
     degraded = verdict.get("degraded")
     if not degraded:
         return ""
-    minutes = float(degraded["snapshot_age_s"]) / 60
-    age = f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.0f} h"
+    age = describe_seconds(float(degraded["snapshot_age_s"]))
     return (
         f"degraded: the gate decided on its last good snapshot, which is {age} old"
         f" ({degraded['reason']})"

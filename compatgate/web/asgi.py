@@ -20,6 +20,7 @@ from compatgate.kit import logs, tracing
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
+from compatgate.kit.http.pipelines import Pipelines
 from compatgate.kit.http.route import JSON
 from compatgate.kit.http.wsgi import Body, WsgiLane, receive_body, send_answer
 from compatgate.service.runs.queue.logs import LogListeners
@@ -77,6 +78,7 @@ class Front:
             self._health: "health",
         }
         self._access = AccessLog(service.settings.access_log, service.metrics)
+        self._pipelines = Pipelines()
         self._parent = parent or os.getppid()
         self.listeners: Sequence[int] = ()
 
@@ -88,6 +90,7 @@ class Front:
         client = scope.get("client")
         note = RequestNote(scope["method"], "health", client[0] if client else "", perf_counter())
         scope[NOTE] = note
+        send = answer = self._pipelines.follow(scope, send)
         try:
             if tracing.is_on() and scope["path"] not in _HEALTH:
                 with tracing.request(scope["headers"], note):
@@ -95,6 +98,7 @@ class Front:
             else:
                 await self._answer(scope, note, receive, send)
         finally:
+            answer.end()
             seconds = perf_counter() - note.began
             self._service.metrics.answered(note.kind, seconds)
             if note.error is not None or note.status >= self._access.lowest_status:

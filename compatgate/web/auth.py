@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from compatgate.kit.principal import Principal
     from compatgate.web.service import Service
 
-_HINT = "create a token with: compatgate token create --name NAME --scope {scope}"
+_HINT = (
+    "ask an administrator of the gate to run: compatgate token create --name NAME --scope {scope}"
+)
 
 
 def authenticate(header: str | None, service: Service, peer: str) -> Principal:

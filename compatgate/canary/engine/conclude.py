@@ -87,7 +87,8 @@ def conclude_step(
         gpu_seen: the host's own probe found the GPUs of this execution healthy.
     """
     return (
-        _judge_contradiction(report)
+        _judge_image(report)
+        or _judge_contradiction(report)
         or _judge_tool_fault(ended, report)
         or _judge_exit(workload, ended, gpu_seen=gpu_seen)
         or _judge_damage(workload, report)
@@ -107,6 +108,14 @@ def judge_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
     reason = f"{why} (the workload {verdict.reason or verdict.outcome})"
     reason += f"; needs {_NEEDS.get(observed.state, 'a healthy host')}"
     return StepVerdict("inconclusive", reason, passing=observed.state != _LASTING)
+
+
+def _judge_image(report: Report) -> StepVerdict | None:
+    """Return the verdict on a program that ran somewhere else: it says nothing about the image."""
+    if report.witness is None or not report.witness.other_image:
+        return None
+    advice = "make the host's command start the image that it is given"
+    return StepVerdict("inconclusive", f"{report.witness.other_image}; {advice}")
 
 
 def _judge_contradiction(report: Report) -> StepVerdict | None:

@@ -302,11 +302,13 @@ class ImageContent(Struct, frozen=True):
     Attributes:
         digest: of the GPU content; None: it could not be read.
         images: digests by which the image is known: of its index and of its manifest.
+        files: path below the root to the digest of the file, of some files.
     """
 
     digest: str | None = None
     why: str = ""
     images: tuple[str, ...] = ()
+    files: Mapping[str, str] = {}
 
 
 class HostContext(Struct, frozen=True):

@@ -7,6 +7,7 @@ is not the cause. Its log goes to the queue in bounded pieces.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from compatgate.canary.executors.jobs import (
     Status,
 )
 from compatgate.canary.forecast import Forecast, describe_left
+from compatgate.canary.hosts import CLUSTERS
 from compatgate.canary.run import Origin, OutputReader, Report, Run, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
@@ -42,6 +44,8 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack
 from compatgate.errors import InfrastructureError
 
+_FILES = 4
+"""Files of the image that a program must show."""
 _PROGRESS_S = 1.0
 _TIME_S = 10.0
 """Pauses before a new progress is told, and before the time left is told again."""
@@ -80,6 +84,7 @@ class StepRunner:
         self._executor = context.executor
         self._context = context
         self._must_stop = must_stop
+        self._files: dict[str, dict[str, str]] = {}
         workloads = context.workloads(lease.run.suite)
         self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
 
@@ -103,7 +108,25 @@ class StepRunner:
             gpu_slots=self._lease.slots[: workload.gpus],
             needs_ptx=_needs_ptx(run, self._context),
         )
-        return self._executor.prepare(job, self._telling())
+        prepared = self._executor.prepare(job, self._telling())
+        if job.image is None or self._executor.kind not in CLUSTERS or not workload.proofs:
+            return prepared
+        files = self._choose_files(prepared.image)
+        return msgspec.structs.replace(
+            prepared, job=msgspec.structs.replace(prepared.job, files=files)
+        )
+
+    def _choose_files(self, image: str) -> dict[str, str]:
+        """Return files that a program in the image must show, chosen for this lease.
+
+        The worker does not start the container there, so a wrapper may take another image.
+        """
+        if image not in self._files and self._context.read_content is not None:
+            self._queue.say(self._lease, "reading the image", None)
+            known = self._context.read_content(image).files
+            paths = secrets.SystemRandom().sample(sorted(known), min(_FILES, len(known)))
+            self._files[image] = {path: known[path] for path in paths}
+        return self._files.get(image, {})
 
     def _telling(self) -> Progress:
         """Return a progress callback that writes now and then; engines report very often.

@@ -44,6 +44,7 @@ class Job(Struct, frozen=True):
         needs_ptx: the stated stack under test has no machine code for the GPU and needs the driver
             to compile its PTX; None if its code or the GPU is not stated.
         challenge: of this execution, for a program that uses the harness; "" for none.
+        files: of the image that the program must show, path below the root to digest.
     """
 
     run: str
@@ -55,6 +56,7 @@ class Job(Struct, frozen=True):
     gpu_slots: tuple[int, ...] = ()
     needs_ptx: bool | None = None
     challenge: str = ""
+    files: Mapping[str, str] = {}
 
 
 class PreparedJob(Struct, frozen=True):
@@ -166,6 +168,8 @@ def open_executor(host: Host) -> Executor:
 
 CHALLENGE = "COMPATGATE_CHALLENGE"
 """Variable of the program with the worker's challenge, in hexadecimal digits."""
+FILES = "COMPATGATE_FILES"
+"""Variable of the program with the files to show, separated by colons."""
 
 
 def make_command(job: Job) -> list[str]:
@@ -186,6 +190,7 @@ def make_environment(job: Job, scratch: str, more: Mapping[str, str]) -> dict[st
         **more,
         **job.workload.environment,
         **({CHALLENGE: job.challenge} if job.challenge else {}),
+        **({FILES: ":".join(sorted(job.files))} if job.files else {}),
     }
 
 

@@ -19,7 +19,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -68,6 +68,11 @@ def compute_answer(challenge: str, by: str) -> str:
     return hashlib.sha256(product.tobytes()).hexdigest()
 
 
+def show_file(challenge: str, path: str, digest: str) -> str:
+    """Return the right answer for a file of the image: bound to the challenge."""
+    return _sign(challenge, f"{path} {digest.removeprefix('sha256:')}".encode())
+
+
 def _make_matrix(challenge: str, by: str, name: str) -> list[bytes]:
     seed = bytes.fromhex(challenge) + f"|{by}|{name}".encode()
     raw = hashlib.shake_128(seed).digest(_SIZE * _SIZE)
@@ -79,7 +84,11 @@ def _sign(challenge: str, signed: bytes) -> str:
 
 
 class SignedOutput:
-    """Reader of one execution that hands only signed lines of the protocol to another reader."""
+    """Reader of one execution that hands only signed lines of the protocol to another reader.
+
+    Attributes:
+        files: of the image that the program must show, path to digest.
+    """
 
     def __init__(
         self,
@@ -99,6 +108,8 @@ class SignedOutput:
         self._unsigned = 0
         self._broken = 0
         self._proofs: dict[str, str] = {}
+        self.files: Mapping[str, str] = {}
+        self._shown: dict[str, Any] = {}
         self._problems: list[str] = []
         self._contradictions: list[str] = []
 
@@ -141,9 +152,25 @@ class SignedOutput:
             signed=self._signed,
             proofs=tuple(sorted(self._proofs)),
             contradictions=tuple(contradictions),
+            seen={"image": f"{len(self.files)} of its files"} if self.files else {},
+            other_image=self._find_other_image(),
         )
         problems = (*self._problems[:_MAX_PROBLEMS], *report.problems)
         return msgspec.structs.replace(report, problems=problems, witness=witness)
+
+    def _find_other_image(self) -> str:
+        """Return which files the program did not show as the image has them; "" if it did."""
+        other = [
+            path
+            for path, digest in sorted(self.files.items())
+            if not hmac.compare_digest(
+                show_file(self._challenge, path, digest), str(self._shown.get(path))
+            )
+        ]
+        if not self._signed or not other:
+            return ""
+        named = ", ".join(f"/{path}" for path in other)
+        return f"it did not run in the image, where it ran {named} is another file or missing"
 
     def _take(self, line: bytes, end: bytes) -> None:
         at = line.find(_MARK)
@@ -174,6 +201,10 @@ class SignedOutput:
                 f"it says that {seconds:.1f} s had passed, and {elapsed:.1f} s had"
             )
         body = _decode(text)
+        if body.get("type") == "files" and isinstance(body.get("shown"), dict):
+            self._shown = body["shown"]
+            self._reader.feed(end)
+            return
         if body.get("type") == "proof":
             self._take_proof(str(body.get("by")), str(body.get("digest")))
             self._reader.feed(end)

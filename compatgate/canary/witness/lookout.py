@@ -57,6 +57,8 @@ class Lookout:
     def prepare(self, job: Job) -> Job:
         """Return the job with the challenge."""
         self._slots = job.gpu_slots
+        if isinstance(self._reader, SignedOutput):
+            self._reader.files = job.files
         return replace(job, challenge=self.challenge)
 
     def started(self, handle: Handle) -> None:
@@ -114,7 +116,7 @@ def conclude_witness(
     contradictions = list(signed.contradictions)
     if workload.proofs:
         contradictions += find_impossible_times(workload, report, wall_s)
-    seen: dict[str, str] = {}
+    seen = {} if signed.other_image else dict(signed.seen)
     unseen: dict[str, str] = {}
     if sighting is None or not sighting.pids:
         why = _NO_PROCESSES if sighting is None else sighting.unreadable or _NOT_FOUND

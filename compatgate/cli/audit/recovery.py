@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BACKUP_EPILOG = """\
 The backup is a consistent snapshot of the database, made by SQLite's backup API or by pg_dump;
 writers do not wait. The file has mode 0600: it
-contains digests of tokens and names of callers. Store the head of the audit chain elsewhere.
+contains digests of tokens and names of callers. Save the head of the audit chain elsewhere.
 exit status: 0 written, 2 bad input, 3 the database does not answer or is damaged
 """
 _RESTORE_EPILOG = """\

@@ -40,7 +40,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         "--source",
         required=True,
         metavar="WHO",
-        help="name of the measuring party, for example acceptance-lab",
+        help="measuring party, for example acceptance-lab; on a server the name of the token",
     )
     add("--target", metavar="T", help="target that the result applies to")
     add("--pool", metavar="P", help="pool of the target")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from compatgate.cli.cluster.manifest_sources import ObjectSource
+    from compatgate.service.cluster.admission.kinds import Kinds
     from compatgate.service.cluster.admission.service import UnmatchedPolicy
     from compatgate.service.cluster.manifests.documents import Manifest, Manifests
     from compatgate.service.cluster.manifests.reports import CheckedManifest
@@ -125,6 +126,10 @@ def _check_all(args: argparse.Namespace) -> int:
 
         publish(answers)
     print(_summary(manifests.objects, checked), file=sys.stderr)
+    for one in checked:
+        if not one.uses_gpus and _is_of_operator(one.manifest, kinds):
+            note = "asks for no GPU; pods that its operator adds were not checked"
+            print(f"{one.manifest.name}: {note}", file=sys.stderr)
     if mistakes:
         noun = "1 object was" if len(mistakes) == 1 else f"{len(mistakes)} objects were"
         raise ManyProblems(f"{noun} not checked", mistakes)
@@ -193,6 +198,12 @@ def _summary(objects: int, checked: Iterable[CheckedManifest]) -> str:
     names = ("denied", "not decided", "not checked", "allowed")
     shown = ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
     return f"{objects} {noun}, {counts.total()} with GPU pods{f': {shown}' if shown else ''}"
+
+
+def _is_of_operator(manifest: Manifest, kinds: Kinds) -> bool:
+    """Tell whether an object is of a known kind that an operator turns into pods."""
+    group = manifest.group
+    return "." in group and not group.endswith(".k8s.io") and bool(kinds.of(group, manifest.kind))
 
 
 def _is_unknown(one: CheckedManifest) -> bool:

@@ -281,6 +281,8 @@ def judge_change(subjects: Sequence[Subject], host: Sequence[Finding]) -> Outcom
     return "warn" if "worsens" in changes or "warn" in outcomes else "pass"
 
 
-def count_entries(count: int) -> str:
-    """Return a number of entries in words."""
-    return f"{count} entr{'y' if count == 1 else 'ies'}"
+def count_things(count: int, thing: str) -> str:
+    """Return a number with its noun: ``1 node``, ``3 entries``."""
+    if count == 1:
+        return f"1 {thing}"
+    return f"{count} {thing[:-1]}ies" if thing.endswith("y") else f"{count} {thing}s"

@@ -20,7 +20,7 @@ from compatgate.core.compare.differences import (
     Subject,
     TargetDifferences,
     cause_of,
-    count_entries,
+    count_things,
     weight_of,
 )
 from compatgate.core.compare.frontier import DriverFrontier, FactsEvaluator, Placed, find_frontier
@@ -120,16 +120,19 @@ class Plan(TargetDifferences, frozen=True, kw_only=True):
         causes = [one.cause for one in self.of("breaks")]
         physics = causes.count("facts")
         paperwork = len(causes) - causes.count(None) - physics
-        parts = [f"facts break {physics}"] if physics else []
+        parts = [f"facts break {count_things(physics, 'stack')}"] if physics else []
         if paperwork:
-            parts.append(f"{paperwork} need only an edited entry or evidence")
+            parts += [] if physics else ["no vendor fact breaks"]
+            need = "needs" if paperwork == 1 else "need"
+            stacks = count_things(paperwork, "stack")
+            parts.append(f"{stacks} {need} an edited entry or a canary run")
         if unknown := [s for s in self.subjects if s.is_open and s.change != "breaks"]:
             parts.append(f"{len(unknown)} not known to work")
         if any(finding.outcome == "fail" for finding in self.host):
             parts.insert(0, "pools that the driver does not support")
         entries = sum(one.kind == "entry" for one in self.subjects)
-        stacks = len(self.subjects) - entries
-        total = f"{count_entries(entries)}, {stacks} running stack{'' if stacks == 1 else 's'}"
+        running = len(self.subjects) - entries
+        total = f"{count_things(entries, 'entry')}, {count_things(running, 'running stack')}"
         return f"{self.about}: {'; '.join(parts) if parts else 'breaks nothing'} ({total})"
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.core.compare.differences import count_things
 from compatgate.core.facts.nvidia import Gpu
 from compatgate.core.request import Pool
 from compatgate.core.versions import natural_key
@@ -264,10 +265,13 @@ def _remark(
             f"one domain; report nodes with {CLIQUE}"
         )
     if done:
-        remarks.append(f"{done} nodes have the driver already")
+        remarks.append(
+            f"{count_things(done, 'node')} {'has' if done == 1 else 'have'} the driver already"
+        )
     silent = [row.pool for row in rows if not row.nodes and row.held is None]
     if silent:
         remarks.append(f"pool {', '.join(silent)}: no node is reported, so it is in no wave")
     if lost := sum(node.pool is None for node in nodes):
-        remarks.append(f"{lost} nodes have GPUs that no pool of the target declares")
+        owns = "has a GPU" if lost == 1 else "have GPUs"
+        remarks.append(f"{count_things(lost, 'node')} {owns} that no pool of the target declares")
     return tuple(remarks)

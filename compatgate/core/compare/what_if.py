@@ -13,7 +13,7 @@ from compatgate.core.compare.differences import (
     CHANGE_ORDER,
     Subject,
     TargetDifferences,
-    count_entries,
+    count_things,
     judge_change,
 )
 from compatgate.core.compare.worlds import State
@@ -38,7 +38,7 @@ class WhatIf(TargetDifferences, frozen=True, kw_only=True):
     @property
     def summary(self) -> str:
         """Return the answer in one line."""
-        about, total = self.about, count_entries(len(self.entries))
+        about, total = self.about, count_things(len(self.entries), "entry")
         if failing := [f for f in self.host if f.outcome == "fail"]:
             return f"{about}: {failing[0].rule} {failing[0].message}"
         if broken := self.of("breaks"):

@@ -28,6 +28,8 @@ _VARIABLES = (
 )  # fmt: skip
 _STACK_REMARKS = ("open", "conflicts", "unread", "require", "disable-require", "wheels", "needs")
 _PIECE = 1 << 20
+_MAX_SAMPLE = 32
+_OF_DRIVER = re.compile(r"/lib(?:cuda|cudadebugger|nvidia|nvcu|nvoptix|EGL|GL|vdpau)[^/]*$")
 
 
 class ContentParts(Struct):
@@ -44,6 +46,19 @@ class ContentParts(Struct):
         """Add a file, or None where its digest is unknown."""
         if not is_cached(path):
             self.files[path] = digest or "unknown"
+
+    def sample_files(self) -> dict[str, str]:
+        """Return some files by their digests, the same ones for the same image.
+
+        Where the image has libraries of a driver, a container may see the host's in their place.
+        """
+        known = [
+            path
+            for path, digest in self.files.items()
+            if digest.startswith("sha256:") and ":" not in path and not _OF_DRIVER.search(path)
+        ]
+        known.sort(key=lambda path: hashlib.sha256(path.encode()).digest())
+        return {path: self.files[path] for path in known[:_MAX_SAMPLE]}
 
     def add_list(self, folder: str, data: bytes) -> None:
         """Add the file list of an installed distribution."""

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
+from compatgate.core.versions import agree, parse_version
 from compatgate.discovery.findings import CodeFile, Findings
 from compatgate.discovery.image.content import ContentParts
 from compatgate.discovery.installed_packages import Inventory
@@ -17,6 +18,7 @@ from compatgate.discovery.observations import Observation
 
 _JAX_PLUGIN = re.compile(r"jax-cuda(\d{2})(?:-plugin|-pjrt)")
 _MAX_NOTES = 200
+_PACKAGES = re.compile(r".*?(?:site|dist)-packages/")
 
 
 class WitnessKind(IntEnum):
@@ -92,6 +94,7 @@ class LayerFindings(Struct):
         """Return all findings, the deciding witness first."""
         installed = self.inventory.installed(known, toolkits or {})
         self.add(WitnessKind.WHEEL, installed.observations)
+        self._note_contradictions()
         for origin, why in self.unread:
             if origin not in installed.owned:
                 self.note(f"{origin} cannot be read and may hold GPU code: {why}")
@@ -109,6 +112,27 @@ class LayerFindings(Struct):
             owned=installed.owned,
             open=self.open,
         )
+
+    def _note_contradictions(self) -> None:
+        """Note a ``torch/version.py`` that says something else than its wheel, or than itself.
+
+        One of the files was changed, and neither shows what is installed. A wheel's metadata may
+        lack the label.
+        """
+        torch = [(kind, one) for kind, one in self.observations if one.component == "torch"]
+        for one in (one for kind, one in torch if kind == WitnessKind.FRAMEWORK):
+            version, folder = parse_version("torch", one.version), _folder_of(one)
+            others = {o for _, o in torch if folder and _folder_of(o) == folder}
+            for other in others:
+                if not agree(version, parse_version("torch", other.version)):
+                    what = f"{other.origin} says {other.version}: which runs is not known"
+                    self.note(f"{one.origin} says torch {one.version}, {what}")
+            for _, other in self.observations:
+                if (other.component, other.origin) != ("cuda", one.origin) or not version.cuda:
+                    continue
+                if version.cuda != parse_version("cuda", other.version).parts[: len(version.cuda)]:
+                    what = f"torch {one.version} and CUDA {other.version}: which runs is not known"
+                    self.note(f"{one.origin} says {what}")
 
     def _with_plugin(self, seen: Observation) -> Observation:
         """Label JAX with the CUDA of its plugin, which may be read later than JAX."""
@@ -135,6 +159,12 @@ class LayerFindings(Struct):
         """Return the components found so far; ``arch`` when GPU code was found."""
         components = {o.component for _, o in self.observations}
         return components | {"arch"} if self.codes else components
+
+
+def _folder_of(seen: Observation) -> str:
+    """Return the folder of packages that a file or distribution is in; empty: another place."""
+    found = _PACKAGES.match(seen.origin.rpartition(": ")[2])
+    return found[0] if found else ""
 
 
 def _add_labels(seen: Observation, channels: dict[tuple[str, str], str]) -> Observation:

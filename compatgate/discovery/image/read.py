@@ -175,6 +175,7 @@ class ImageWork(Struct, frozen=True):
             open_items.append("no component or package that needs a GPU was found in the image")
         elif not found.stack:
             open_items.append("no whole version of a component was found in the image")
+        files: dict[str, str] = {}
         content = None  # where files were left out by request, or not read to the end
         if self.options.layers != "none" and scan.verified:
             distributions = scan.seen.inventory.distributions
@@ -182,6 +183,7 @@ class ImageWork(Struct, frozen=True):
             environment = (config.config.env if config.config else None) or ()
             parts = scan.seen.content
             content = compute_content(found.stack, parts, packages, environment)
+            files = parts.sample_files()
         whole = scan.watched is not None and self.options.layers != "none"
         return ImageReading(
             reference=self.name,
@@ -194,6 +196,7 @@ class ImageWork(Struct, frozen=True):
             layers=layers,
             layers_read=scan.count,
             content=content,
+            files=files,
             installations=names,
             interpreters=find_interpreters(scan.seen, config) if whole else Interpreters(),
         )

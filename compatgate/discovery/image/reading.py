@@ -70,6 +70,8 @@ class ImageReading(Struct, frozen=True):
             first; the others are its alternatives.
         content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
             image was not read to the end.
+        files: path below the root to the digest of the file, of some that belong to the GPU
+            content: a program that says that it runs in the image can be asked for them.
     """
 
     reference: str
@@ -84,6 +86,7 @@ class ImageReading(Struct, frozen=True):
     layers: int = 0
     layers_read: int = 0
     content: str | None = None
+    files: dict[str, str] = {}
     installations: tuple[str, ...] = ()
     interpreters: Interpreters = Interpreters()
 

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from compatgate.core.components import COMPONENTS
 from compatgate.discovery.stated_stack import describe_contents
+from compatgate.documents.quantities import describe_seconds
 from compatgate.documents.text import to_yaml
 from compatgate.kit import clock
 from compatgate.kit.ui.preferences import both_times, local_time
@@ -120,18 +121,6 @@ def _span(seconds: float) -> str:
     return f"{math.floor(seconds / 86400)} d"
 
 
-def format_duration(seconds: float | None) -> str:
-    """Format seconds as ``1 h 5 min`` or ``12.3 s``."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
-
-
 def format_number(value: Any) -> str:
     """Format a number as ``12,345``; a fraction keeps four significant digits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -198,7 +187,7 @@ def shorten(digest: str | None) -> str:
     return f"{kind}:{rest[:12]}" if colon else digest[:15]
 
 
-_LONG_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]+")
+_LONG_DIGEST = re.compile(r"((?:sha256:|\bvd_)[0-9a-f]{12})[0-9a-f]{8,}")
 
 
 def shorten_digests(text: str) -> str:
@@ -242,7 +231,7 @@ FILTERS = {
     "when": format_time,
     "day": format_day,
     "readable": local_time,
-    "duration": format_duration,
+    "duration": describe_seconds,
     "number": format_number,
     "counted": count_things,
     "rows": count_rows,

@@ -12,8 +12,7 @@ from compatgate.core.rule import Outcome
 from compatgate.core.stack import format_stack
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
-from compatgate.kit.http.replies import Filter
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.schemas import Filter, Since, Until
 from compatgate.kit.ui.preferences import local_time
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
@@ -39,7 +38,6 @@ _LONGEST_REASON = 70
 _DAY_BARS, _HOUR_BARS = timedelta(days=4), timedelta(hours=4)
 _STEP_NAMES = {DAY: "day", HOUR: "hour", MINUTE: "minute"}
 _DAY_FORMAT, _TIME_FORMAT = "%Y-%m-%d", "%Y-%m-%d %H:%M"
-_WIDTH, _HEIGHT = 960.0, 90.0
 _COLUMNS = (
     Column("decided_at", "Decided", "time"),
     Column("target", "Target", "name"),
@@ -91,18 +89,16 @@ class DecisionQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw
         return {name: getattr(self, name) for name in ("target", "asked_by", "source", "image")}
 
 
-class DrawnBar(Struct, frozen=True):
-    """A bar of the histogram, in the units of its drawing.
+class LinkedBar(Struct, frozen=True):
+    """A bar of the chart, and the page that narrows the time to it.
 
     Attributes:
-        parts: tone, top and height of each part, from the bottom.
+        at: its beginning, in seconds since the epoch.
     """
 
+    bar: Bar
     label: str
-    x: float
-    width: float
-    parts: tuple[tuple[str, float, float], ...]
-    title: str
+    at: float
     href: str
 
 
@@ -117,12 +113,11 @@ def show_decisions(ask: PageRequest[DecisionQuery]) -> HtmlPage:
     ids = [row.verdict_id for row, _ in denied] if query.rule else None
     step, edges = split_time(since, until)
     counted = history.count_bars(edges, texts=query.texts(), verdict_ids=ids)
-    bars = counted.bars
     context = {
         "query": query,
-        "bars": draw_bars(bars, step),
+        "bars": [_link_bar(bar, step) for bar in counted.bars],
         "complete": counted.complete,
-        "tallest": max(bar.total for bar in bars),
+        "step": _STEP_NAMES[step].capitalize(),
         "caption": f"Decisions by {_STEP_NAMES[step]}"
         f"{f' on {query.target}…' if query.target else ''},"
         f" {local_time(edges[0])} to {local_time(edges[-1])}",
@@ -291,29 +286,12 @@ def _floor(at: datetime, step: timedelta) -> datetime:
     return day + (at - day) // step * step
 
 
-def draw_bars(bars: Sequence[Bar], step: timedelta) -> tuple[DrawnBar, ...]:
-    """Return the bars of the histogram; each links to its own span."""
-    tallest = max(bar.total for bar in bars) or 1
-    slot = _WIDTH / len(bars)
-    return tuple(_draw_bar(bar, step, slot, place, tallest) for place, bar in enumerate(bars))
-
-
-def _draw_bar(bar: Bar, step: timedelta, slot: float, place: int, tallest: int) -> DrawnBar:
-    top, parts = _HEIGHT, []
-    for tone, count in (("pass", bar.allowed), ("fail", bar.denied), ("unknown", bar.undecided)):
-        if count:
-            height = max(2.0, _HEIGHT * count / tallest)
-            top = max(0.0, top - height)
-            parts.append((tone, round(top, 1), round(height, 1)))
+def _link_bar(bar: Bar, step: timedelta) -> LinkedBar:
     begin, until = bar.begin, bar.begin + step - timedelta(microseconds=1)
     label = f"{begin:{_DAY_FORMAT}}" if step == DAY else local_time(begin, _TIME_FORMAT)
-    title = f"{label}: {bar.allowed} allowed, {bar.denied} denied"
-    title += f", {bar.undecided} no decision" if bar.undecided else ""
-    href = current_page_link(
-        since=clock.iso(begin), until=clock.iso(until), cursor=None, follow=None
-    )
-    width = round(max(1.0, slot - 2), 1)
-    return DrawnBar(label, round(place * slot, 1), width, tuple(parts), title, href)
+    since, end = clock.iso(begin), clock.iso(until)
+    href = current_page_link(since=since, until=end, cursor=None, follow=None)
+    return LinkedBar(bar, label, begin.timestamp(), href)
 
 
 def _field(at: datetime | None, whole: time) -> date | str | None:

@@ -32,7 +32,7 @@ _MAX_FINDINGS = 5
 _SUITE = re.compile(r"suite (\S+)")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 50
-_ENTRY_FILE, _WAIVER_FILE = "entry.yaml", "waiver.yaml"
+_ENTRY_FILE = "entry.yaml"
 _LIBRARIES = ("cuda", "cudnn", "nccl", "cublas", "python")
 
 
@@ -79,12 +79,10 @@ class StepPlace(Struct, frozen=True):
 
     Attributes:
         base: URL of the gate, for commands.
-        expires: last day that a drafted waiver states.
         owner: owner of the target; empty: it states none.
     """
 
     base: str
-    expires: str
     owner: str = ""
 
 
@@ -179,16 +177,17 @@ class _Guide:
             f" {self._target} until a date."
         )
         if physical := [rule for rule in rules if BY_ID[rule].about_facts]:
-            why += f" It changes no fact: the workload meets what {', '.join(physical)} reports."
+            stays = "The driver" if physical == ["CG101"] else f"What {', '.join(physical)} reports"
+            why += f" {stays} stays{' too old' if physical == ['CG101'] else ''}; the program may"
+            why += " still fail."
         title = "If it must run before that: a narrow waiver"
         if found.uncovered:
             title = "A waiver alone does not allow it"
             why = f"It covers {', '.join(rules)}, but not {'; nor '.join(found.uncovered)}."
         form = FormLink("Draft the waiver", ("new-waiver",), begun, "bless")
-        command = self._with_gate("matrix", "propose", _WAIVER_FILE, "--reason", "why it must run")
-        document = _waiver_document(begun, rules, self._place.expires)
-        file = (_WAIVER_FILE, to_yaml([document]))
-        return Step(title, why, self._owner(), (command,), file=file, form=form)
+        verdict_id = self._verdict["id"]
+        command = self._with_gate("matrix", "waive", verdict_id, "--reason", "why it must run")
+        return Step(title, why, self._owner(), (command,), form=form)
 
     def question(self, changes: Mapping[str, Any] | None = None) -> str:
         """Return the question as a command, with changes; empty: options cannot state it."""
@@ -315,23 +314,3 @@ def _entry_name(components: Mapping[str, str]) -> str:
     name = next((one for one in components if one not in _LIBRARIES), next(iter(components)))
     text = f"{name}-{components[name]}".lower()
     return _UNSAFE.sub("-", text)[:_LONGEST_NAME].strip("-")
-
-
-def _waiver_document(begun: Mapping[str, str], rules: list[str], expires: str) -> Json:
-    matched: Json = {"image": begun["image"]} if begun.get("image") else {}
-    if not matched:
-        lines = (line.partition(" ") for line in begun["components"].splitlines())
-        matched = {"components": {name: constraint for name, _, constraint in lines}}
-    return {
-        "apiVersion": "compatgate.dev/v1",
-        "kind": "Waiver",
-        "metadata": {"name": f"{begun['targets']}-{rules[0].lower()}"},
-        "spec": {
-            "rules": rules,
-            "targets": [begun["targets"]],
-            "match": matched,
-            "owner": "your team",
-            "reason": "why it must run",
-            "expires": expires,
-        },
-    }

@@ -13,8 +13,7 @@ from compatgate.canary.history import MetricHistory, Point
 from compatgate.canary.judge.change_points import MIN_HISTORY
 from compatgate.canary.judge.statistics import median
 from compatgate.kit import clock
-from compatgate.kit.http.replies import Filter
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.schemas import Filter, Since, Until
 from compatgate.service.runs.queue.repository import DEFAULT_RUNS
 from compatgate.web.page import HtmlPage, PageRequest, page
 from compatgate.web.pages.trend_charts import RunMark, mark_runs
@@ -170,7 +169,7 @@ def view_history(history: MetricHistory, shown: range | None = None) -> HistoryV
     for place, (point, level, mark) in enumerate(zip(points, levels, marks, strict=True)):
         if place in edges[1:-1]:  # a change begins here; the list below explains its number
             number = edges.index(place, 1)
-            mark = replace(mark, letters=f"{number} {mark.letters}".strip())
+            mark = replace(mark, name=f"{number} {mark.name}".strip())
         rows.append(HistoryRow(point, level, mark))
     first = history.changes[0].before if history.changes else median(values)
     reach = history.tolerance * abs(first)

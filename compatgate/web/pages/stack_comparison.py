@@ -79,7 +79,7 @@ def _read_side(ask: PageRequest[CompareQuery], field: str) -> Side:
             raise BadInput("no known stack represents this entry", field=field, value=text)
         verdict = ask.gate.preview({"target": ask.query.target, "stack": stack})
     except BadInput as error:
-        raise error.at(field) if error.field.startswith("stack") else error from None
+        raise error.at(field) if (error.field or "").startswith("stack") else error from None
     return Side(verdict.stack, verdict, entry.name if entry else "")
 
 

@@ -16,6 +16,7 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import (
+    Act,
     Cell,
     Column,
     EmptyNotice,
@@ -73,6 +74,7 @@ def describe_hours(quiet: MaintenanceWindow) -> str:
 _HOST_COLUMNS = (
     Column("name", "Host", "name"),
     Column("state", "State", "badge"),
+    Column("acts", "Actions"),
     Column("gpu", "GPU", "name"),
     Column("driver", "Driver", "code"),
     TREND,
@@ -104,7 +106,8 @@ def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
     result = list_rows(ask.rooms.runs.hosts, query)
     skus = sorted({row.gpu for row in ask.rooms.runs.hosts().items if row.gpu})
     trends = read_trends(ask.rooms.runs, ask.principal.targets)
-    rows = [_host_row(host, now, trends) for host in result.items]
+    may_run = ask.principal.may("operate")
+    rows = [_host_row(host, now, trends, may_run=may_run) for host in result.items]
     table = make_list_table(
         "hosts", _HOST_COLUMNS, rows, result, query, _NO_HOSTS, unfit=_NO_MATCHES
     )
@@ -113,11 +116,13 @@ def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
     )
 
 
-def _host_row(host: HostRow, now: datetime, trends: Trends) -> tuple[Any, ...]:
+def _host_row(host: HostRow, now: datetime, trends: Trends, *, may_run: bool) -> tuple[Any, ...]:
     state = host_state(host, now)
+    acts = (Act("Test…", link("runs", "new", suite="smoke", host=host.name)),)
     return (
         Cell(host.name, link("runs", host=host.name), title="its runs"),
         Cell(state.name, note=state.why),
+        Cell(None, acts=acts if may_run else ()),
         host.gpu,
         host.driver,
         trends.of_host(host.name),

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from compatgate.kit.principal import TargetPatterns
     from compatgate.service.runs.queue.service import Runs
 
-_PARTS = {"driver": ("D", "driver"), "cudnn": ("N", "cuDNN"), "image": ("I", "image")}
-"""Letter and label of the parts whose change is marked."""
+_PARTS = {"driver": "driver", "cudnn": "cuDNN", "image": "image"}
+"""Label of the parts whose change is marked."""
+_DIGITS = 12
 _RUNS = 80
 """Finished runs that a list reads."""
 VALUES = 20
@@ -34,12 +35,12 @@ class RunMark(Struct, frozen=True):
 
     Attributes:
         shape, tone: for the outcome of the metric, or of the run where it was not judged.
-        letters: driver, cuDNN or image differ from the run before that states them.
+        name: the driver, cuDNN or image that differs from the run before that states them.
     """
 
     shape: str
     tone: str
-    letters: str = ""
+    name: str = ""
     words: tuple[str, ...] = ()
 
 
@@ -53,11 +54,16 @@ def mark_runs(outcomes: Sequence[str], parts: Sequence[Mapping[str, str]]) -> li
             for name in _PARTS
             if before.get(name) and present.get(name) and before[name] != present[name]
         ]
-        words = tuple(f"{_PARTS[name][1]} {before[name]} to {present[name]}" for name in changed)
-        letters = "".join(_PARTS[name][0] for name in changed)
-        marks.append(RunMark(*find_shape(outcome), letters, words))
+        words = tuple(f"{_PARTS[name]} {before[name]} to {present[name]}" for name in changed)
+        new = (f"{_PARTS[name]} {_shorten(present[name])}" for name in changed)
+        marks.append(RunMark(*find_shape(outcome), ", ".join(new), words))
         before = present
     return marks
+
+
+def _shorten(version: str) -> str:
+    """Return a version, or what tells an image from another: its tag, or digits of its digest."""
+    return version.rpartition("/")[2].rpartition(":")[2][:_DIGITS]
 
 
 class Trends(Struct, frozen=True):

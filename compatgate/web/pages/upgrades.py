@@ -26,11 +26,11 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.changes.upgrades.filters import UpgradeFilters
 from compatgate.service.changes.upgrades.models import OPEN_STATES
 from compatgate.service.changes.upgrades.schemas import (
     FreezeBody,
     FreezeRequest,
+    UpgradeFilters,
     UpgradeRequest,
     UpgradeSummary,
 )
@@ -328,7 +328,7 @@ def set_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         if error.status >= 500:
             raise
         return _freezes_page(ask, error=error)
-    return Redirect(link("freezes"), f"Stored the freeze {form['name']}.")
+    return Redirect(link("freezes"), f"Saved the freeze {form['name']}.")
 
 
 @page("/freezes/delete", scope="upgrade", method="POST", nav="upgrades")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Any
 
 from flask import request
@@ -53,7 +53,8 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     until = verdict.get("valid_until")
     question = _question_of(verdict)
     place = _step_place(ask, verdict["target"] or "")
-    resolution = resolve_verdict(ask.gate.snapshot(), verdict, date.fromisoformat(place.expires))
+    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
+    resolution = resolve_verdict(ask.gate.snapshot(), verdict, expires)
     steps = list_steps(verdict, place, resolution)
     heading = _make_heading(verdict)
     permanent = answer_link(ask.service, verdict_id)
@@ -79,8 +80,6 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             else None,
         },
         "markdown": render_section(Answer(verdict, link=permanent)),
-        "waived_below": bool(resolution.waiver),
-        "waiver": resolution.waiver,
         "fix": question.with_fix,
     }
     known = {verdict_id: verdict}
@@ -92,10 +91,12 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
 
 def _make_heading(verdict: dict[str, Any]) -> str:
     """Return the answer as a sentence, ``Denied: vLLM 0.14 + PyTorch 2.9.0 on inference-l4``."""
-    parts = {n: v for n, v in verdict["stack"].items() if isinstance(v, str)}
-    names = sorted(parts, key=lambda name: (name not in FRAMEWORKS, name in COMPONENTS))
+    parts = {name: v for name, v in verdict["stack"].items() if isinstance(v, str)}
+    named = [name for name in parts if name in FRAMEWORKS or name not in COMPONENTS]
+    names = named[::-1] or list(parts)  # what runs on top comes first; libraries follow from it
     shown = [f"{label_of(name)} {parts[name]}" for name in names[:_MAX_PARTS]]
-    stack = " + ".join([*shown, *([f"{len(names) - _MAX_PARTS} more"] * (len(names) > _MAX_PARTS))])
+    more = [f"{len(names) - _MAX_PARTS} more"] if len(names) > _MAX_PARTS else []
+    stack = " + ".join([*shown, *more])
     what = stack or verdict["image"] or "an empty stack"
     return f"{_decision_badge(verdict)[1].capitalize()}: {what} on {verdict['target'] or 'a pool'}"
 
@@ -120,8 +121,7 @@ def _question_of(verdict: dict[str, Any]) -> Question:
 def _step_place(ask: PageRequest[Any], target: str) -> StepPlace:
     document = ask.gate.snapshot().documents.get(target)
     owner = (document.metadata.owner if document else None) or ""
-    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
-    return StepPlace(base_url(ask.service), expires.isoformat(), owner)
+    return StepPlace(base_url(ask.service), owner)
 
 
 def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:

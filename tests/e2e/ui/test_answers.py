@@ -12,7 +12,7 @@ from ui_walk import Walk
 
 def test_the_log_narrows_as_one_chooses_and_is_sent_as_an_address(open_page):
     page = open_page("decisions")
-    expect(page.locator(".histogram svg a").first).to_be_visible()
+    expect(page.locator("figure[data-drawn] canvas").first).to_be_visible()
     page.get_by_role("combobox", name="Allowed").select_option("no")
     page.get_by_label("Target begins with").fill("inference-l4")
     expect(page.locator("#decisions tbody")).not_to_contain_text("prod-a100")

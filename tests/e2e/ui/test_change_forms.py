@@ -55,21 +55,21 @@ def test_a_form_on_its_way_is_not_sent_again(open_page):
 
 def test_what_is_typed_is_there_again_until_it_is_stored(open_page, api):
     page = open_page("new-waiver", signed_in=True)
-    page.get_by_label("Owner").fill("team-ml")
+    page.get_by_role("textbox", name="Owner").fill("team-ml")
     page.goto(page.url.replace("new-waiver", "waivers"))
     page.go_back()
     page.reload()
-    expect(page.get_by_label("Owner")).to_have_value("team-ml")
+    expect(page.get_by_role("textbox", name="Owner")).to_have_value("team-ml")
     expect(page.get_by_role("status").first).to_contain_text("What you typed here before is back")
     assert violations(page) == []
     page.get_by_role("button", name="Discard it").click()
-    expect(page.get_by_label("Owner")).to_have_value("")
+    expect(page.get_by_role("textbox", name="Owner")).to_have_value("")
 
 
 def test_a_server_that_is_away_is_said_once_where_one_types(open_page):
     page = open_page("new-upgrade", signed_in=True, expected=("ERR_INTERNET_DISCONNECTED",))
     page.get_by_label("Name, unique").fill("late")
-    page.get_by_label("Target").select_option("prod-a100")
+    page.get_by_role("combobox", name="Target").select_option("prod-a100")
     page.get_by_role("combobox", name="Driver").fill("580")
     page.get_by_label("Reason", exact=True).fill("try")
     page.context.set_offline(True)
@@ -87,14 +87,14 @@ def test_a_conflict_shows_what_changed_meanwhile(open_page, api):
     api("POST", "entries", named | {"reason": "try"})
     try:
         page = open_page("entries/twice/edit", signed_in=True)
-        page.get_by_label("Owner").fill("team-ml")
+        page.get_by_role("textbox", name="Owner").fill("team-ml")
         other = named | {"spec": spec | {"status": "blessed"}, "reason": "it passed"}
         api("PUT", "entries/twice", other)
         page.get_by_label("Reason", exact=True).fill("an owner")
         page.get_by_role("button", name="Save").click()
         expect(page.locator("#meanwhile")).to_contain_text("it passed")
         expect(page.locator("#meanwhile ins")).to_have_text("blessed")
-        expect(page.get_by_label("Owner")).to_have_value("team-ml")
+        expect(page.get_by_role("textbox", name="Owner")).to_have_value("team-ml")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("status").first).to_contain_text("Changed twice")
         assert api("GET", "entries/twice")["metadata"]["owner"] == "team-ml"

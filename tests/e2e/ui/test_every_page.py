@@ -28,6 +28,8 @@ PAGES = [
     "solve?driver=535.183.01&gpu=V100-SXM2-16GB&want=torch%3E%3D2.15",
     "what-if?target=staging-h100&driver=525.60.13",
     "targets/prod-a100/plan?driver=580",
+    "compare",
+    "compare?target=prod-a100&left=torch24-cu124&right=cuda%3D12.1,torch%3D2.4.1%2Bcu121",
     "targets/prod-a100/report",
     "audit",
     "audit/verify",

@@ -81,7 +81,7 @@ def test_the_entries_that_a_driver_needs_are_proposed_with_one_click(open_page, 
     walk.press(page.get_by_role("button", name="Propose these entries"))
     walk.see(page.get_by_role("status").first, "Proposed")
     made = page.url.rpartition("/")[2]
-    api("POST", f"proposals/{made}/close", {"reason": "over"})
+    api("POST", f"proposals/{made}/close", {"comment": "over"})
 
 
 def test_a_proposed_upgrade_is_withdrawn_and_reinstalls_nothing(racks, open_page, api):

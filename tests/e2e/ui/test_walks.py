@@ -162,6 +162,8 @@ def test_drifted_nodes_are_listed(open_page):
     walk.go("y")
     walk.press(page.get_by_role("link", name="gpu-017").first)
     walk.see(page.locator("#witnesses"), "550.54.15")
+    walk.see(page.locator("main"), "ago")  # since when
+    assert walk.actions == 2
 
 
 def test_two_runs_are_compared(open_page):
@@ -204,3 +206,29 @@ def test_a_target_is_onboarded_from_nvidia_smi(api, open_page):
         walk.see(page.locator("#pools"), "16")
     finally:
         api("DELETE", "targets/onboarded?reason=over")
+
+
+def test_a_token_is_made_and_revoked(open_page, api):
+    page = open_page("tokens", signed_in=True)
+    walk = Walk(page, actions=4)
+    walk.fill(page.get_by_label("Name", exact=True), "ci-walk")
+    walk.press(page.get_by_role("button", name="Create"))
+    walk.see(page.get_by_role("status").first, "The token ci-walk, shown only once")
+    row = page.locator("#tokens tr", has_text="ci-walk")
+    walk.press(row.get_by_role("button", name="Revoke"))
+    walk.see(page.locator("#ending"), "Requests with this token will be refused")
+    walk.press(page.get_by_role("button", name="Revoke ci-walk"))
+    walk.see(page.get_by_role("status").first, "Revoked the token ci-walk")
+    expect(row).to_contain_text("revoked")
+    expect(row.get_by_role("button")).to_have_count(0)
+
+
+def test_what_a_driver_breaks_is_seen_from_its_target(open_page):
+    page = open_page("targets/prod-a100", signed_in=True)
+    walk = Walk(page)
+    walk.press(page.get_by_role("link", name="Change the driver"))
+    walk.fill(page.get_by_role("combobox", name="Driver"), "580")
+    walk.press(page.get_by_role("button", name="Show"), follows=False)
+    walk.see(page.locator("#outcome"), "is the newest of branch 580")
+    walk.see(page.locator("#outcome"), "need an edited entry")
+    expect(page.locator("#outcome .is-fail.finding")).to_have_count(0)  # no fact breaks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import shutil
 import subprocess
@@ -277,3 +278,37 @@ def test_the_worker_interpreter_is_not_the_first_python_of_the_path(
     tried = attempt(process, job(HONEST, image=None, interpreter="worker", **HARNESS))
     assert tried.verdict == StepVerdict("passed")
     assert (tried.witness.assurance, tried.witness.interpreter) == ("witnessed", "worker")
+
+
+def test_a_wrapper_that_ignores_the_image_is_found(
+    process: ProcessExecutor, job: Make, attempt: Callable[..., Tried], tmp_path: Path
+) -> None:
+    """The program runs on this machine, as by a wrapper that starts no container."""
+    here = tmp_path / "libcudart.so.12"
+    here.write_bytes(b"of the image")
+    path = str(here).lstrip("/")
+    right = f"sha256:{hashlib.sha256(here.read_bytes()).hexdigest()}"
+    other = f"sha256:{hashlib.sha256(b'of another image').hexdigest()}"
+    made = msgspec.structs.replace(job(HONEST, image=None, **HARNESS), files={path: right})
+    tried = attempt(process, made)
+    assert tried.verdict == StepVerdict("passed")
+    assert tried.witness.seen["image"] == "1 of its files"
+    for files in ({path: other}, {path: right, "opt/missing.so": right}):
+        tried = attempt(process, msgspec.structs.replace(made, files=files))
+        assert tried.verdict.outcome == "inconclusive"
+        assert "it did not run in the image, where it ran /" in tried.verdict.reason
+
+
+def test_a_substitute_with_the_digest_of_an_earlier_answer_is_found(
+    process: ProcessExecutor, job: Make, attempt: Callable[..., Tried], tmp_path: Path
+) -> None:
+    """An answer is bound to its challenge; one from a list that travels with an image is none."""
+    missing = tmp_path / "python3"
+    path = str(missing).lstrip("/")
+    listed = HONEST.replace(
+        "say.metric", f'say.line("files", shown={{"{path}": "{"0" * 64}"}})\nsay.metric', 1
+    )
+    made = job(listed, image=None, **HARNESS)
+    tried = attempt(process, msgspec.structs.replace(made, files={path: f"sha256:{'0' * 64}"}))
+    assert tried.verdict.outcome == "inconclusive"
+    assert "it did not run in the image" in tried.verdict.reason

@@ -98,7 +98,7 @@ def test_a_report_says_what_happened_and_what_would_be_said_today(run: Run) -> N
 def test_markdown_and_html_show_the_same_and_escape_what_others_wrote(run: Run) -> None:
     _, markdown, _ = run("--target", "prod-a100")
     _, page, _ = run("--target", "prod-a100", "--format", "html")
-    for said in ("Time line", "Other answers today", "reason: it hangs"):
+    for said in ("Timeline", "Other answers today", "reason: it hangs"):
         assert said in markdown
         assert said in page
     assert "<script>" not in markdown.replace("\\<script", "")

@@ -126,7 +126,7 @@ def test_working_for_a_host(call: Call, lease: Lease) -> None:
     assert call("write_output", *held, "gemm-0", b"began\n").order == "go"
     step = {"name": "gemm-0", "workload": "gemm", "seed": 0, "outcome": "passed"}
     assert call("record_step", *held, step).order == "go"
-    assert [one.name for one in call("list_recorded_steps", *held).steps] == ["gemm-0"]
+    assert [one["name"] for one in call("list_recorded_steps", *held).steps] == ["gemm-0"]
     assert call("show_past", *held, steps="gemm-0", hung="gemm-0", digest="0").in_time == ""
     assert call("store_pairs", *held, [{}]).order == "go"
     assert call("list_earlier_pairs", *held).pairs is not None
@@ -354,12 +354,15 @@ def test_imported_reports(call: Call, form: str) -> None:
     lines = ({"type": "env", "host": form}, {"type": "check", "name": "finished", "ok": True})
     report = "".join(json.dumps(line) + "\n" for line in lines)
     about = {"sku": GPU, "driver": "535.183.01", "measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
-    (made,) = call("import_report", report, "lab", **about).runs
-    assert (made.source, made.state, made.on_host) == ("jsonl@lab", "passed", form)
+    source = call("show_caller").name
+    with pytest.raises(Forbidden, match="is not the source lab"):
+        call("import_report", report, "lab", **about)
+    (made,) = call("import_report", report, source, **about).runs
+    assert (made.source, made.state, made.on_host) == (f"jsonl@{source}", "passed", form)
     (step,) = call("show_run", made.id).steps
-    assert (step.imported.trust, step.imported.source) == ("stated", "lab")
+    assert (step.imported.trust, step.imported.source) == ("stated", source)
     with pytest.raises(BadInput, match="no JSON of dcgmi") as refused:
-        call("import_report", "{}", "lab", format="dcgm", file="report.json", **about)
+        call("import_report", "{}", source, format="dcgm", file="report.json", **about)
     assert refused.value.field == "file"
 
 

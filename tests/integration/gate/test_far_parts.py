@@ -20,11 +20,12 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.service.audit.attestations.keys import read_keys
 from compatgate.service.gate.decisions.batches import FIRST_PREVIOUS
+from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.far.bundles import BundleRefused, sign_bundle
 from compatgate.service.gate.far.gate import NoDatabase, ReadOnlyGate
 from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions, BundleStore
-from compatgate.service.gate.far.log import Central, FarLog
+from compatgate.service.gate.far.log import Central, CentralDestination
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.snapshots.snapshot import BUNDLE_FORMAT, Payload, seal_bundle
 
@@ -104,10 +105,11 @@ def stand() -> Iterator[Stand]:
     made.server_close()
 
 
-def open_log(stand: Stand, folder: Path, size: int = 1024 * 1024) -> FarLog:
+def open_log(stand: Stand, folder: Path, size: int = 1024 * 1024) -> DecisionLog:
     central = Central(stand.url, token="cg_far", name="far-1")
     database = NoDatabase(BundleOptions(central, (), folder))
-    return FarLog(database, SpoolOptions(folder / "spool", size), central)
+    options = SpoolOptions(folder / "spool", size)
+    return DecisionLog(database, "sync", options, lambda: CentralDestination(central))
 
 
 def row(who: str, verdict: int = 1, body: str = "{}") -> tuple[NewDecision, str]:

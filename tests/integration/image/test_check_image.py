@@ -189,6 +189,30 @@ def test_a_program_of_a_newer_cuda_beside_an_installation_is_judged(registry, la
     assert "outside of installations: driver 535.183.01 is too old for CUDA 13.0" in answer.stdout
 
 
+@pytest.mark.parametrize(
+    ("stated", "wheel", "verdict"),
+    [
+        ("__version__ = '2.4.1+cu121'\ncuda = '12.1'\n", "2.9.1+cu130", "unknown"),
+        ("__version__ = '2.4.1+cu121'\ncuda = '12.1'\n", "2.4.1+cu130", "unknown"),
+        ("__version__ = '2.9.1+cu130'\ncuda = '13.0'\n", "2.4.1+cu121", "fail"),
+        ("__version__ = '2.4.1+cu130'\ncuda = '12.1'\n", "2.4.1", "fail"),
+        ("__version__ = '2.4.1+cu121'\ncuda = '12.1'\n", "2.4.1", "warn"),
+        ("__version__ = '2.4.1+cu121'\ncuda = '12.1'\n", "2.4.1+cu121", "warn"),
+    ],
+)
+def test_a_version_file_that_contradicts_its_wheel_leaves_open_what_runs(
+    registry, layer, compatgate, stated, wheel, verdict
+):
+    files = {
+        f"{SITE}/torch-{wheel}.dist-info/METADATA": metadata("torch", wheel),
+        f"{SITE}/torch/version.py": stated.encode(),
+    }
+    image = registry.push(layer(files))
+    answer = compatgate("check", *POOL, "--image", image.reference, "--format", "json")
+    assert json.loads(answer.stdout)["verdict"] == verdict, answer.stdout
+    assert ("which runs is not known" in answer.stdout) == (verdict != "warn")
+
+
 def test_what_the_image_shows_wins_over_what_is_stated_and_is_a_finding(
     registry, layer, compatgate
 ):

@@ -53,6 +53,7 @@ _SAYS_NOTHING = {
     "/matrix",
     "/matrix/cells",
     "/runs/compare",
+    "/compare",
     "/waivers",
 }
 """Pages that show nothing of it until something is asked of them (below), or are our own words."""
@@ -123,6 +124,8 @@ QUERIES = (
     "sign-in?next=//hostile.example/ui/",
     "new-waiver?rules={}&targets={}&image={}&components={}",
     "runs/new?suite={}&target={}&stack={}&image={}&host={}&pool={}&entry={}&priority={}",
+    "compare?target=prod&left={}&right={}",
+    "compare?target={}&left=told&right=cuda%3D12.4",
     "runs/compare?a={}&b={}",
     "runs/compare?a={run}&b={run}",
     "runs?entry={}&asked_by={}",

@@ -203,7 +203,7 @@ def test_what_happened_on_a_target_has_a_page(pages, stocked):
     client = pages()
     assert "/ui/targets/prod-a100/report" in client.get("/ui/targets/prod-a100").text
     shown = client.get("/ui/targets/prod-a100/report").text
-    for said in ("Time line", "create Target prod-a100", "changes of the matrix"):
+    for said in ("Timeline", "create Target prod-a100", "changes of the matrix"):
         assert said in shown
     assert re.search(r'<td><a href="/ui/revisions/\d+">revision \d+</a></td>', shown)
     wrong = client.get("/ui/targets/prod-a100/report?since=soon")

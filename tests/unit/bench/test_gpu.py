@@ -12,7 +12,7 @@ import gpu_page
 import pytest
 from gpu_judge import Said
 
-from compatgate.canary.peaks import Share
+from compatgate.canary.peaks import PeakShare
 from compatgate.canary.run import Device
 
 BENCH = Path(gpu_page.__file__).parent
@@ -86,15 +86,16 @@ def test_an_unknown_workload_names_the_nearest(tmp_path: Path) -> None:
     assert "gemm" in done.stderr
 
 
-def facts(*shares: Share) -> gpu_page.Facts:
+def facts(*shares: PeakShare) -> gpu_page.Facts:
     gpus = (Device("NVIDIA H200"),)
     versions = {"torch": "2.11.0+cu130"}
     return gpu_page.Facts("cuda", "2026-11-22", gpus, "580.95.05", versions, {"gemm": shares})
 
 
-SHARE = Share(
+SHARE = PeakShare(
     "bf16", "TFLOP/s", 612.0, "bf16", "H200-SXM5", 989.5, 0.6185, False,
     {"title": "NVIDIA H200 product page", "confidence": "derived"},
+    "612 TFLOP/s, 62 % of the published dense bf16 peak of H200-SXM5, 989.5 TFLOP/s",
 )  # fmt: skip
 
 

@@ -71,10 +71,10 @@ def test_runs_have_the_level_between_changes_and_a_number_where_one_begins() -> 
     (found,) = follow_metrics(steps[::-1], SPECS)
     view = view_history(found)
     assert [row.level for row in view.rows] == pytest.approx([10.01] * 6 + [13.01] * 6)
-    assert [row.mark.letters for row in view.rows] == [""] * 6 + ["1"] + [""] * 5
+    assert [row.mark.name for row in view.rows] == [""] * 6 + ["1"] + [""] * 5
     assert view.band[0] < 10.01 < view.band[1] < 13.01
     alone = view_history(follow_metrics(steps[:1], SPECS)[0])
-    assert [(row.level, row.mark.letters) for row in alone.rows] == [(10.0, "")]
+    assert [(row.level, row.mark.name) for row in alone.rows] == [(10.0, "")]
 
 
 def test_a_part_of_a_history_keeps_levels_and_tolerance_of_the_whole() -> None:
@@ -88,7 +88,7 @@ def test_a_part_of_a_history_keeps_levels_and_tolerance_of_the_whole() -> None:
     assert [row.point.run for row in view.rows] == [f"run_{n}" for n in range(8, 12)]
     assert {round(row.level, 2) for row in view.rows} == {13.01}
     assert all(row.point.value > view.band[1] for row in view.rows)
-    assert [row.mark.letters for row in view_history(found, range(4, 9)).rows] == [
+    assert [row.mark.name for row in view_history(found, range(4, 9)).rows] == [
         "",
         "",
         "1",
@@ -100,5 +100,5 @@ def test_a_part_of_a_history_keeps_levels_and_tolerance_of_the_whole() -> None:
 def test_a_history_marks_where_the_driver_changed() -> None:
     steps = [step(n, 10.0, driver="535.1" if n < 3 else "550.2") for n in range(6)]
     rows = view_history(follow_metrics(steps[::-1], SPECS)[0]).rows
-    assert [row.mark.letters for row in rows] == ["", "", "", "D", "", ""]
+    assert [row.mark.name for row in rows] == ["", "", "", "driver 550.2", "", ""]
     assert rows[3].mark.words == ("driver 535.1 to 550.2",)

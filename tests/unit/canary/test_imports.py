@@ -5,6 +5,7 @@ Those of DCGM and nccl-tests are the samples of the adapters.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -85,6 +86,15 @@ def test_json_lines_give_a_result_for_each_env_line() -> None:
     assert "return code 32" in other.reason
     assert only(ENV + METRIC).outcome == "inconclusive"
     assert only('{"type": "env"}\n' + CHECK).driver is None
+
+
+@pytest.mark.parametrize("name", ["nccl-bw:0/return_code", "return-code", "exit status"])
+def test_a_return_code_alone_is_no_verdict(name: str) -> None:
+    code = f'{{"type": "check", "name": {json.dumps(name)}, "ok": true}}\n'
+    assert only(ENV + METRIC + code).outcome == "inconclusive"
+    assert "return codes alone" in only(ENV + code).reason
+    assert only(ENV + code.replace("true", "false")).outcome == "failed"
+    assert only(ENV + code + CHECK).outcome == "passed"
 
 
 BROKEN: dict[str, tuple[str, str, str, str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.canary.peaks import Share, find_shares
+from compatgate.canary.peaks import PeakShare, find_shares
 from compatgate.canary.run import Device, Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.catalog import load_facts
@@ -19,7 +19,7 @@ SPECS = {
 H200 = Device("NVIDIA H200")
 
 
-def measured(*metrics: Metric, gpus: tuple[Device, ...] = (H200,)) -> dict[str, Share]:
+def measured(*metrics: Metric, gpus: tuple[Device, ...] = (H200,)) -> dict[str, PeakShare]:
     report = Report(Env("580.95.05", gpus), metrics)
     return {one.metric: one for one in find_shares(SPECS, report, FACTS.gpus, FACTS.gpu_peaks)}
 

@@ -117,7 +117,7 @@ def review(place: Place) -> Any:
 
 def report(place: Place) -> Any:
     content = IMPORT["content"].replace("n1", f"{place.target}-node")
-    return {**IMPORT, "target": place.target, "content": content}
+    return {**IMPORT, "source": "team", "target": place.target, "content": content}
 
 
 def driver(place: Place) -> Any:

@@ -1,4 +1,4 @@
-// Keys, copying, charts and live logs. Every page can be read without this.
+// Keys, copying and live logs. Every page can be read without this.
 "use strict";
 
 document.documentElement.classList.add("js");
@@ -124,104 +124,6 @@ async function copy(button) {
   setTimeout(() => { button.textContent = label; }, 1500);
 }
 
-/* Charts are drawn from the table beside them: figure[data-chart] with a table of x, y, low, high, and
-   more lines. A row may have a shape at its y (data-mark, data-tone), and letters above a line before it.
-   The scripts of the chart are loaded by the pages that have one. */
-
-function resolved(name) {
-  const probe = document.createElement("span");
-  probe.style.color = `var(${name})`;
-  document.body.append(probe);
-  const found = getComputedStyle(probe).color;
-  probe.remove();
-  return found;
-}
-
-function drawMarks(plot, rows, line) {
-  const { ctx, bbox, data } = plot;
-  const tones = {};
-  const toneOf = (row) => (tones[row.dataset.tone] ??= resolved(`--${row.dataset.tone === "plain" ? "accent" : row.dataset.tone}`));
-  const placeOf = (at) => plot.valToPos(data[0][at], "x", true);
-  ctx.save();
-  ctx.textAlign = "center";
-  ctx.textBaseline = "middle";
-  ctx.font = `${13 * devicePixelRatio}px system-ui`;
-  rows.forEach((row, at) => {
-    if (row.dataset.letters && at) {
-      const x = (placeOf(at - 1) + placeOf(at)) / 2;
-      ctx.strokeStyle = ctx.fillStyle = resolved("--muted");
-      ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top + 16 * devicePixelRatio);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-      ctx.fillText(row.dataset.letters, x, bbox.top + 8 * devicePixelRatio);
-    }
-    if (!row.dataset.mark || data[line][at] == null) return;
-    ctx.fillStyle = toneOf(row);
-    ctx.fillText(row.dataset.mark, placeOf(at), plot.valToPos(data[line][at], "y", true));
-  });
-  ctx.restore();
-}
-
-function draw(figure) {
-  if (figure.dataset.drawn || typeof uPlot === "undefined") return;
-  figure.dataset.drawn = "1";
-  const rows = [...figure.querySelectorAll("tbody tr")];
-  if (!rows.length) return;
-  const heads = [...figure.querySelectorAll("thead th")].map((cell) => cell.textContent.trim());
-  const places = heads.map((_, i) => i).filter((i) => rows[0].cells[i]?.dataset.value !== undefined);
-  const band = figure.dataset.chart === "band" && places.length >= 4;
-  if (band) places.push(...places.splice(1, 1)); // drawn last: the band's filling must not hide it
-  const columns = places.map((i) => heads[i]); // the others are for reading alone
-  const number = (cell) => (cell && cell.dataset.value !== "" ? Number(cell.dataset.value) : null);
-  const numbers = places.map((i) => rows.map((row) => number(row.cells[i])));
-  const stacked = figure.dataset.chart === "stacked"; // each bar stands on those of later columns
-  const above = (i, row) => numbers.slice(i).reduce((sum, column) => sum + column[row], 0);
-  const data = stacked ? numbers.map((column, i) => (i ? column.map((_, row) => above(i, row)) : column)) : numbers;
-  const half = data[0].length > 1 ? (data[0][1] - data[0][0]) / 2 : 0.5; // room for the outer bars
-  const isoOf = (at) => new Date(at * 1000).toISOString();
-  const dayOf = (at) => isoOf(at).slice(0, 10);
-  const timeOf = (at) => `${isoOf(at).slice(0, 19).replace("T", " ")} UTC`; // as pages write it
-  const tickOf = (step) => (at) => (step < 86400 ? isoOf(at).slice(5, 16).replace("T", " ") : isoOf(at).slice(5, 10));
-  const room = figure.querySelector(".chart");
-  const isTime = figure.dataset.x === "time";
-  const bars = stacked || figure.dataset.chart === "bars";
-  const steps = figure.dataset.chart === "steps";
-  const marked = rows.some((row) => row.dataset.mark);
-  const tones = (figure.dataset.tones || "--accent").split(" ").map(resolved);
-  const grid = { stroke: resolved("--line"), width: 1 };
-  const axis = { stroke: resolved("--muted"), grid, ticks: grid, font: "12px system-ui" };
-  const series = columns.slice(1).map((label, i) => ({
-    label,
-    stroke: tones[i % tones.length],
-    width: bars ? 0 : 1.5,
-    fill: bars ? tones[i % tones.length] : undefined,
-    points: { show: !bars && !steps && !marked && !(band && i < 2), size: 6 },
-    paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
-    spanGaps: true,
-    ...(stacked && { value: (_, shown, of, at) => (at == null ? "–" : `${numbers[of][at]}`) }),
-  }));
-  const options = {
-    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
-    width: room.clientWidth || 600,
-    height: Number(figure.dataset.height || 180),
-    series: [{ label: columns[0], ...(isTime && { value: (_, at) => (at == null ? "–" : stacked ? dayOf(at) : timeOf(at)) }) }, ...series],
-    axes: [{ ...axis, ...(isTime && { values: (_, ticks, _axis, _space, step) => ticks.map(tickOf(stacked ? 86400 : step)) }) }, { ...axis, size: 60 }],
-    scales: { x: { time: isTime, ...(bars && { range: (_, low, high) => [low - half, high + half] }) }, y: bars ? { range: (_, low, high) => [0, Math.max(high, 1)] } : {} },
-    legend: { show: columns.length > 2 && !figure.dataset.quiet },
-    cursor: { drag: { x: false, y: false } },
-    hooks: marked ? { draw: [(plot) => drawMarks(plot, rows, series.length)] } : {},
-    bands: band ? [{ series: [2, 1], fill: resolved("--pass-bg") }] : [],
-  };
-  const plot = new uPlot(options, data, room);
-  plot.over.addEventListener("click", () => {
-    const link = plot.cursor.idx != null && rows[plot.cursor.idx].querySelector("a");
-    if (link) link.click();
-  });
-  new ResizeObserver(() => plot.setSize({ width: room.clientWidth, height: options.height })).observe(room);
-}
-
 /* A log that is still being written: pieces are asked for after the last one that is here. */
 async function follow(log) {
   if (log.dataset.following) return;
@@ -289,15 +191,7 @@ document.addEventListener("click", (event) => {
 
 function enliven(root) {
   root.querySelectorAll(".scroll:not(.tall):has(> table)").forEach((box) => boxes.observe(box));
-  root.querySelectorAll("figure[data-chart]").forEach(draw);
   root.querySelectorAll("[data-follow]:not([data-following])").forEach((log) => { log.scrollTop = log.scrollHeight; follow(log); });
 }
 enliven(document);
 document.addEventListener("htmx:afterSettle", (event) => enliven(event.detail.elt.parentElement ?? document));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  document.querySelectorAll("figure[data-drawn]").forEach((figure) => {
-    delete figure.dataset.drawn;
-    figure.querySelector(".chart").replaceChildren();
-    draw(figure);
-  });
-});

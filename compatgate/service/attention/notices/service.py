@@ -29,7 +29,7 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page, page
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter, ListQuery
+from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.conditions import KnownReleases
@@ -182,7 +182,7 @@ class IncidentService:
             return _count_active(session)
 
     def attention(self, each: int) -> Attention:
-        """Return what needs attention: at most so many incidents of a kind and level, and all counts.
+        """Return what needs attention: so many incidents of a kind and level, and all counts.
 
         Of a kind the worst come first, then those that concern most, then the latest.
         """

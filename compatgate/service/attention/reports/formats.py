@@ -48,7 +48,7 @@ def arrange(report: Body) -> list[Section]:
     different = [_compare(one) for one in report["asked"] if one["differs"]]
     sections = [
         Section("Summary", tuple(map(Item, summary))),
-        Section("Time line", head=("UTC", "kind", "who", "what", "see"), rows=tuple(events)),
+        Section("Timeline", head=("UTC", "kind", "who", "what", "see"), rows=tuple(events)),
         Section("Other answers today", tuple(different)),
         Section("Questions and answers", head=_ASKED, rows=tuple(map(_row, report["asked"]))),
     ]

@@ -8,7 +8,7 @@ they speak of, so the chain also vouches for revisions, decisions and verdicts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -93,6 +93,17 @@ def append(
     }
     session.execute(insert(AuditRecord), [{**body, "hash": hash_of(body)}])
     return seq + 1
+
+
+def read_links(
+    session: Session, subjects: Collection[str], actions: Collection[str]
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield subject, action and detail of the links of some actions about some subjects."""
+    query = select(AuditRecord.subject, AuditRecord.action, AuditRecord.detail).where(
+        AuditRecord.subject.in_(subjects), AuditRecord.action.in_(actions)
+    )
+    for subject, action, detail in session.execute(query.order_by(AuditRecord.seq)):
+        yield subject, action, msgspec.json.decode(detail)
 
 
 def list_records(

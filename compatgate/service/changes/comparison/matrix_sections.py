@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from compatgate.core.compare.differences import count_entries
+from compatgate.core.compare.differences import count_things
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.sections import Item, Section, shorten
@@ -135,7 +135,7 @@ def report_dependents(answer: Body) -> Report:
     head = ("target", "owner", "mode", "requires it", "pools", "declared nodes", "reported nodes")
     counts = (
         f"{len(targets)} targets, {answer['decisions']} decisions about {len(stacks)} stacks since "
-        f"{answer['since'][:10]}, {answer['node_count']} nodes"
+        f"{answer['since'][:10]}, {count_things(answer['node_count'], 'node')}"
     )
     lost = f"without it {answer['lost']} stacks are not allowed"
     return Report(
@@ -193,7 +193,7 @@ def _describe_packages(target: Body) -> str:
     head = f"{target['target']} (mode {target['mode']})"
     if not _has_checked(target):
         return f"{head}: no decisions and no entries to check"
-    entries = f"{len(target['stopped_entries'])} of {count_entries(target['entries'])}"
+    entries = f"{len(target['stopped_entries'])} of {count_things(target['entries'], 'entry')}"
     decisions = f"{target['stopped']} of {target['decisions']} decisions"
     return f"{head}: enforce would stop {decisions} and {entries}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from compatgate.core.compare.differences import count_things
 from compatgate.formats.text import fix_option, format_stack, headline
 from compatgate.kit.sections import Item, Section, shorten
 from compatgate.service.changes.comparison.render import Body, Report
@@ -211,18 +212,19 @@ def _order(plan: Body) -> Section:
     order = plan["order"]
     items = []
     for number, row in enumerate(order["pools"], 1):
-        nodes = f"{row['nodes']} reported of {row['declared']} nodes"
+        nodes = f"{row['nodes']} reported of {count_things(row['declared'], 'node')}"
         state = (f"held: {row['held']}",) if row["held"] else ()
         needed = (f"first: {', '.join(row['needed'])}",) if row["needed"] and not state else ()
         text = f"{number}. pool {row['pool']} ({row['gpu']}, {row['driver']}), {nodes}"
         items.append(Item(text, (*state, *needed)))
     for wave in order["waves"]:
         domains = [_describe_domain(domain) for domain in wave["domains"]]
-        text = f"wave {wave['number']}: {wave['nodes']} nodes of {', '.join(wave['pools'])}"
+        nodes = count_things(wave["nodes"], "node")
+        text = f"wave {wave['number']}: {nodes} of {', '.join(wave['pools'])}"
         items.append(Item(text, (shorten(domains, _MAX_DOMAINS),)))
     items += [Item(f"note: {remark}") for remark in order["remarks"]]
     if order["left"]:
-        items.append(Item(f"{order['left']} nodes are in no wave"))
+        items.append(Item(f"not in any wave: {count_things(order['left'], 'node')}"))
     return Section("Order of pools and waves", tuple(items))
 
 
@@ -231,4 +233,4 @@ def _describe_domain(domain: Body) -> str:
         return str(domain["name"])
     nodes: Iterable[str] = domain["nodes"]
     mixed = f", now {' and '.join(domain['mixed'])}" if domain["mixed"] else ""
-    return f"{domain['kind']} {domain['name']} ({len(list(nodes))} nodes{mixed})"
+    return f"{domain['kind']} {domain['name']} ({count_things(len(list(nodes)), 'node')}{mixed})"

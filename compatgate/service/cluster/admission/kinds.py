@@ -73,16 +73,18 @@ class SharedResource(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SharedAnnotation(Struct, frozen=True, forbid_unknown_fields=True):
-    """An annotation of pods that asks a scheduler for a part of a GPU.
+    """An annotation of pods that asks a scheduler for a part of a GPU, or an operator for a claim.
 
     Attributes:
-        of: resource that a node must have for it.
+        of: resource that a node must have for it; empty where the value names a class.
         container: annotation that names the container which gets it, else the pod's first.
+        device_class: its value is a class of devices, for which an operator makes the claim.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=317)]
-    of: Resource
+    of: Annotated[str, Meta(max_length=317)] = ""
     container: Annotated[str, Meta(max_length=317)] = ""
+    device_class: bool = field(default=False, name="deviceClass")
 
 
 class SharedGpus(Struct, frozen=True, forbid_unknown_fields=True):

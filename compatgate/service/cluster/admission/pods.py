@@ -45,7 +45,7 @@ def gpu_mount(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     nulls = {
         read_text(v.get("name"))
         for v in map(read_mapping, read_list(spec.get("volumes")))
-        if _is_null(v)
+        if _clean_path(read_text(read_mapping(v.get("hostPath")).get("path"))) == _NULL
     }
     for mount in map(read_mapping, read_list(container.get("volumeMounts"))):
         place = _clean_path(read_text(mount.get("mountPath")))
@@ -59,10 +59,6 @@ def runtime_class(spec: Mapping[str, Any], kinds: Kinds) -> str:
     """Return the pod's runtime class if it hands out GPUs, else empty text."""
     name = read_text(spec.get("runtimeClassName"))
     return name if name and kinds.hands_out(name) else ""
-
-
-def _is_null(volume: Mapping[str, Any]) -> bool:
-    return _clean_path(read_text(read_mapping(volume.get("hostPath")).get("path"))) == _NULL
 
 
 def _clean_path(path: str) -> str:
@@ -368,12 +364,16 @@ def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, _GpuRequest]:
-    """Return the containers, by path, to which an annotation gives a part of a GPU."""
+    """Return the containers, by path, to which an annotation gives a GPU or a part of one."""
     found: dict[str, _GpuRequest] = {}
     for one in kinds.file.shared.annotations:
-        if not _is_positive(pod.annotations.get(one.name)):
+        value = pod.annotations.get(one.name)
+        resource = f"{CLASS_RESOURCE}{value}" if one.device_class else one.of
+        asked = value and kinds.is_gpu(resource) if one.device_class else _is_positive(value)
+        if not asked:
             continue
-        asks = _GpuRequest(f"the annotation {one.name}", resources=(one.of,), shared=True)
+        shared = not one.device_class
+        asks = _GpuRequest(f"the annotation {one.name}", resources=(resource,), shared=shared)
         every = list(_containers(pod))
         named = pod.annotations.get(one.container, "") if one.container else ""
         meant = [path for path, raw in every if named and raw.get("name") == named]

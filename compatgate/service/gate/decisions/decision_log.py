@@ -24,22 +24,22 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from datetime import datetime
-from pathlib import Path
-from typing import cast
-
-from msgspec import Struct
+from functools import partial
 
 from compatgate.errors import CompatgateError, Unavailable
-from compatgate.kit import clock, tracing
+from compatgate.kit import tracing
 from compatgate.kit.database.database import Database, unavailable
 from compatgate.service.gate.decisions.anchors import Anchors
 from compatgate.service.gate.decisions.batch_store import CommitMode, DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import NUMBERS, DecisionBatch, WriterChain
-from compatgate.service.gate.decisions.delivery import Courier, DatabaseDestination
-from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
+from compatgate.service.gate.decisions.delivery import DatabaseDestination, Destination, Row
+from compatgate.service.gate.decisions.open_batch import Attempt, Batch, RecentIds, Taken
+from compatgate.service.gate.decisions.rehearsal import Rehearsal
+from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.decisions.spooling import LogState, Spooling
 from compatgate.service.gate.questions.decider import NewDecision
 
 CAPACITY = 10_000
@@ -51,8 +51,6 @@ _LOOK_SECONDS = 0.1
 _MANY = 4
 """Decisions of a batch from which on the next one waits for as many."""
 _GATHER_SECONDS = 0.0008
-_JOIN_SECONDS = 1.0
-"""Wait of a batch for the database once nearly everything is delivered."""
 _STOP_SECONDS = 5.0
 _KNOWN_VERDICTS = 16_384
 """Ids of verdicts after which the older ones are forgotten; twice as many are known at most."""
@@ -60,97 +58,6 @@ _QUICK_SECONDS = 2.0
 """A write that failed sooner is tried once more, on a new connection."""
 _SILENT = "the database does not answer"
 _log = logging.getLogger("compatgate.gate")
-Row = tuple[NewDecision, str]
-"""A decision, and the JSON of its verdict, stored if its id is new."""
-
-
-class LogState(Struct, frozen=True):
-    """The decision log of a process.
-
-    Attributes:
-        degraded: in the spool, as the database is unavailable.
-        since: when that began.
-        reason: why.
-        batches: batches in the spool, to be delivered.
-        used: bytes of the spool in use.
-        size: bytes of the spool; 0: there is none.
-        oldest: when the first decision to be delivered was made.
-        set_aside: spools whose chain is forked: nobody delivers their decisions.
-    """
-
-    degraded: bool = False
-    since: datetime | None = None
-    reason: str | None = None
-    batches: int = 0
-    used: int = 0
-    size: int = 0
-    oldest: datetime | None = None
-    set_aside: int = 0
-
-
-class _Batch:
-    """Decisions of one transaction.
-
-    Attributes:
-        wanted: decisions that the log waits for, and then sets `is_enough`.
-    """
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.done: Future[None] = Future()
-        self.wanted: int | None = None
-        self.is_enough = threading.Event()
-
-    @property
-    def decisions(self) -> list[NewDecision]:
-        return [decision for decision, _ in self.rows]
-
-    @property
-    def bodies(self) -> dict[str, str]:
-        return {decision.verdict_id: body for decision, body in self.rows}
-
-
-class _Attempt:
-    """A batch on its way to the database.
-
-    Attributes:
-        made: None: the batch is still open.
-        is_taken: the watching thread has taken it to the spool.
-    """
-
-    def __init__(self, batch: _Batch) -> None:
-        self.batch = batch
-        self.began = time.monotonic()
-        self.made: DecisionBatch | None = None
-        self.is_taken = False
-
-
-class _Taken(Exception):
-    """The batch is in the spool."""
-
-
-class _RecentIds:
-    """Ids added lately, in two generations; the older one is dropped when the newer one is full.
-
-    Dropping all at once would make the next batches store every verdict again.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._newer: set[str] = set()
-        self._older: set[str] = set()
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._newer or key in self._older
-
-    def add(self, keys: Iterable[str]) -> None:
-        self._newer.update(keys)
-        if len(self._newer) >= self._size:
-            self._older, self._newer = self._newer, set()
-
-    def clear(self) -> None:
-        self._newer.clear()
-        self._older.clear()
 
 
 class DecisionLog:
@@ -158,92 +65,63 @@ class DecisionLog:
 
     Args:
         spool: where decisions wait while the database is unavailable; None: they fail.
+        destination: makes the receiver of what is in the spool; None: the database.
     """
 
     def __init__(
-        self, database: Database, commit: CommitMode = "sync", spool: SpoolOptions | None = None
+        self,
+        database: Database,
+        commit: CommitMode = "sync",
+        spool: SpoolOptions | None = None,
+        destination: Callable[[], Destination] | None = None,
     ) -> None:
         self._database = database
         self._commit: CommitMode = commit
         self._options = spool
+        self._make_destination = destination or partial(DatabaseDestination, database, commit)
+        self._spooling: Spooling | None = None
         self._begin()
         _begin_after_fork(self)
 
     def _begin(self) -> None:
         """Begin with a chain, a connection and threads of this process's own."""
-        inherited: Spool | None = getattr(self, "_spool", None)
-        if inherited is not None:
-            inherited.abandon()
-        self._chain = WriterChain()
+        if self._spooling is not None:
+            self._spooling.abandon()
+            self._spooling = None
+        destination = self._make_destination()
+        self._chain = WriterChain(destination.name)
         self._anchors = Anchors(self._database)
         self._writer = self._make_writer()
-        self._practice = self._make_writer()
-        self._known = _RecentIds(_KNOWN_VERDICTS)
-        self._spool = Spool(self._options, self._spool_owner()) if self._options else None
-        self._spooled: set[str] = set()
+        self._rehearsal = Rehearsal(self._make_writer(), STALL_SECONDS)
+        self._known = RecentIds(_KNOWN_VERDICTS)
         self._joining = threading.Lock()
         self._settling = threading.Lock()
-        self._placing = threading.Lock()
-        self._open: _Batch | None = None
+        self._open: Batch | None = None
         self._queued = 0
         self._sizes: deque[int] = deque([0, 0], maxlen=2)
-        self._queue: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._leader: threading.Thread | None = None
-        self._attempt: _Attempt | None = None
-        self._rehearsing: float | None = None
-        self._away: tuple[datetime, str] | None = None
+        self._attempt: Attempt | None = None
         self._ended = threading.Event()
-        self._courier: Courier | None = None
-        if self._spool is not None:
-            self._start_spooling(self._spool)
+        if self._options is not None:
+            self._spooling = Spooling(
+                self._options, destination, self._chain, lambda: self._anchors.stored(self._chain)
+            )
+            watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
+            watch.start()
 
     def _make_writer(self) -> DecisionWriter:
         return DecisionWriter(self._database, self._commit, is_hasty=self._options is not None)
 
-    def _start_spooling(self, spool: Spool) -> None:
-        try:
-            spool.open()
-        except Unavailable as error:
-            _log.warning("no decision can be spooled: %s", error)
-        self._courier = self._make_courier(spool)
-        watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
-        watch.start()
-
-    def _spool_owner(self) -> str:
-        """Return whose spools this process delivers; it leaves those of others alone."""
-        return self._database.shown
-
-    def _make_courier(self, spool: Spool) -> Courier:
-        return Courier(
-            lambda: DatabaseDestination(self._database, self._commit, is_hasty=True),
-            lambda error: unavailable(self._database, error).problem,
-            spool,
-            self._resume,
-            self._set_aside,
-        )
-
     @property
     def away(self) -> tuple[datetime, str] | None:
-        """Return since when and why decisions go to the spool; None: they do not."""
-        return self._away
+        """Return since when and why the database is unavailable; None: it is not."""
+        return self._spooling.outage if self._spooling is not None else None
 
     @property
     def state(self) -> LogState:
         """Return where decisions are logged; never wait."""
-        spool, away = self._spool, self._away
-        if spool is None:
-            return LogState()
-        since, reason = away or (None, None)
-        return LogState(
-            away is not None,
-            since,
-            reason,
-            spool.batches,
-            spool.used,
-            spool.size,
-            spool.oldest,
-            spool.count_aside(),
-        )
+        return self._spooling.state if self._spooling is not None else LogState()
 
     def record(self, decision: NewDecision, body: str) -> None:
         """Store a decision, and wait until that is done; after an error no answer may leave."""
@@ -266,7 +144,7 @@ class DecisionLog:
                 )
             batch = self._open
             if batch is None or len(batch.rows) + len(rows) > NUMBERS:
-                batch = self._open = _Batch()
+                batch = self._open = Batch()
                 self._queue.put(batch)
             batch.rows.extend(rows)
             self._queued += len(rows)
@@ -304,23 +182,24 @@ class DecisionLog:
             if batch is not None and not self._lead(batch):
                 return
 
-    def _lead(self, batch: _Batch) -> bool:
+    def _lead(self, batch: Batch) -> bool:
         """Store a batch in the database or in the spool, and tell those who wait for it.
 
         Returns:
             False: another thread took the batch, stores it, and leads the next ones. Until it is
             stored the chain ends before it, so nobody may add to the chain.
         """
+        spooling = self._spooling
         while True:
-            if self._away is not None and self._courier is not None:
-                self._wait_for_end(self._courier)
-                if self._place(batch):
+            if spooling is not None and spooling.is_in_use:
+                spooling.wait_for_end()
+                if self._place(spooling, batch):
                     return True
-            elif self._spool is not None and self._database.is_silent():
-                self._place(batch, why=Unavailable(_SILENT, field="database"))
+            elif spooling is not None and self._database.is_silent():
+                self._place(spooling, batch, why=Unavailable(_SILENT, field="database"))
                 return True
             self._gather(batch)
-            writer, attempt = self._writer, _Attempt(batch)
+            writer, attempt = self._writer, Attempt(batch)
             self._attempt = attempt
             error = self._write(writer, attempt)
             with self._settling:
@@ -334,8 +213,8 @@ class DecisionLog:
                 self._anchors.stored(self._chain)
                 return True
             in_doubt = attempt.made if writer.in_doubt else None
-            if self._spool is not None:
-                self._place(batch, in_doubt, error)
+            if spooling is not None:
+                self._place(spooling, batch, in_doubt, error)
                 return True
             if in_doubt is not None:
                 self._chain.begin()
@@ -344,11 +223,7 @@ class DecisionLog:
                 raise error
             return True
 
-    def _wait_for_end(self, courier: Courier) -> None:
-        """Wait a moment for the end of a delivery that is near."""
-        courier.wait_if_nearly_done(_JOIN_SECONDS)
-
-    def _gather(self, batch: _Batch) -> None:
+    def _gather(self, batch: Batch) -> None:
         """Wait a moment for the callers of the batches before, if they were many.
 
         They ask again as soon as they are answered. Without this, the first of them would have a
@@ -363,7 +238,7 @@ class DecisionLog:
             batch.wanted = expected
         batch.is_enough.wait(_GATHER_SECONDS)
 
-    def _finish(self, batch: _Batch, error: BaseException | None) -> None:
+    def _finish(self, batch: Batch, error: BaseException | None) -> None:
         """Tell those who wait for a batch."""
         self._close(batch)
         with self._joining:
@@ -374,35 +249,36 @@ class DecisionLog:
             known = isinstance(error, CompatgateError)
             batch.done.set_exception(error if known else unavailable(self._database, error))
 
-    def _close(self, batch: _Batch) -> None:
-        """Close a batch to further decisions."""
+    def _close(self, batch: Batch) -> Sequence[Row]:
+        """Close a batch to further decisions, and return those that it has."""
         with self._joining:
             if self._open is batch:
                 self._open = None
+        return batch.rows
 
-    def _write(self, writer: DecisionWriter, attempt: _Attempt) -> BaseException | None:
+    def _write(self, writer: DecisionWriter, attempt: Attempt) -> BaseException | None:
         """Write a batch to the database; return why that failed."""
         try:
             rows = len(attempt.batch.rows)
             with tracing.span("decisions.write", {"compatgate.decisions": rows}):
                 self._write_known(writer, attempt)
         except BaseException as error:
-            if self._spool is not None and not isinstance(error, _Taken):
+            if self._spooling is not None and not isinstance(error, Taken):
                 self._database.on_error(refused=False)  # `unavailable` counts the others
             return error
         return None
 
-    def _write_known(self, writer: DecisionWriter, attempt: _Attempt) -> None:
+    def _write_known(self, writer: DecisionWriter, attempt: Attempt) -> None:
         """Write a batch, once more if that fails quickly, and make it part of the chain."""
         began = time.monotonic()
         try:
             with writer.turn:  # before the batch is closed: others join it in the meantime
                 made, bodies = self._make(attempt, skip=self._known)
                 writer.write([Delivery(made, bodies)])
-        except _Taken:
+        except Taken:
             raise
         except Exception:
-            if time.monotonic() - began > (STALL_SECONDS if self._spool else _QUICK_SECONDS):
+            if time.monotonic() - began > (STALL_SECONDS if self._spooling else _QUICK_SECONDS):
                 raise
             made = self._write_again(writer, attempt)
         with self._settling:
@@ -412,7 +288,7 @@ class DecisionLog:
             self._chain.take(made)
         self._known.add(made.claims)
 
-    def _write_again(self, writer: DecisionWriter, attempt: _Attempt) -> DecisionBatch:
+    def _write_again(self, writer: DecisionWriter, attempt: Attempt) -> DecisionBatch:
         """Write a batch with every verdict, unchanged if the database may have it.
 
         The server restarted, or another program deleted verdicts that this one wrote.
@@ -430,14 +306,12 @@ class DecisionLog:
             raise
         return made
 
-    def _make(
-        self, attempt: _Attempt, skip: Container[str]
-    ) -> tuple[DecisionBatch, dict[str, str]]:
+    def _make(self, attempt: Attempt, skip: Container[str]) -> tuple[DecisionBatch, dict[str, str]]:
         """Close a batch and make it a value with the verdicts that may be new."""
         batch = attempt.batch
         with self._settling:
             if attempt.is_taken:
-                raise _Taken
+                raise Taken
             self._close(batch)
             new = {key: body for key, body in batch.bodies.items() if key not in skip}
             made = attempt.made = self._chain.make(batch.decisions, new)
@@ -445,7 +319,8 @@ class DecisionLog:
 
     def _place(
         self,
-        batch: _Batch,
+        spooling: Spooling,
+        batch: Batch,
         in_doubt: DecisionBatch | None = None,
         why: BaseException | None = None,
     ) -> bool:
@@ -454,73 +329,28 @@ class DecisionLog:
         Args:
             in_doubt: the same as a value; the database may have it.
         """
-        spool = cast("Spool", self._spool)
-        with self._placing:
-            if why is not None:
-                self._leave(why)
-            elif self._away is None:
+        if why is not None and not spooling.is_in_use:
+            self._database.look()  # whoever sees the spool in use finds the outage known, too
+            self._known.clear()
+        error = None
+        try:
+            if not spooling.place(lambda: self._close(batch), in_doubt, why):
                 return False
-            self._close(batch)
-            bodies = batch.bodies
-            made = in_doubt
-            if made is None:
-                bodies = {key: body for key, body in bodies.items() if key not in self._spooled}
-                made = self._chain.make(batch.decisions, bodies)
-            try:
-                spool.append(Delivery(made, bodies, late=True))
-            except BaseException as error:
-                if in_doubt is not None:
-                    self._chain.begin()
-                self._finish(batch, error)
-                return True
-            self._chain.take(made)
-            self._spooled.update(bodies)
-        self._finish(batch, None)
+        except BaseException as problem:
+            error = problem
+        self._finish(batch, error)
         return True
-
-    def _leave(self, why: BaseException) -> None:
-        """Note that the database is unavailable."""
-        if self._away is not None or self._courier is None:
-            return
-        error = why if isinstance(why, CompatgateError) else unavailable(self._database, why)
-        self._database.look()  # whoever sees the spool in use finds the outage known, too
-        self._away = (clock.now(), error.problem)
-        self._spooled.clear()
-        self._known.clear()
-        _log.warning("decisions go to the spool: %s", error.problem)
-        self._courier.wake()
-
-    def _resume(self) -> bool:
-        """Write to the database again, unless there is more to deliver."""
-        with self._placing:
-            if self._spool is not None and self._spool.batches:
-                return False
-            if self._away is not None:
-                self._anchors.stored(self._chain)
-                self._away = None
-                _log.warning("the database is back, and has all decisions")
-        return True
-
-    def _set_aside(self) -> Path:
-        """Set the spool aside, and become another writer: the chain is forked."""
-        spool = cast("Spool", self._spool)
-        with self._placing:
-            place = spool.set_aside()
-            self._chain.begin()
-            self._spooled.clear()
-        return place
 
     def _watch(self) -> None:
         """Take batches to the spool whose write has stalled."""
         while not self._ended.wait(_LOOK_SECONDS):
             late = time.monotonic() - STALL_SECONDS
-            attempt, rehearsing = self._attempt, self._rehearsing
-            if attempt is not None and attempt.began < late:
-                self._take(attempt)
-            if rehearsing is not None and rehearsing < late:
-                self._practice.interrupt()
+            attempt = self._attempt
+            if attempt is not None and attempt.began < late and self._spooling is not None:
+                self._take(self._spooling, attempt)
+            self._rehearsal.interrupt_late()
 
-    def _take(self, attempt: _Attempt) -> None:
+    def _take(self, spooling: Spooling, attempt: Attempt) -> None:
         """Take a batch from a thread that does not come back, and start another thread."""
         with self._settling:
             if self._attempt is not attempt:
@@ -530,56 +360,41 @@ class DecisionLog:
             stuck, self._writer = self._writer, self._make_writer()
         stuck.interrupt()
         what = f"a write to the database takes longer than {STALL_SECONDS:g} s"
-        self._place(attempt.batch, attempt.made, Unavailable(what, field="database"))
+        error = Unavailable(what, field="database")
+        self._place(spooling, attempt.batch, attempt.made, error)
         with self._joining:
             self._start()
 
     def rehearse(self) -> None:
         """Check that a decision can be recorded, without changing the log."""
-        if self._spool is not None and self._away is not None:
-            self._spool.check()
+        if self._spooling is not None and self._spooling.is_in_use:
+            self._spooling.check()
             return
-        began = self._rehearsing = time.monotonic()
         try:
-            try:
-                self._practise()
-            except Exception:
-                if time.monotonic() - began > STALL_SECONDS:
-                    raise
-                self._practise()  # the server restarted
+            self._rehearsal.run()
         except Exception as error:
-            if self._spool is None:
+            if self._spooling is None:
                 raise unavailable(self._database, error) from error
-            self._spool.check()
-        finally:
-            self._rehearsing = None
-
-    def _practise(self) -> None:
-        decision = NewDecision(
-            "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
-        )
-        with self._practice.turn:
-            self._practice.rehearse(decision)
+            self._spooling.check()
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""
-        patience = _STOP_SECONDS if self._spool is not None else None
+        spooling = self._spooling
         leader = self._leader
         if leader is not None:
             self._queue.put(None)
-            leader.join(patience)
+            leader.join(_STOP_SECONDS if spooling is not None else None)
         self._leader = None
         self._ended.set()
-        if self._courier is not None:
-            self._courier.close(_STOP_SECONDS)
+        if spooling is not None:
+            spooling.stop(_STOP_SECONDS)
         if leader is None or not leader.is_alive():
             self._writer.close()
-        if self._rehearsing is None:
-            self._practice.close()
-        if self._away is None:
+        self._rehearsal.close()
+        if spooling is None or not spooling.is_in_use:
             self._anchors.close()
-        if self._spool is not None:
-            self._spool.close()
+        if spooling is not None:
+            spooling.close()
 
 
 def _begin_after_fork(log: DecisionLog) -> None:

@@ -11,26 +11,36 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
-from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain
+from compatgate.kit.database.database import Database, unavailable
+from compatgate.service.gate.decisions.batch_store import (
+    CommitMode,
+    DecisionWriter,
+    Delivery,
+    ForkedChain,
+)
 from compatgate.service.gate.decisions.spool import Spool, SpoolFile
+from compatgate.service.gate.questions.decider import NewDecision
 
 _TOGETHER = 50
 """Batches that are delivered together."""
 _NEARLY = 200
 """With fewer batches left, new ones wait a moment for the end instead of joining them."""
 _RETRY_SECONDS = 0.5
-_LONGEST_RETRY_SECONDS = 4.0
 _OTHERS_SECONDS = 5.0
 _log = logging.getLogger("compatgate.gate")
 
 
-class Destination(Protocol):
-    """The receiver of batches."""
+Row = tuple[NewDecision, str]
+"""A decision, and the JSON of its verdict, stored if its id is new."""
+
+
+class Connection(Protocol):
+    """A connection to the receiver of batches; one thread uses it."""
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
         """Store batches, in order; batches that are stored stay as they are."""
@@ -39,9 +49,69 @@ class Destination(Protocol):
         """Close the connection."""
 
 
-class DatabaseDestination(DecisionWriter):
+class Destination(Protocol):
+    """The receiver of batches, as a log reaches it.
+
+    Attributes:
+        name: writers of the log are called after it; empty: they have only an id.
+        is_direct: the log writes to it, and uses the spool only while it is away.
+        longest_retry_s: longest pause between two attempts to deliver, in seconds.
+    """
+
+    name: str
+    is_direct: bool
+    longest_retry_s: float
+
+    @property
+    def owner(self) -> str:
+        """Return whose spools are delivered to it; those of others are left alone."""
+
+    def open(self) -> Connection:
+        """Return a connection for a delivery."""
+
+    def explain(self, error: BaseException) -> str:
+        """Return an error in words."""
+
+    def divide(self, rows: Sequence[Row], known: Container[str]) -> Iterable[Sequence[Row]]:
+        """Return decisions as batches for the spool; it has or gets the ``known`` verdicts."""
+
+    def close(self) -> None:
+        """Close what deliveries share."""
+
+
+class DatabaseDestination:
     """The database of a gate."""
 
+    name = ""
+    is_direct = True
+    longest_retry_s = 4.0
+
+    def __init__(self, database: Database, commit: CommitMode) -> None:
+        self._database = database
+        self._commit: CommitMode = commit
+
+    @property
+    def owner(self) -> str:
+        """Return the database as messages show it."""
+        return self._database.shown
+
+    def open(self) -> Connection:
+        """Return a writer that waits for its turn."""
+        return _TurnWriter(self._database, self._commit, is_hasty=True)
+
+    def explain(self, error: BaseException) -> str:
+        """Return why the database is unavailable."""
+        return unavailable(self._database, error).problem
+
+    def divide(self, rows: Sequence[Row], _: Container[str]) -> Iterable[Sequence[Row]]:
+        """Return the decisions as one batch."""
+        return (rows,)
+
+    def close(self) -> None:
+        """Do nothing: each delivery has a connection of its own."""
+
+
+class _TurnWriter(DecisionWriter):
     def write(self, deliveries: Sequence[Delivery]) -> None:
         """Store batches in one transaction, at this process's turn."""
         with self.turn:
@@ -53,24 +123,19 @@ class Courier:
 
     Args:
         resume: called when the spool is empty; returns False if it no longer is.
-        longest_retry_s: longest pause between two attempts, in seconds.
     """
 
     def __init__(
         self,
-        open_destination: Callable[[], Destination],
-        explain: Callable[[Exception], str],
+        destination: Destination,
         spool: Spool,
         resume: Callable[[], bool],
         set_aside: Callable[[], Path],
-        longest_retry_s: float = _LONGEST_RETRY_SECONDS,
     ) -> None:
-        self._open = open_destination
-        self._explain = explain
+        self._destination = destination
         self._spool = spool
         self._resume = resume
         self._set_aside = set_aside
-        self._longest_retry_s = longest_retry_s
         self._wanted = threading.Event()
         self._settled = threading.Event()
         self._settled.set()
@@ -114,7 +179,7 @@ class Courier:
 
     def _deliver_own(self) -> None:
         try:
-            with closing(self._open()) as to:
+            with closing(self._destination.open()) as to:
                 while not self._ending:
                     while found := self._spool.peek(_TOGETHER):
                         self._write(to, found, self._spool.delivered)
@@ -130,13 +195,13 @@ class Courier:
         except ForkedChain as error:
             self._abandon_own(error)
         except Exception as error:
-            self._pause = min(2 * self._pause, self._longest_retry_s)
+            self._pause = min(2 * self._pause, self._destination.longest_retry_s)
             self._tell("decisions wait in the spool", error)
         finally:
             self._is_nearly_done = False
 
     def _write(
-        self, to: Destination, found: Sequence[Delivery], delivered: Callable[[int], object]
+        self, to: Connection, found: Sequence[Delivery], delivered: Callable[[int], object]
     ) -> None:
         """Deliver batches; those before a fork, too."""
         try:
@@ -152,12 +217,12 @@ class Courier:
         try:
             _report_fork(self._set_aside(), error)
         except OSError as reason:
-            self._pause = self._longest_retry_s
+            self._pause = self._destination.longest_retry_s
             _log.error("the spool of a forked chain cannot be set aside: %s", reason)
 
     def _tell(self, what: str, error: Exception) -> None:
         """Log why nothing is delivered, once for each reason."""
-        told = f"{what}: {self._explain(error)}"
+        told = f"{what}: {self._destination.explain(error)}"
         if told != self._told:
             self._told = told
             _log.warning("%s", told)
@@ -189,7 +254,7 @@ class Courier:
             nonlocal count
             count += some
 
-        with closing(self._open()) as to:
+        with closing(self._destination.open()) as to:
             for delivery in file.scan():
                 found.append(delivery)
                 if len(found) == _TOGETHER:

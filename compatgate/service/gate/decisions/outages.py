@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.documents.quantities import describe_seconds
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
@@ -101,14 +102,6 @@ class Degraded(Struct, frozen=True):
         if self.is_readable:
             return f"the database stores no decisions, so they wait in the spool: {self.reason}"
         return f"decided without {self.without}, on a snapshot that is {age} old: {self.reason}"
-
-
-def describe_seconds(seconds: float) -> str:
-    """Return a duration in the largest fitting unit, ``90 min``."""
-    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds / 86400:.0f} days"
 
 
 class OutageKeeper:

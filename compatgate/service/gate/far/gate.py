@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ from compatgate.kit.http.signatures import Secret
 from compatgate.service.access.tokens.repository import KnownToken, TokenRow
 from compatgate.service.access.tokens.service import digest_of
 from compatgate.service.audit.events.refusals import RefusalLog
+from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.far.keeper import (
     AppliedBundle,
@@ -28,13 +30,12 @@ from compatgate.service.gate.far.keeper import (
     BundleOptions,
     BundleStore,
 )
-from compatgate.service.gate.far.log import Central, FarLog
+from compatgate.service.gate.far.log import Central, CentralDestination
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
 if TYPE_CHECKING:
     from compatgate.core.facts import Facts
-    from compatgate.service.gate.decisions.decision_log import DecisionLog
     from compatgate.service.gate.decisions.outages import Degraded
     from compatgate.service.gate.questions.images import ImageSettings
     from compatgate.service.gate.questions.wheels import WheelSettings
@@ -104,7 +105,7 @@ class FarGate(Gate):
 
     def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
         assert spool is not None  # noqa: S101 - the constructor gives one
-        return FarLog(self.database, spool, self._central)
+        return DecisionLog(self.database, "sync", spool, partial(CentralDestination, self._central))
 
     def _use(self, new: AppliedBundle) -> None:
         self.snapshots.replace(new.snapshot)

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from compatgate.documents.quantities import describe_seconds
 from compatgate.errors import CompatgateError, Forbidden, Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.files import PRIVATE_MODE, locked, replacing
-from compatgate.service.gate.decisions.outages import MAX_STALE, Degraded, describe_seconds
+from compatgate.service.gate.decisions.outages import MAX_STALE, Degraded
 from compatgate.service.gate.far.bundles import (
     BundleRefused,
     TrustedBundle,

@@ -1,24 +1,20 @@
-"""Record the decisions of a far gate in its spool, and deliver them to the central gate.
+"""Deliver the decisions of a far gate to the central gate.
 
-A decision is on disk before its answer leaves. A thread sends batches over REST, in order, and
-sends them again until the central gate has them; it knows each by writer and sequence.
+A decision is in the spool before its answer leaves. The courier sends batches over REST, in order,
+and sends them again until the central gate has them; it knows each by writer and sequence.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.errors import Conflict, quote_error
-from compatgate.kit import clock
 from compatgate.service.gate.decisions.batch_store import Delivery, ForkedChain
-from compatgate.service.gate.decisions.batches import DecisionBatch, WriterChain
-from compatgate.service.gate.decisions.decision_log import DecisionLog, LogState, Row
-from compatgate.service.gate.decisions.delivery import Courier
+from compatgate.service.gate.decisions.delivery import Row
 from compatgate.service.gate.far.schemas import MAX_BATCHES, name_caller
 from compatgate.service.gate.questions.decider import NewDecision
 
@@ -26,17 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from compatgate.client import Client
-    from compatgate.kit.database.database import Database
-    from compatgate.service.gate.decisions.decision_log import _Batch
-    from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 
 _BODY_BYTES = 256 * 1024
 """Bytes of new verdicts from which on a batch is divided; a request holds at most 1 MiB."""
 _REQUEST_BYTES = 512 * 1024
 _TIMEOUT_S = 60.0
-_LONGEST_RETRY_S = 30.0
-_FORGET_S = 3600.0
-"""After this time a verdict is sent again: the central gate may have archived it."""
 _COLUMNS = NewDecision.__struct_fields__
 
 
@@ -71,100 +61,50 @@ class Central(Struct, frozen=True):
         return make_client(self.url, secret or None, timeout_s, retries=retries, stored=False)
 
 
-class FarLog(DecisionLog):
-    """A log whose place is the spool."""
+class CentralDestination:
+    """The central gate as the destination of decisions, which all go through the spool."""
 
-    def __init__(self, database: Database, spool: SpoolOptions, central: Central) -> None:
-        self._central = central
-        self._remembered = time.monotonic()
-        super().__init__(database, "sync", spool)
+    is_direct = False
+    longest_retry_s = 30.0
 
-    def _begin(self) -> None:
-        super()._begin()
-        self._chain = WriterChain(self._central.name)
-        self._away = (clock.now(), "the log of this gate is its spool")
+    def __init__(self, central: Central) -> None:
+        self.name = central.name
+        self._connection = CentralConnection(central)
 
-    def _spool_owner(self) -> str:
-        return f"far gate {self._central.name}"
+    @property
+    def owner(self) -> str:
+        """Return the far gate, whose spools outlive its processes."""
+        return f"far gate {self.name}"
 
-    def _make_courier(self, spool: Spool) -> Courier:
-        destination = self._destination = CentralDestination(self._central)
-        return Courier(
-            lambda: destination,
-            quote_error,
-            spool,
-            lambda: self._is_delivered(spool),
-            self._set_aside,
-            _LONGEST_RETRY_S,
-        )
+    def open(self) -> CentralConnection:
+        """Return the connection, which is kept from one delivery to the next."""
+        return self._connection
+
+    def explain(self, error: BaseException) -> str:
+        """Return an error in words."""
+        return quote_error(error)
+
+    def divide(self, rows: Sequence[Row], known: Container[str]) -> Iterator[Sequence[Row]]:
+        """Yield the decisions, with callers of this far gate, in parts that fit into requests."""
+        named = [
+            (replace(one, asked_by=name_caller(one.asked_by, self.name)), body)
+            for one, body in rows
+        ]
+        return _divide(named, known)
 
     def close(self) -> None:
-        """Stop to deliver; what is not delivered stays in the spool."""
-        super().close()
-        self._destination.end()
-
-    def _is_delivered(self, spool: Spool) -> bool:
-        with self._placing:
-            return not spool.batches
-
-    @property
-    def away(self) -> None:
-        """Return None: the spool is the usual place of these decisions."""
-        return None
-
-    @property
-    def state(self) -> LogState:
-        """Return what waits for delivery; never wait."""
-        return replace(super().state, degraded=False, since=None, reason=None)
-
-    def _wait_for_end(self, courier: Courier) -> None:
-        """Let the courier empty a spool that is half full: a file begins anew once it is empty."""
-        spool = self._spool
-        if spool is not None and spool.used > spool.size // 2:
-            super()._wait_for_end(courier)
-
-    def _place(
-        self,
-        batch: _Batch,
-        in_doubt: DecisionBatch | None = None,
-        why: BaseException | None = None,
-    ) -> bool:
-        """Store a batch in the spool, divided if its verdicts are long; wake the courier."""
-        assert self._spool is not None  # noqa: S101 - the constructor asks for one
-        with self._placing:
-            self._close(batch)
-            if time.monotonic() - self._remembered > _FORGET_S:
-                self._spooled.clear()
-                self._remembered = time.monotonic()
-            try:
-                for rows in _divide(batch.rows, self._spooled):
-                    self._append(self._spool, rows)
-            except BaseException as error:
-                self._finish(batch, error)
-                return True
-        self._finish(batch, None)
-        if self._courier is not None:
-            self._courier.wake_if_settled()
-        return True
-
-    def _append(self, spool: Spool, rows: Sequence[Row]) -> None:
-        bodies = {one.verdict_id: body for one, body in rows if one.verdict_id not in self._spooled}
-        far_gate = self._central.name  # the caller is known to be one of this far gate
-        named = [replace(one, asked_by=name_caller(one.asked_by, far_gate)) for one, _ in rows]
-        made = self._chain.make(named, bodies)
-        spool.append(Delivery(made, bodies, late=True))
-        self._chain.take(made)
-        self._spooled.update(bodies)
+        """Close the connection."""
+        self._connection.end()
 
 
-def _divide(rows: Sequence[Row], known: set[str]) -> Iterator[Sequence[Row]]:
+def _divide(rows: Sequence[Row], known: Container[str]) -> Iterator[Sequence[Row]]:
     """Yield the rows in parts whose new verdicts have `_BODY_BYTES`, or are one alone."""
     begin, size = 0, 0
-    seen = set(known)
+    counted: set[str] = set()
     for place, (decision, body) in enumerate(rows):
-        if decision.verdict_id in seen:
+        if decision.verdict_id in known or decision.verdict_id in counted:
             continue
-        seen.add(decision.verdict_id)
+        counted.add(decision.verdict_id)
         length = len(body.encode())
         if size and size + length > _BODY_BYTES:
             yield rows[begin:place]
@@ -173,8 +113,8 @@ def _divide(rows: Sequence[Row], known: set[str]) -> Iterator[Sequence[Row]]:
     yield rows[begin:]
 
 
-class CentralDestination:
-    """The central gate, as the destination of batches; one thread uses it."""
+class CentralConnection:
+    """A connection to the central gate; one thread uses it."""
 
     def __init__(self, central: Central) -> None:
         self._central = central

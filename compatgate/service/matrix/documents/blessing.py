@@ -154,7 +154,7 @@ def require_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) ->
         )
 
 
-_HINT = "create a token with: compatgate token create --name NAME --scope bless"
+_HINT = "ask an administrator of the gate to run: compatgate token create --name NAME --scope bless"
 
 
 def check_edits(session: Session, edits: Sequence[Edit], author: Principal | None) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from compatgate import version
 from compatgate.core.matrix import Entry
+from compatgate.documents.quantities import describe_seconds
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import from_iso
@@ -199,20 +200,16 @@ def _check_clock(database: Database) -> Iterator[Check]:
             stated = session.execute(text("SELECT clock_timestamp()")).scalar()
     fix = "synchronize the clocks of all machines (NTP)"
     if noted and from_iso(noted) > now + _SKEW:
-        behind = from_iso(noted) - now
-        what = f"this clock is {_span(behind)} behind the last audit record, of {noted}"
+        behind = describe_seconds((from_iso(noted) - now).total_seconds())
+        what = f"this clock is {behind} behind the last audit record, of {noted}"
         yield Check("clock", "fail", what, fix)
     elif isinstance(stated, datetime) and abs(stated - now) > _SKEW:
-        what = f"this clock differs from PostgreSQL's by {_span(abs(stated - now))}"
+        difference = describe_seconds(abs(stated - now).total_seconds())
+        what = f"this clock differs from PostgreSQL's by {difference}"
         yield Check("clock", "warn", what, fix)
     else:
         against = "the last audit record" if stated is None else "PostgreSQL and the audit log"
         yield Check("clock", "ok", f"{clock.iso(now)[:19]}Z agrees with {against}")
-
-
-def _span(length: timedelta) -> str:
-    seconds = length.total_seconds()
-    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 3600:.1f} h"
 
 
 def _check_tokens(database: Database) -> Iterator[Check]:

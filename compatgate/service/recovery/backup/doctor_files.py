@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from compatgate.documents.quantities import describe_seconds
 from compatgate.kit import clock
 from compatgate.service.gate.decisions.last_known import SnapshotFile
-from compatgate.service.gate.decisions.outages import describe_seconds
 from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 from compatgate.service.recovery.backup.checks import Check
 

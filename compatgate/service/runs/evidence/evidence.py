@@ -5,7 +5,8 @@ Evidence is numbered and only ever added. A failed run opens a warning, and a pa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -109,6 +110,11 @@ class WarningRow(WarningBody, frozen=True):
 _EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__struct_fields__]
 
 
+_log = logging.getLogger(__name__)
+_TOGETHER = 500
+"""Rows whose links are read at once."""
+
+
 def latest_number(session: Session) -> int:
     """Return the number of the last row; 0 before the first."""
     return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
@@ -186,15 +192,62 @@ def load_evidence(
     until: int | None = None,
     suites: Collection[str] | None = None,
     skus: Collection[str] | None = None,
+    new: str = "",
 ) -> Iterator[Evidence]:
-    """Load judged runs in the order of their numbers."""
+    """Load judged runs in the order of their numbers.
+
+    A row that is not as the audit chain says does not count, and the log says so. Where the chain
+    says that the run failed, it counts as failed, so that no edit takes a failure away.
+
+    Args:
+        new: run whose link is added later in this transaction.
+    """
     query = select(*_EVIDENCE_COLUMNS).where(EvidenceRecord.seq > after)
     query = query.where(EvidenceRecord.seq <= until) if until is not None else query
     query = query.where(EvidenceRecord.suite.in_(suites)) if suites is not None else query
     query = query.where(EvidenceRecord.sku.in_(skus)) if skus is not None else query
-    query = query.order_by(EvidenceRecord.seq)
-    for result in session.execute(query.execution_options(yield_per=5000)):
-        yield to_evidence(_row(result))
+    found = session.execute(query.order_by(EvidenceRecord.seq)).all()
+    rows = [_row(one) for one in found]
+    for start in range(0, len(rows), _TOGETHER):
+        some = rows[start : start + _TOGETHER]
+        changed = find_changed(session, [row for row in some if row.run != new])
+        for row in some:
+            if row.run in changed:
+                why = changed[row.run]
+                _log.error("evidence %d of run %s does not count: %s", row.seq, row.run, why)
+                if why != FAILED_BEFORE:
+                    continue
+                row = msgspec.structs.replace(row, outcome="failed")
+            yield to_evidence(row)
+
+
+FAILED_BEFORE = "it was changed since the audit log noted it, and it failed: as failed it counts on"
+
+
+def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str]:
+    """Return the runs whose evidence is not as the audit chain says, each with the reason."""
+    links = audit.read_links(session, [row.run for row in rows], _JUDGED)
+    vouched = {
+        run: ((detail["evidence"], detail["sha256"], detail.get("bound")), action, detail)
+        for run, action, detail in links
+        if "evidence" in detail
+    }
+    changed = {}
+    for row in rows:
+        if row.run not in vouched:
+            changed[row.run] = "the audit log has no link about it: somebody else wrote it"
+            continue
+        told, action, detail = vouched[row.run]
+        if told != (row.seq, fingerprint(row), binding_fingerprint(row)):
+            failed = "failed" in (action.removeprefix("run."), detail.get("outcome"))
+            changed[row.run] = (
+                FAILED_BEFORE if failed else "it was changed since the audit log noted it"
+            )
+    return changed
+
+
+_JUDGED = ("run.passed", "run.failed", "run.imported")
+"""Actions of links that vouch for evidence."""
 
 
 def to_evidence(row: EvidenceRow) -> Evidence:

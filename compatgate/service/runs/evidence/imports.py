@@ -1,7 +1,8 @@
 """Store reports of other tools as runs that have ended, each with its source.
 
-An imported result is evidence of the suite ``FORMAT@SOURCE``. It counts for a suite of a target
-only where the target's policy names it under ``canary.imported``. It blesses and revokes no entry.
+An imported result is evidence of the suite ``FORMAT@SOURCE``, where the source is the token that
+imported it. It counts for a suite of a target only where the target's policy names it under
+``canary.imported``. It blesses and revokes no entry.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from compatgate.core.request import Pool
 from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version, same_release
 from compatgate.errors import BadInput, Conflict
+from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.evidence import evidence as store
 from compatgate.service.runs.queue import repository as runs
@@ -35,6 +37,23 @@ from compatgate.service.runs.queue.submission import find_pools
 EXECUTOR = "import"
 _AHEAD = timedelta(minutes=5)
 """Maximum lead of a measurement's time, for clocks that differ."""
+
+
+def require_source(caller: Principal, source: str) -> None:
+    """Require that a report is imported by its source: a name that somebody typed proves nothing.
+
+    Names of people and jobs are not unique, those of tokens are. Whoever can open the database
+    could write the result there as well.
+    """
+    if caller.kind == "local" or (caller.kind == "token" and caller.name == source):
+        return
+    raise AccessRefused(
+        f"{caller.name} is not the source {source}: import with the token of the source",
+        principal=caller,
+        field="source",
+        value=source,
+        hint=f"compatgate token create --name {source} --scope operate",
+    )
 
 
 def import_report(
@@ -215,13 +234,10 @@ def _store(
     at: datetime,
 ) -> str:
     about, match = settled.attribution, settled.observation
-    # The same report, with the same statements, has the same id again.
-    key = (about.format, about.source, about.sha256, str(number), settled.sku, settled.driver)
-    more = (*sorted(f"{k}={v}" for k, v in settled.components.items()), settled.host or "")
-    text = "\0".join((*key, about.measured_at.isoformat(), *more))
-    run_id = f"run_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    if runs.find_runs(session, [run_id]):
-        raise Conflict(f"{asked.file}: already imported as {run_id}", field="file", value=run_id)
+    run_id, former = _identify(settled, number), _identify(settled, number, about.source)
+    for known in runs.find_runs(session, [run_id, former]).values():
+        what = f"{asked.file}: already imported as {known.id} from {known.suite.partition('@')[2]}"
+        raise Conflict(what, field="file", value=known.id)
     row = _row(run_id, asked, settled, by=by, at=at)
     runs.add_runs(session, [row])
     for part in match.parts:
@@ -250,6 +266,19 @@ def _store(
         detail |= {"evidence": stored.seq, "sha256": store.fingerprint(stored)}
     note_run(session, at, by, "imported", run_id, detail)
     return run_id
+
+
+def _identify(settled: _Settled, number: int, *source: str) -> str:
+    """Return the id of a report with its statements, whoever imports it under any name.
+
+    Args:
+        source: was part of the id before 0.2.
+    """
+    about = settled.attribution
+    key = (about.format, *source, about.sha256, str(number), settled.sku, settled.driver)
+    more = (*sorted(f"{k}={v}" for k, v in settled.components.items()), settled.host or "")
+    text = "\0".join((*key, about.measured_at.isoformat(), *more))
+    return f"run_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _evidence(run_id: str, settled: _Settled) -> Evidence:

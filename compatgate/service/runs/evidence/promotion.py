@@ -78,7 +78,7 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     suites = {}  # The definition of the suite that has just run; earlier ones are stale.
     if run.bound is not None and run.bound.suite:
         suites[run.suite] = SuiteDefinition(run.bound.suite, run.bound.workloads)
-    matrix = _Matrix(session, facts, suites)
+    matrix = _Matrix(session, facts, suites, run.id)
     edits: list[Edit] = []
     done: dict[str, list[str]] = {}
     if run.outcome == "passed":
@@ -153,10 +153,13 @@ def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
     result = list(store.open_warnings(session, suite=run.suite, sku=run.sku))
     if not result:
         return []
-    failed = {e.id: e for e in store.load_evidence(session, suites=[run.suite], skus=[run.sku])}
+    failed = {
+        e.id: e
+        for e in store.load_evidence(session, suites=[run.suite], skus=[run.sku], new=run.id)
+    }
     drivers = matrix.drivers(run.sku)
     age = matrix.longest_age()
-    ended = [w for w in result if disproves(run, failed[w.run], drivers, age)]
+    ended = [w for w in result if w.run in failed and disproves(run, failed[w.run], drivers, age)]
     store.close_warnings(session, [w.id for w in ended], run.id, at)
     return sorted({w.entry for w in ended})
 
@@ -165,9 +168,10 @@ class _Matrix:
     """The parts of the stored matrix that concern one run."""
 
     def __init__(
-        self, session: Session, facts: Facts, suites: Mapping[str, SuiteDefinition]
+        self, session: Session, facts: Facts, suites: Mapping[str, SuiteDefinition], new: str
     ) -> None:
         self.session = session
+        self.new = new
         self.suites = suites
         self._facts = facts
         self._all: list[Target] | None = None
@@ -219,7 +223,7 @@ class _Matrix:
         """Return every run that counts."""
         if self._evidence is None:
             discarded = discards.load_discarded(self.session)
-            every = store.load_evidence(self.session)
+            every = store.load_evidence(self.session, new=self.new)
             counting = keep_counting(run for run in every if run.id not in discarded)
             self._evidence = index_runs(counting)
         return self._evidence

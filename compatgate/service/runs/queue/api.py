@@ -14,12 +14,14 @@ from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.call import Call
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
+from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import LARGEST, Body, NoQuery, Returns, route
+from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
 from compatgate.service.matrix.snapshots.reader import Snapshots
+from compatgate.service.runs.evidence.imports import require_source
 from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import logs
 from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
@@ -91,11 +93,13 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
 def import_report(call: Call[NoQuery]) -> Reply:
     """Import a report of DCGM or nccl-tests, or results as JSON lines, with their source.
 
+    The source is the name of the token that imports. The same report under another name is a 409.
     Each place in the report becomes a finished run. A policy counts it only where it names
     `FORMAT@SOURCE` under `canary.imported`.
     """
     asked = to_struct(call.document(), ImportRequest)
     call.principal.require_question({"target": asked.target}, named=True)
+    require_source(call.principal, asked.source)
     made = call.use(Runs).import_report(asked, by=call.principal.name)
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 

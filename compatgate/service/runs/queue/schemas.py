@@ -67,7 +67,8 @@ class ImportRequest(Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=SOURCE_PATTERN,
-            description="name of the measuring party, for example `acceptance-lab`",
+            description="measuring party, for example `acceptance-lab`: the name of the token that"
+            " imports",
         ),
     ]
     format: ImportFormat | Literal["auto"] = "auto"

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from compatgate.canary.forecast import Forecast, describe_length, limit_run, plan_processes
+from compatgate.canary.forecast import Forecast, limit_run, plan_processes
 from compatgate.canary.hosts import BUILDERS, CLUSTERS
 from compatgate.canary.judge.paired.blocks import FIRST_LOOK
 from compatgate.canary.run import EntryVerification
@@ -32,6 +32,7 @@ from compatgate.core.needs import Needs
 from compatgate.core.request import Pool, Target
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.discovery.registry.image_spec import parse_reference
+from compatgate.documents.quantities import describe_seconds
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
@@ -217,10 +218,10 @@ def expect_run(session: Session, run: RunRow, workloads: Sequence[Workload]) -> 
     known = find_lengths(session, gpu=run.gpu, steps=planned)
     left = Forecast(planned, known).left_s()
     if left is None:
-        most = describe_length(limit_run(workloads, planned))
+        most = describe_seconds(limit_run(workloads, planned))
         doing = f"takes at most {most}; no earlier run shows how long"
     else:
-        doing = f"expected to take about {describe_length(left)}"
+        doing = f"expected to take about {describe_seconds(left)}"
         doing += f", with {pairs} pairs" if pairs else ""
     return replace(run, doing=doing, left_s=left)
 

@@ -13,14 +13,16 @@ from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import StepResult
 from compatgate.kit.http.call import Call
-from compatgate.kit.http.replies import Filter, Reply
+from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.schemas import Filter
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.schemas import HostBody
 from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.work.schemas import (
     DECLARATION,
+    STEP,
     ApprovedBody,
     BaselineOffer,
     Heartbeat,
@@ -34,7 +36,7 @@ from compatgate.service.runs.work.schemas import (
     Reverification,
     RunEnd,
     RunIds,
-    StepResultBody,
+    StepDocument,
     StepResultsBody,
     to_host,
 )
@@ -246,7 +248,7 @@ def list_recorded_steps(call: Call[NoQuery]) -> Reply:
     "/leases/{run}/{attempt:int}/steps",
     scope="work",
     tag="work",
-    body=Body(StepResultBody, argument="body"),
+    body=Body(StepDocument, examples={"passed": {"result": STEP}}),
     repeatable=True,
     returns=Returns(OrderBody, "The order"),
     errors=(409,),
@@ -254,8 +256,8 @@ def list_recorded_steps(call: Call[NoQuery]) -> Reply:
 @_while_held
 def record_step(call: Call[NoQuery]) -> Reply:
     """Record the result of a step; it replaces the step's result of this attempt."""
-    lease, result = _lease(call), to_struct(call.document(), StepResult)
-    call.use(Runs).queue.record(lease, result)
+    lease, sent = _lease(call), to_struct(call.document(), StepDocument)
+    call.use(Runs).queue.record(lease, to_struct(sent.result, StepResult))
     return Reply(_GO)
 
 

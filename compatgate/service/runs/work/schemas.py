@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.run import Outcome, StepResult
+from compatgate.canary.run import Outcome
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.binding import Binding, SuiteDefinition
 from compatgate.kit.http.stack_schemas import Text
@@ -116,14 +116,18 @@ class OutputPiece(Struct, frozen=True, forbid_unknown_fields=True):
     data: Annotated[bytes, Meta(description="base64")]
 
 
-class StepResultBody(StepResult, frozen=True):
+class StepDocument(Struct, frozen=True, forbid_unknown_fields=True):
     """The result of one workload with one seed, or of a block of a pair."""
+
+    result: Annotated[
+        dict[str, Any], Meta(description="members of a run's step, as the worker recorded it")
+    ]
 
 
 class StepResultsBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The steps of a run that earlier attempts completed on this host."""
 
-    steps: list[StepResultBody]
+    steps: list[dict[str, Any]]
 
 
 class PastBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,3 +205,4 @@ DECLARATION: dict[str, Any] = {
     "driver": "535.183.01",
     "suites": ["smoke"],
 }
+STEP: dict[str, Any] = {"name": "gemm-0", "workload": "gemm", "seed": 0, "outcome": "passed"}

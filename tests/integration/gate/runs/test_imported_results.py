@@ -12,8 +12,9 @@ from canary_runs import DRIVER, GPU
 
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit.clock import parse_moment
-from compatgate.kit.principal import Authorship
+from compatgate.kit.principal import AccessRefused, Authorship, Principal
 from compatgate.service.app import Rooms
+from compatgate.service.runs.evidence.imports import require_source
 from compatgate.service.runs.queue.schemas import ImportRequest
 
 STACK = {"cuda": "12.4", "nccl": "2.21.5"}
@@ -109,6 +110,30 @@ def test_each_step_names_its_source_and_what_was_stated(
         take(results() + results(4, "n2"))
     with pytest.raises(Conflict, match="was imported"):
         rooms.runs.rerun(one.id, by="anna")
+
+
+@pytest.mark.parametrize("renamed", [{"source": "vendor"}, {"file": "other.jsonl"}])
+def test_a_report_under_another_name_is_found(
+    rooms: Rooms, take: Callable[..., Any], renamed: dict[str, Any]
+) -> None:
+    (one,) = take(results())
+    with pytest.raises(Conflict, match=f"already imported as {one.id} from lab"):
+        take(results(), **renamed)
+    assert [run.id for run in rooms.runs.list(purpose="import").items] == [one.id]
+
+
+@pytest.mark.parametrize("kind", ["token", "person", "job"])
+def test_only_the_token_of_a_source_imports_for_it(kind: Any) -> None:
+    everything = frozenset({"operate", "admin"})
+    for caller in (Principal("admin", everything, kind=kind), Principal("", everything, kind=kind)):
+        with pytest.raises(AccessRefused, match="is not the source lab"):
+            require_source(caller, "lab")
+    own = Principal("lab", everything, kind=kind)
+    if kind == "token":
+        require_source(own, "lab")
+    else:  # an issuer may give anybody this name
+        with pytest.raises(AccessRefused):
+            require_source(own, "lab")
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [

@@ -9,6 +9,7 @@ from engine_edges import GEMM, Memory, Script, exited, lines
 from compatgate.canary.engine.conclude import Conditions, Expectation, conclude_run
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import ImageContent
+from compatgate.canary.executors.jobs import make_environment
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.run import Device, Env, Report, Run, StepResult
 from compatgate.core.binding import Binding, define_suite, find_digest
@@ -95,6 +96,45 @@ def test_a_driven_run_records_suite_host_and_content_even_when_it_fails(context,
     assert (bound.host, bound.executor, bound.judge) == ("h", "script", JUDGE)
     assert bound.suite == define_suite({workload.name: "sha256:w"}).digest
     assert bound.workloads == {workload.name: "sha256:w"}
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("slurm", 4), ("kubernetes", 4), ("docker", 0)])
+def test_programs_of_a_cluster_must_show_files_of_the_image(context, lease, kind, asked):
+    """The worker does not start the container there: which files, each lease decides anew."""
+    files = {f"lib/{n}": f"sha256:{n}" for n in range(32)}
+
+    class Executor(Script):
+        def prepare(self, job, progress):
+            return msgspec.structs.replace(super().prepare(job, progress), image=ONE)
+
+    chosen = []
+    for _ in range(3):
+        executor = Executor((lines(*[1.0] * 30), exited()))
+        executor.kind = kind
+        workload = msgspec.structs.replace(GEMM, proofs=("python",))
+        made = context(executor, Memory(), workloads=(workload,))
+        made = msgspec.structs.replace(made, read_content=lambda _: ImageContent(files=files))
+        run = msgspec.structs.replace(lease.run, image=ONE, stack={})
+        drive(msgspec.structs.replace(lease, run=run), made)
+        (job,) = executor.started
+        assert len(job.files) == asked
+        assert job.files.items() <= files.items()
+        shown = make_environment(job, "/tmp", {}).get("COMPATGATE_FILES", "")
+        assert shown == ":".join(sorted(job.files))
+        chosen.append(shown)
+    assert len(set(chosen)) > 1 or not asked
+
+
+def test_a_copy_of_a_suite_that_differs_runs_nothing(context, lease):
+    executor, queue = Script(), Memory()
+    workload = msgspec.structs.replace(GEMM, digest="sha256:gutted")
+    expected = define_suite({workload.name: "sha256:whole"})
+    made = context(executor, queue, workloads=(workload,))
+    drive(msgspec.structs.replace(lease, definition=expected), made)
+    outcome, reason, evidence = queue.ended
+    assert (outcome, evidence, executor.started) == ("error", None, [])
+    own = define_suite({workload.name: "sha256:gutted"})
+    assert f"the worker's suite smoke is {own.digest}, the gate's is {expected.digest}" in reason
 
 
 def test_a_changed_suite_says_what_changed():

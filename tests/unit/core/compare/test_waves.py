@@ -62,7 +62,7 @@ def test_a_domain_that_has_begun_comes_first_and_one_that_is_done_not_at_all() -
     domains = [domain for wave in order.waves for domain in wave.domains]
     assert [(d.name, d.done) for d in domains] == [("s2", 1), ("s1", 0)]
     assert domains[0].mixed == ("535.1", NEW)
-    assert "1 nodes have the driver already" in order.remarks
+    assert "1 node has the driver already" in order.remarks
 
 
 def test_a_domain_with_a_node_of_a_held_pool_is_held() -> None:

@@ -98,6 +98,27 @@ def test_an_annotation_gives_a_part_to_the_container_that_its_scheduler_chooses(
     assert all(one.shared and one.resources == ("nvidia.com/gpu",) for one in found)
 
 
+@pytest.mark.parametrize(
+    ("device_class", "container", "names"),
+    [
+        ("gpu.nvidia.com", "", ["main"]),
+        ("gpu.example.com", "", ["main"]),
+        ("gpu.amd.com", "", []),
+        ("gpu.nvidia.com", "side", ["side"]),
+    ],
+)
+def test_an_annotation_with_a_class_of_devices_asks_for_whole_gpus(
+    device_class: str, container: str, names: list[str]
+) -> None:
+    kserve = "serving.kserve.io/exp-dra"
+    found = pod_with(
+        {f"{kserve}-device-class": device_class, f"{kserve}-container-name": container},
+        containers=[{"name": "main", "image": "x"}, {"name": "side", "image": "x"}],
+    )
+    assert [one.name for one in found] == names
+    assert not any(one.shared for one in found)
+
+
 def claim_of(kind: str, name: str, version: str, devices: dict[str, Any]) -> dict[str, Any]:
     spec = {"devices": devices} if kind == "ResourceClaim" else {"spec": {"devices": devices}}
     return {

@@ -122,6 +122,19 @@ def test_the_worst_object_decides_and_the_others_are_counted(check: Any) -> None
         assert (found.status, found.err) == (status, counts), texts
 
 
+def test_an_object_of_an_operator_that_asks_for_no_gpu_is_named(check: Any) -> None:
+    service = (
+        "apiVersion: serving.kserve.io/v1beta1\nkind: InferenceService\n"
+        "metadata: {name: onnx, namespace: ml}\n"
+        "spec: {predictor: {model: {modelFormat: {name: onnx}}}}\n"
+    )
+    found = check(service)
+    counts, note = found.err.splitlines()
+    assert (found.status, counts) == (0, "1 object, 0 with GPU pods")
+    why = "asks for no GPU; pods that its operator adds were not checked"
+    assert note == f"InferenceService ml/onnx: {why}"
+
+
 @pytest.mark.parametrize(
     ("options", "status", "answer"),
     [

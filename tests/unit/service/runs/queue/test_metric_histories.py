@@ -84,7 +84,7 @@ def test_the_page_draws_the_metric_and_names_the_change(
     assert "+20.0 % since" in page
     assert f"/runs/{measured[6]}" in page
     assert page.count('<tr data-mark="') == 12
-    assert page.count('data-letters="1 D"') == 1
+    assert page.count('data-name="1 driver 5') == 1
     later = client.get("/ui/workloads/gemm/history?since=2999-01-01").text
     assert ("in this time" in later, '<tr data-mark="' in later) == (True, False)
     assert "No finished run" in client.get("/ui/workloads/nccl/history").text

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from compatgate.canary.history import MetricPoint
+from compatgate.canary.history import Point
 from compatgate.canary.judge.result import MetricJudgement, Numbers
 from compatgate.kit.ui.charts import (
     SPARK_HEIGHT,
@@ -41,7 +41,7 @@ def test_a_change_of_driver_cudnn_or_image_is_marked_at_the_run_after_it() -> No
         {"cudnn": "9.5"},  # says nothing of its driver: no change is known
     ]
     marks = mark_runs(["ok", "regression", "ok", ""], parts)
-    assert [mark.letters for mark in marks] == ["", "", "DN", ""]
+    assert [mark.name for mark in marks] == ["", "", "driver 550.2, cuDNN 9.5", ""]
     assert marks[2].words == ("driver 535.1 to 550.2", "cuDNN 9.1 to 9.5")
     assert [(mark.shape, mark.tone) for mark in marks[1::2]] == [("▲", "fail"), ("○", "muted")]
 
@@ -81,9 +81,9 @@ def test_without_a_judgement_or_a_baseline_of_the_same_content_nothing_is_shaded
 START = datetime(2026, 11, 3, tzinfo=UTC)
 
 
-def points(*values: float, host: str = "a", outcome: str = "ok") -> list[MetricPoint]:
+def points(*values: float, host: str = "a", outcome: str = "ok") -> list[Point]:
     return [
-        MetricPoint(f"run_{n}", "passed", START + timedelta(days=n), host, value, {}, outcome)
+        Point(f"run_{n}", "passed", START + timedelta(days=n), host, value, {}, outcome)
         for n, value in enumerate(values)
     ]
 

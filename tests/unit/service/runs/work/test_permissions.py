@@ -42,7 +42,7 @@ def bodies(lease: Lease) -> dict[str, Any]:
         "offer_baselines": {**offer, "family": "none", "metrics": {}, "found": []},
         "renew_lease": {"doing": "running gemm-0"},
         "write_output": {"step": "gemm-0", "data": "YmVnYW4K"},
-        "record_step": step,
+        "record_step": {"result": step},
         "store_pairs": {"pairs": [{}]},
         "end_run": {"outcome": "again", "why": "the engine is away"},
     }
