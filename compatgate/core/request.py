@@ -190,7 +190,7 @@ def drift_title(what: DriftKind) -> str:
     return component.title if component else what
 
 
-_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "command", "set")
+_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "command", "mounts", "set")
 POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
 CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 """Other names of processors: those of containers, Windows and macOS."""
@@ -221,8 +221,8 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
 
     Args:
         body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``;
-            ``command`` is what runs in the image in place of its own; ``pools`` names those of the
-            target that the question is about.
+            ``command`` is what runs in the image in place of its own; ``mounts`` are the places of
+            volumes in it; ``pools`` names those of the target that the question is about.
     """
     body = _require_mapping(body, None, _REQUEST_KEYS)
     target, pool = body.get("target"), body.get("pool")
@@ -234,12 +234,8 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
-    stated = body.get("command")
-    words = [] if stated is None else stated
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        hint = 'like ["/opt/venv/bin/python", "train.py"]; [] where it is not known'
-        raise BadInput("must be a list of words", field="command", value=stated, hint=hint)
-    check_length("".join(words), MAX_COMMAND_LENGTH, "command")
+    _check_words(body, "command", '["/opt/venv/bin/python", "train.py"]; [] where it is not known')
+    _check_words(body, "mounts", '["/data", "/opt/venv"]')
     check_length(target or "", MAX_NAME_LENGTH, "target")
     check_length(image or "", MAX_IMAGE_LENGTH, "image")
     if body.get("stack") is None:
@@ -256,6 +252,16 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         changes=changes,
         pools=pools,
     )
+
+
+def _check_words(body: Mapping[str, Any], name: str, example: str) -> None:
+    """Check what runs in the image, or what is mounted over it."""
+    stated = body.get(name)
+    words = [] if stated is None else stated
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        what, hint = "must be a list of words", f"like {example}"
+        raise BadInput(what, field=name, value=stated, hint=hint)
+    check_length("".join(words), MAX_COMMAND_LENGTH, name)
 
 
 def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:

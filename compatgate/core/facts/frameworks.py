@@ -193,6 +193,14 @@ class CompleteBuilds(Struct, frozen=True):
     source: Source
 
 
+class AbsentWheels(Struct, frozen=True):
+    """Releases of which the package index has no wheel for a processor, ``aarch64``."""
+
+    versions: str
+    cpu: str
+    source: Source
+
+
 Made = Literal["cubin", "ptx"]
 """What a compiler gives to the driver: machine code, or PTX that the driver compiles."""
 
@@ -226,6 +234,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[CompleteBuilds, ...] = ()
     """Releases of which all published builds are listed."""
+    absent_wheels: tuple[AbsentWheels, ...] = ()
+    """Releases without a wheel for a processor."""
     new_abi: tuple[NewAbi, ...] = ()
     """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
 
@@ -240,6 +250,13 @@ class Framework(Struct, frozen=True, dict=True):
         """Return what says that all builds of a release are listed; None where nothing does."""
         for one in self.complete:
             if parse_constraint(self.name, one.versions).allows(version):
+                return one.source
+        return None
+
+    def source_of_absence(self, version: Version, cpu: str) -> Source | None:
+        """Return what says that the index has no wheel for a processor; None where nothing does."""
+        for one in self.absent_wheels:
+            if one.cpu == cpu and parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -119,6 +120,16 @@ class ImageReading(Struct, frozen=True):
         own = (*self.installations, f"{self.platform} {self.digest[:19]}")[0]
         note = f"the stack is that of {own}; also judged, the worst counts: {', '.join(others)}"
         return {**body, "unread": [*body.get("unread", ()), note], "alternatives": others}
+
+    def find_hidden(self, mounts: Iterable[str]) -> Iterator[str]:
+        """Yield a sentence for each volume that covers what the stack was read from."""
+        origins = (one.origin.split(": ")[1:2] for one in self.observations)
+        read = [*chain.from_iterable(origins), *self.interpreters.installations]
+        for mount in mounts:
+            folder = posixpath.normpath(f"/{mount}").strip("/")
+            start = f"{folder}/" if folder else ""
+            if covered := next((one for one in read if f"{one}/".startswith(start)), None):
+                yield f"a volume is mounted at {mount}, over /{covered}, and was not read"
 
     def to_whole_request(self) -> dict[str, Any]:
         """Return the stack as `to_request`, with every installation."""
