@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import yaml
+from worker_objects import make_worker_objects
 
-from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.manifests import asked_objects
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from compatgate.canary.host_stacks import ComponentDrift, HostStack
+    from compatgate.canary.fleet import ComponentDrift, HostStack
     from compatgate.client import Client
 
 
@@ -103,7 +103,7 @@ def run_drift(args: argparse.Namespace) -> int:
     for name in ("workload", "gpu", "metric"):
         if getattr(args, name) is not None:
             raise BadInput("applies only with --metrics", field=f"--{name}", hint="add --metrics")
-    from compatgate.canary.host_stacks import compare_hosts
+    from compatgate.canary.fleet import compare_hosts
 
     with gate_of(args) as gate:
         stacks = _stacks(gate, args)
@@ -119,7 +119,7 @@ def run_drift(args: argparse.Namespace) -> int:
 
 def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
     """Return the newest measured stack of each host."""
-    from compatgate.canary.host_stacks import host_stack
+    from compatgate.canary.fleet import host_stack
 
     results: dict[str, HostStack] = {}
     for body in _runs(gate, args, results):

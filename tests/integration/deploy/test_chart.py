@@ -13,9 +13,9 @@ import kubernetes_validate
 import pytest
 import yaml
 from kubectl_tools import helm, kubectl, rendered
+from worker_objects import make_worker_objects
 
 from compatgate import RELEASE
-from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.cli.main import parser_of
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.manifests import asked_objects

@@ -9,6 +9,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from worker_objects import make_worker_objects
 
 from compatgate.canary.executors.jobs import Job, PreparedJob
 from compatgate.canary.executors.kubernetes.objects import (
@@ -20,7 +21,6 @@ from compatgate.canary.executors.kubernetes.objects import (
     make_service,
     read_job_files,
 )
-from compatgate.canary.executors.kubernetes.worker_objects import make_worker_objects
 from compatgate.canary.host_clusters import Kubernetes, Toleration
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import BadInput

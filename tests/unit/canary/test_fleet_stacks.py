@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.host_stacks import HostStack, compare_hosts, host_stack
+from compatgate.canary.fleet import HostStack, compare_hosts, host_stack
 from compatgate.canary.run import Device, Env
 
 
