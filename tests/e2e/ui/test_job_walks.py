@@ -1,4 +1,4 @@
-"""The first two jobs: one question and one click, wide and narrow, light and dark, without scripts."""
+"""The first two jobs, one question and one click: wide, narrow, dark and without scripts."""
 
 from __future__ import annotations
 
