@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.machine.observe import (
+from compatgate.discovery.machine.platforms import (
     add_vgpu_labels,
     read_label_parts,
     read_label_texts,

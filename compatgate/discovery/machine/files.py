@@ -9,15 +9,12 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from compatgate.discovery.driver import PROC, parse_proc_version
+from compatgate.discovery.machine.platforms import MachineTexts
 from compatgate.discovery.observations import Observation
-
-if TYPE_CHECKING:
-    from compatgate.discovery.machine.observe import MachineTexts
 
 _LARGEST = 64 * 1024
 """Bytes that are read of a file, unless more are asked for."""
@@ -107,8 +104,6 @@ def read_machine_texts(root: Root) -> MachineTexts:
     """Return what the firmware says of the machine: DMI, or the device tree."""
     dmi = "/sys/class/dmi/id"
     model = root.read("/proc/device-tree/model", 256)
-    from compatgate.discovery.machine.observe import MachineTexts  # which reads these files
-
     return MachineTexts(
         vendor=root.read(f"{dmi}/sys_vendor", 256),
         product=root.read(f"{dmi}/product_name", 256) or model,

@@ -1,4 +1,4 @@
-"""Observe a machine: each part of the node that files, programs and labels show, and its platform.
+"""Observe a machine: each part of the node that files and programs show, and its platform.
 
 What is not seen is not stated, and nothing is guessed.
 """
@@ -8,22 +8,19 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.core.facts.platforms import Condition
-from compatgate.core.gpus import resolve_gpu
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
 from compatgate.discovery.machine.files import Root, is_container, observe_files, read_machine_texts
+from compatgate.discovery.machine.platforms import recognise_platform
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
-from compatgate.discovery.nvidia_smi.report import Report
 from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
-from compatgate.errors import BadInput, CompatgateError, quote_error
+from compatgate.errors import CompatgateError, quote_error
 
 Run = Callable[[Sequence[str]], str | None]
 """Runs a program; returns what it prints, None if it is not installed or does not answer."""
@@ -55,13 +52,6 @@ _RPM = (
     "/var/lib/rpm/Packages",
 )
 _RPM_SECONDS = 20.0
-
-_NFD = "feature.node.kubernetes.io"
-_INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-_MACHINE = "nvidia.com/gpu.machine"
-_VGPU_LABEL = "nvidia.com/vgpu"
-_STRATEGY = "nvidia.com/gpu.sharing-strategy"
-_SHARED = "-SHARED"
 
 
 class ObservedMachine(Struct, frozen=True):
@@ -192,89 +182,3 @@ def _rpm(root: Root, notes: list[str]) -> Iterator[tuple[str, str, str]]:
         yield from ((*one, path) for one in rpm_packages(data, check))
     except (ValueError, TimeoutError, CompatgateError) as error:
         notes.append(f"the package database {path} cannot be read: {quote_error(error)}")
-
-
-class MachineTexts(Struct, frozen=True):
-    """The statements of a machine about itself; empty: not stated.
-
-    Attributes:
-        instance_type: label ``node.kubernetes.io/instance-type``.
-    """
-
-    vendor: str = ""
-    product: str = ""
-    asset_tag: str = ""
-    instance_type: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing is known."""
-        return not any((self.vendor, self.product, self.asset_tag, self.instance_type))
-
-
-def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -> str | None:
-    """Return the platform of a machine; None where no record of the facts fits."""
-    if texts.is_empty:
-        return None
-    names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}
-    said = {
-        name: re.sub(r"[\s_]+", "-", getattr(texts, name).strip()).lower()
-        for name in texts.__struct_fields__
-    }
-    for machine in facts.platform_machines.machines:
-        if any(_fits(condition, said, names) for condition in machine.recognise):
-            return machine.platform
-    return None
-
-
-def _fits(condition: Condition, said: dict[str, str], gpus: Collection[str]) -> bool:
-    patterns = {name: getattr(condition, name) for name in said}
-    return (not condition.gpus or any(gpu in gpus for gpu in condition.gpus)) and all(
-        any(fnmatchcase(said[name], pattern) for pattern in wanted)
-        for name, wanted in patterns.items()
-        if wanted
-    )
-
-
-def _gpu_name(gpu: str, facts: Facts) -> str | None:
-    try:
-        return resolve_gpu(gpu, facts.gpus).name
-    except BadInput:
-        return None
-
-
-def read_label_parts(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the parts of a node that its labels state, by name of `NODE_COMPONENTS`."""
-    name = labels.get(f"{_NFD}/system-os_release.ID", "")
-    version = labels.get(f"{_NFD}/system-os_release.VERSION_ID", "")
-    stated = {
-        "kernel": labels.get(f"{_NFD}/kernel-version.full", ""),
-        "distribution": "-".join(filter(None, (name, version))) if name else "",
-    }
-    return keep_valid({part: value for part, value in stated.items() if value})
-
-
-def read_label_texts(labels: Mapping[str, str]) -> MachineTexts:
-    """Return what the labels say of the machine itself."""
-    machine = labels.get(_MACHINE, "")
-    return MachineTexts(
-        product="" if machine == "unknown" else machine,
-        instance_type=next((labels[name] for name in _INSTANCE_TYPES if labels.get(name)), ""),
-    )
-
-
-def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:
-    """Return the report with the vGPU manager of the node's host, and how its GPUs are shared.
-
-    ``vgpu.host-driver-branch`` (``r582_12`` for 580.126.08) is NVIDIA's internal branch: it is no
-    driver branch, and is not read.
-    """
-    manager = labels.get(f"{_VGPU_LABEL}.host-driver-version") or None
-    guest = labels.get(f"{_VGPU_LABEL}.present") == "true" or manager is not None
-    strategy = labels.get(_STRATEGY)
-    if strategy is None:
-        # Before 0.15 the device plugin knew time slicing alone, and wrote no strategy.
-        shared = labels.get("nvidia.com/gpu.product", "").endswith(_SHARED)
-        strategy = "time-slicing" if shared else None
-    sharing = strategy if strategy in ("mps", "time-slicing") else None
-    return replace(report, guest=guest, manager=manager, sharing=sharing)

@@ -1,4 +1,4 @@
-"""The first two jobs, one question and one click: wide, narrow, dark and without scripts."""
+"""Walk the first two jobs: one question, one click; wide and narrow, light and dark, no scripts."""
 
 from __future__ import annotations
 

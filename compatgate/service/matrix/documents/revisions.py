@@ -215,7 +215,7 @@ def _select_versions_at(number: int) -> Any:
 
 
 def find_document_at(session: Session, kind: Kind, name: str, number: int) -> Document | None:
-    """Return a document at a revision; None: it was not there, or the revision is yet to come."""
+    """Return a document at a revision; None: it was not there."""
     query = (
         select(DocumentChange.after)
         .where(
