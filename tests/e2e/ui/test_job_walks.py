@@ -6,7 +6,7 @@ import re
 
 import pytest
 from playwright.sync_api import expect
-from ui_axe import dark_violations, violations
+from ui_axe import violations
 from ui_walk import Walk
 
 LOOKS = [
@@ -62,9 +62,3 @@ def test_the_menu_stays_in_sight_and_has_at_most_twelve_links(open_page):
     assert links.count() <= 12
     page.mouse.wheel(0, 4000)
     expect(links.first).to_be_in_viewport()
-
-
-def test_the_dark_start_page_has_enough_contrast(open_page):
-    page = open_page("", color_scheme="dark")
-    expect(page.locator("#summary")).to_be_visible()
-    assert dark_violations(page) == [] or violations(page) == []
