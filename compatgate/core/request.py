@@ -56,7 +56,6 @@ class Pool(Struct, frozen=True):
         gpu: resolved SKU; None only where a question leaves it open (the verdict says so).
         driver: None only where a question leaves it open.
         os: ``wsl`` has the driver numbers of Windows.
-        count: nodes.
         platform: kind of machine, like ``aws/p6e-gb200``; None: not stated.
         sharing: how containers share a GPU; None: not stated.
         node: parts and settings of the nodes, by name of `NODE_COMPONENTS`.
@@ -120,7 +119,6 @@ class Policy(Struct, frozen=True):
 
     Attributes:
         mode: ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it.
-        require_entry: a matrix entry must match.
         on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
         packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
         missing_facts: outcome where the facts lack what decides about a stated value: unknown, or
@@ -192,7 +190,7 @@ def drift_title(what: DriftKind) -> str:
     return component.title if component else what
 
 
-_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "command", "set")
+_REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "command", "mounts", "set")
 POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
 CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 """Other names of processors: those of containers, Windows and macOS."""
@@ -223,8 +221,8 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
 
     Args:
         body: ``{"target": ... | "pool": {...}, "stack": {...}, "image": ..., "set": {...}}``;
-            ``command`` is what runs in the image in place of its own; ``pools`` names those of the
-            target that the question is about.
+            ``command`` is what runs in the image in place of its own; ``mounts`` are the places of
+            volumes in it; ``pools`` names those of the target that the question is about.
     """
     body = _require_mapping(body, None, _REQUEST_KEYS)
     target, pool = body.get("target"), body.get("pool")
@@ -236,12 +234,8 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
     image = body.get("image")
     if image is not None and (not isinstance(image, str) or not image):
         raise BadInput("must be an image reference", field="image", value=image)
-    stated = body.get("command")
-    words = [] if stated is None else stated
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        hint = 'like ["/opt/venv/bin/python", "train.py"]; [] where it is not known'
-        raise BadInput("must be a list of words", field="command", value=stated, hint=hint)
-    check_length("".join(words), MAX_COMMAND_LENGTH, "command")
+    _check_words(body, "command", '["/opt/venv/bin/python", "train.py"]; [] where it is not known')
+    _check_words(body, "mounts", '["/data", "/opt/venv"]')
     check_length(target or "", MAX_NAME_LENGTH, "target")
     check_length(image or "", MAX_IMAGE_LENGTH, "image")
     if body.get("stack") is None:
@@ -258,6 +252,16 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
         changes=changes,
         pools=pools,
     )
+
+
+def _check_words(body: Mapping[str, Any], name: str, example: str) -> None:
+    """Check what runs in the image, or what is mounted over it."""
+    stated = body.get(name)
+    words = [] if stated is None else stated
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        what, hint = "must be a list of words", f"like {example}"
+        raise BadInput(what, field=name, value=stated, hint=hint)
+    check_length("".join(words), MAX_COMMAND_LENGTH, name)
 
 
 def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
@@ -308,7 +312,11 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
     body = _require_mapping(body, "pool", POOL_KEYS)
     if not any(body.get(key) for key in ("driver", "gpu")):
         raise BadInput("the pool is empty", field="pool", hint="state driver and gpu of the pool")
-    pool = Pool(name=_read_text(body, "name") or "pool", gpu=None, driver=None)
+    name = body.get("name")
+    if name is not None and not isinstance(name, str):
+        raise BadInput("must be text", field="pool.name", value=name)
+    check_length(name or "", MAX_NAME_LENGTH, "pool.name")
+    pool = Pool(name=name or "pool", gpu=None, driver=None)
     if body.get("node") is not None:
         pool = replace(pool, node=read_node(body["node"], "pool.node"))
     return change_pool(pool, body, gpus, path="pool")
@@ -410,14 +418,6 @@ def _require_mapping(
             hint = f"known: {', '.join(known)}"
             hint = f"did you mean {paths.get(near[0], near[0])}?" if near else hint
             raise BadInput("unknown key", field=path, value=value[key], hint=hint)
-    return value
-
-
-def _read_text(body: Mapping[str, Any], key: str) -> str | None:
-    value = body.get(key)
-    if value is not None and not isinstance(value, str):
-        raise BadInput("must be text", field=f"pool.{key}", value=value)
-    check_length(value or "", MAX_NAME_LENGTH, f"pool.{key}")
     return value
 
 

@@ -30,6 +30,7 @@ from compatgate.documents.specs import (
     CanarySpec,
     TargetDoc,
     WaiverDoc,
+    WaiverMatch,
     WaiverPolicySpec,
 )
 from compatgate.documents.text import RawDocument
@@ -405,17 +406,46 @@ def is_within_limit(before: object, after: WaiverDoc) -> bool:
     return replace(after, spec=replace(after.spec, expires=expires)) == before
 
 
+_SETS = re.compile(r"\[[^\]]*\]|[^A-Za-z0-9]")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][^*?\[]*/")
+_SHORTEST_NAME = 3
+_LOWEST, _HIGHEST = "0.1", "99.9"
+
+
+def _excludes_stacks(match: WaiverMatch) -> bool:
+    """Return whether a waiver's match says which stacks it is for.
+
+    A glob without a part of a name (``?*``, ``*:*``) fits every image, and a constraint that the
+    lowest and the highest version satisfy (``>0``) every stack with the component.
+    """
+    image = match.image or ""
+    if _REPOSITORY.match(image) or len(_SETS.sub("", image)) >= _SHORTEST_NAME:
+        return True
+    return any(
+        not all(
+            parse_constraint(name, text).allows(parse_version(name, version))
+            for version in (_LOWEST, _HIGHEST)
+        )
+        for name, text in match.components.items()
+    )
+
+
 def waiver_problems(
     raw: RawDocument, waiver: WaiverDoc, latest: WaiverLimit
 ) -> Iterator[DocumentProblem]:
     """Yield the mistakes for which a new or changed waiver cannot be stored."""
     if (
-        not waiver.spec.match.is_narrow
+        not _excludes_stacks(waiver.spec.match)
         and _get(raw.value, "spec", "match", "everything") is not True
     ):
+        match = waiver.spec.match
+        stated = [*([match.image] if match.image else []), *map(" ".join, match.components.items())]
+        what = (
+            f"{', '.join(stated)} fits any" if stated else "names neither an image nor components"
+        )
         yield raw.problem(
             ("spec", "match"),
-            "names neither an image nor components: the waiver is for every stack of its targets",
+            f"{what}: the waiver is for every stack of its targets",
             hint="name them, or state match: {everything: true}",
         )
     expires = waiver.spec.expires

@@ -40,7 +40,6 @@ class Build(Struct, frozen=True, dict=True):
 
     Attributes:
         cuda: the CUDA it was built with; None when only the major is known.
-        cuda_major: its major.
         accepts: constraint on the CUDA of the stack (``12.4.*``, ``>=12.1,<13``).
         label: as in the local version, ``cu124``; None where the project does not use one.
         default: what ``pip install`` gives without an extra index, on Linux x86_64.
@@ -283,12 +282,10 @@ class KnownIssue(Struct, frozen=True):
         os: operating systems concerned (``windows``); empty: all. WSL counts as Linux, too.
         wheels: it concerns wheels of the package index alone: no build with a label of its own,
             and no stack that states its GPU code.
-        outcome: ``fail`` or ``warn``.
         alone: it concerns a package that many depend on for other things (``numba``): it is not
             checked where something else in the stack uses the GPU.
         behind: it concerns drivers that report an older CUDA than the stack's.
         unless: parts that avoid it, in any version.
-        advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
     """
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -65,8 +65,6 @@ class ImageReading(Struct, frozen=True):
         digest: digest of the manifest that was read; for an index that of the platform's manifest;
             empty for a root filesystem in a file.
         index: digest of the index that the manifest was chosen from, None without.
-        platform: platform of the image, ``linux/amd64``.
-        stack_body: the stack in the form of requests.
         conflicts: where witnesses disagree, and which decides.
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         installations: names of the installations whose stacks differ, that of ``stack_body``
@@ -123,6 +121,16 @@ class ImageReading(Struct, frozen=True):
         note = f"the stack is that of {own}; also judged, the worst counts: {', '.join(others)}"
         return {**body, "unread": [*body.get("unread", ()), note], "alternatives": others}
 
+    def find_hidden(self, mounts: Iterable[str]) -> Iterator[str]:
+        """Yield a sentence for each volume that covers what the stack was read from."""
+        origins = (one.origin.split(": ")[1:2] for one in self.observations)
+        read = [*chain.from_iterable(origins), *self.interpreters.installations]
+        for mount in mounts:
+            folder = posixpath.normpath(f"/{mount}").strip("/")
+            start = f"{folder}/" if folder else ""
+            if covered := next((one for one in read if f"{one}/".startswith(start)), None):
+                yield f"a volume is mounted at {mount}, over /{covered}, and was not read"
+
     def to_whole_request(self) -> dict[str, Any]:
         """Return the stack as `to_request`, with every installation."""
         body = attach_remarks(self.stack_body, self.open, self.conflicts)
@@ -168,20 +176,6 @@ def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) 
     return replace(main, stack_body=stack, open=(*main.open, *doubts))
 
 
-def encode_reading(reading: ImageReading) -> dict[str, Any]:
-    """Encode a reading for the cache."""
-    document: dict[str, Any] = msgspec.to_builtins(reading)
-    return document
-
-
-def decode_reading(document: dict[str, Any]) -> ImageReading | None:
-    """Decode a cached reading; return None for another form."""
-    try:
-        return msgspec.convert(document, ImageReading)
-    except msgspec.ValidationError:
-        return None
-
-
 _READING_FORM = "packages/4"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
@@ -201,8 +195,8 @@ class ReadingCache:
         if not digest or not self._options.cache:
             return None
         for needs in dict.fromkeys(((), tuple(sorted(self._options.needs)))):
-            document = cache.read_entry(self._options.cache, self._key(digest, needs))
-            if document is not None and (reading := decode_reading(document)):
+            key = self._key(digest, needs)
+            if reading := cache.read_struct(self._options.cache, key, ImageReading):
                 return reading
         return None
 
@@ -210,14 +204,14 @@ class ReadingCache:
         """Store a reading whose every byte was verified."""
         if self._options.cache:
             name = self._key(reading.digest, tuple(sorted(self._options.needs)))
-            cache.write_entry(self._options.cache, name, encode_reading(reading))
+            cache.write_entry(self._options.cache, name, reading)
 
     def keep_index(self, reading: ImageReading) -> None:
         """Store the image that an index leads to, if that image's reading is stored."""
         if self._options.cache and reading.index and self.find(reading.digest):
             name = self._key(reading.index, tuple(sorted(self._options.needs)))
             if cache.read_entry(self._options.cache, name) is None:
-                cache.write_entry(self._options.cache, name, encode_reading(reading))
+                cache.write_entry(self._options.cache, name, reading)
 
     @cached_property
     def _common(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
-from compatgate.kit.http.replies import ListQuery
+from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.ui.charts import Sparkline
 
 Kind = Literal["text", "name", "code", "number", "time", "badge"]

@@ -13,7 +13,7 @@ from compatgate.documents.specs import WaiverDoc, decode
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter, Search
+from compatgate.kit.http.schemas import Filter, Search
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
     Act,

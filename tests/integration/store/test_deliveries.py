@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.core.evaluate import identify
+from compatgate.core.request import Policy
 from compatgate.core.rule import Checked, Verdict
 from compatgate.documents.convert import to_policy
 from compatgate.documents.specs import TargetDoc, decode
@@ -233,6 +234,47 @@ def test_a_decision_contradicts_no_stored_verdict(database: Database, desk: Deli
     with pytest.raises(VerdictMismatch, match="contradicts its verdict"):
         desk.receive(request(Delivery(made, {}, late=True)), FAR)
     assert logged(database) == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("lie", "error", "says"),
+    [
+        ({"verdict": "fail"}, VerdictMismatch, "contradicts its findings, or the policy"),
+        ({"allowed": False}, VerdictMismatch, "contradicts its findings, or the policy"),
+        ({"mode": "audit"}, VerdictMismatch, "contradicts its findings, or the policy"),
+        ({"matrix_revision": 2}, ChainGap, "revision 2 is not made yet: 1 is the last one"),
+        ({"target": None, "matrix_revision": 9}, ChainGap, "revision 9 is not made yet"),
+    ],
+)
+def test_a_verdict_that_no_gate_gives_is_refused_whatever_its_id(
+    database: Database, desk: DeliveryDesk, lie: dict[str, Any], error: Any, says: str
+) -> None:
+    planted = verdict_of(1, **lie)
+    far = FarGate()
+    sent = msgspec.json.encode(planted.to_json()).decode()
+    made = far.batch(1, **{IDS[1]: body(1), planted.id: sent})
+    with pytest.raises(error, match=says):
+        desk.receive(request(made), FAR)
+    assert logged(database) == []
+
+
+def test_a_limited_token_delivers_no_verdict_of_another_target(
+    database: Database, desk: DeliveryDesk
+) -> None:
+    limited = Principal("far-1", frozenset({"deliver"}), targets=("staging-*",))
+    far = FarGate()
+    own = verdict_of(1, target=None)
+    own = msgspec.structs.replace(own, id=identify(own, Policy()))
+    about = NewDecision(own.id, BEGAN, None, "pass", True, 1, None, "ci@far-1", "rest", 5)
+    own_body = msgspec.json.encode(own.to_json()).decode()
+    for bodies, refused in (({IDS[2]: body(2)}, True), ({}, False)):
+        found = {own.id: own_body, **bodies}
+        made = Delivery(far.chain.make([about], found), found, late=True)
+        if refused:
+            with pytest.raises(AccessRefused):
+                desk.receive(request(made), limited)
+        else:
+            assert desk.receive(request(made), limited).stored == 1
 
 
 def test_verification_finds_a_decision_that_contradicts_its_verdict(

@@ -131,3 +131,29 @@ def test_the_command_of_a_pod_names_the_installation_that_is_judged(serving, reg
     assert "CUDA 13" in message(command=["/opt/new/bin/python"])
     for more in ({}, {"command": ["sh"]}, {"command": ["/opt/old/bin/python"], "envFrom": [{}]}):
         assert "CUDA 13" in message(**more), more
+
+
+@pytest.mark.parametrize(
+    ("mount", "is_open"),
+    [
+        ("/opt/app", True),
+        ("/opt", True),
+        ("/", True),
+        ("/opt/app/lib", True),
+        ("/opt/other", False),
+    ],
+)
+def test_a_volume_over_what_was_read_of_an_image_leaves_it_open(serving, registry, mount, is_open):
+    (metadata,) = distribution("torch", "2.3.1+cu121").values()
+    site = "opt/app/lib/python3.11/site-packages/torch-2.3.1+cu121.dist-info/METADATA"
+    image = registry.push(layer_of({site: metadata})).reference
+    container = {
+        "name": "c",
+        "image": image,
+        "resources": {"limits": {"nvidia.com/gpu": "1"}},
+        "volumeMounts": [{"name": "v", "mountPath": mount}],
+    }
+    document = review(image)["request"]["object"]
+    document["spec"]["containers"] = [container]
+    response = ask(serving(registry.host), object=document)
+    assert ("CG901" in response["status"]["message"]) == is_open

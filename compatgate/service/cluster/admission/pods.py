@@ -28,6 +28,13 @@ from compatgate.service.cluster.admission.claims import (
     stated_claims,
 )
 from compatgate.service.cluster.admission.kinds import CLASS_RESOURCE, Kinds, PodKind
+from compatgate.service.cluster.admission.volumes import (
+    clean_path,
+    hidden_packages,
+    is_on_volume,
+    read_mounts,
+    replaced_parts,
+)
 
 FOLDER = "/var/run/nvidia-container-devices"
 _NOT_GPUS = "imex/"
@@ -45,10 +52,10 @@ def gpu_mount(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     nulls = {
         read_text(v.get("name"))
         for v in map(read_mapping, read_list(spec.get("volumes")))
-        if _is_null(v)
+        if clean_path(read_text(read_mapping(v.get("hostPath")).get("path"))) == _NULL
     }
     for mount in map(read_mapping, read_list(container.get("volumeMounts"))):
-        place = _clean_path(read_text(mount.get("mountPath")))
+        place = clean_path(read_text(mount.get("mountPath")))
         device = place.removeprefix(f"{FOLDER}/")
         if device != place and not device.startswith(_NOT_GPUS) and mount.get("name") in nulls:
             return place
@@ -59,14 +66,6 @@ def runtime_class(spec: Mapping[str, Any], kinds: Kinds) -> str:
     """Return the pod's runtime class if it hands out GPUs, else empty text."""
     name = read_text(spec.get("runtimeClassName"))
     return name if name and kinds.hands_out(name) else ""
-
-
-def _is_null(volume: Mapping[str, Any]) -> bool:
-    return _clean_path(read_text(read_mapping(volume.get("hostPath")).get("path"))) == _NULL
-
-
-def _clean_path(path: str) -> str:
-    return "/" + posixpath.normpath(path).lstrip("/") if path else ""
 
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
@@ -194,6 +193,7 @@ class Container(Struct, frozen=True):
             an image that may ask for none.
         command: what runs in place of the image's own command; empty where it is not known; None:
             that command.
+        mounts: places of volumes.
     """
 
     name: str
@@ -206,6 +206,7 @@ class Container(Struct, frozen=True):
     resources: tuple[str, ...] = ()
     requested: tuple[str, ...] = ()
     shared: bool = False
+    mounts: tuple[str, ...] = ()
 
 
 class _GpuRequest(Struct, frozen=True):
@@ -316,22 +317,17 @@ def _container(
     name, image = read_text(raw.get("name")), _image(raw.get("image"))
     name = name or path.rpartition(".")[2]
     how = (asks.sure, asks.resources, asks.requested, asks.shared)
-    command = _read_command(raw, changes)
-    if command and (place := _interpreter_on_volume(command[0], raw)):
-        left = f"{place} is an interpreter on a volume, which was not read"
-        changes = replace(changes, open=(*changes.open, left))
-    return Container(name, path, image, asks.why, changes, command, *how)
-
-
-def _interpreter_on_volume(program: str, raw: Mapping[str, Any]) -> str:
-    """Return the path of a Python interpreter that no image has; empty for any other program."""
-    place = _clean_path(program)
-    if not program.startswith("/") or not INTERPRETER.fullmatch(posixpath.basename(place)):
-        return ""
-    mounts = (
-        read_text(read_mapping(m).get("mountPath")) for m in read_list(raw.get("volumeMounts"))
+    command, mounts = _read_command(raw, changes), read_mounts(raw)
+    left = list(hidden_packages(mounts))
+    program = clean_path(command[0]) if command and command[0].startswith("/") else ""
+    if INTERPRETER.fullmatch(posixpath.basename(program)) and is_on_volume(program, mounts):
+        left.append(f"{program} is an interpreter on a volume, which was not read")
+    changes = replace(
+        changes,
+        open=(*changes.open, *left),
+        unread=(*changes.unread, *replaced_parts(raw, mounts)),
     )
-    return place if any(m and place.startswith(f"{_clean_path(m)}/") for m in mounts) else ""
+    return Container(name, path, image, asks.why, changes, command, *how, mounts)
 
 
 def _read_command(raw: Mapping[str, Any], changes: VariableChanges) -> tuple[str, ...] | None:

@@ -285,6 +285,8 @@ def _question(
         body["image"] = container.image
         if container.command is not None:
             body["command"] = list(container.command[:1])
+        if container.mounts:
+            body["mounts"] = list(container.mounts)
     if container.changes.set:
         body["set"] = container.changes.set
     return Question(
@@ -409,6 +411,7 @@ def _problem(waiver: Waiver, question: Question, verdict: Verdict | None, today:
         return f"ended on {waiver.expires}"
     image = (verdict.image if verdict else None) or question.image or None
     stack = parse_stack(verdict.stack, image=image) if verdict else Stack({}, image=image)
-    if not waiver.covers(question.target or "", stack, today):
+    every = (stack, *(replace(one, image=image) for one in stack.alternatives.values()))
+    if not all(waiver.covers(question.target or "", one, today) for one in every):
         return "is for other targets, images or stacks"
     return ""

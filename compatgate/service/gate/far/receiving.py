@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from compatgate.core.evaluate import identify
+from compatgate.core.evaluate import identify, is_allowed
 from compatgate.core.performance import sha256
 from compatgate.core.request import Policy
-from compatgate.core.rule import Verdict
+from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.documents.convert import to_policy
 from compatgate.documents.specs import TargetDoc
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
@@ -107,13 +107,11 @@ class DeliveryDesk:
     def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
         """Store the batches that are new; return once they are on disk."""
         _require_owner(request.writer, caller)
-        caller.require_targets(
-            {one.target for batch in request.batches for one in batch.decisions if one.target}
-        )
         if (refusal := self._database.outage()) is not None:
             raise refusal
         for place, batch in enumerate(request.batches):
-            self._check_verdicts(batch, f"batches[{place}]")
+            caller.require_targets({one.target for one in batch.decisions if one.target})
+            self._check_verdicts(batch, f"batches[{place}]", caller)
         deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
         waiting = _Waiting(deliveries)
         self._wait_for(waiting)
@@ -125,7 +123,7 @@ class DeliveryDesk:
         known = len(deliveries) - waiting.stored
         return DeliveryBody(request.writer, last.sequence, waiting.stored, known)
 
-    def _check_verdicts(self, sent: DeliveredBatch, field: str) -> None:
+    def _check_verdicts(self, sent: DeliveredBatch, field: str, caller: Principal) -> None:
         """Check that each verdict has its id, and that decisions say what their verdicts say."""
         with self._database.reading() as session:
             found = {
@@ -134,6 +132,7 @@ class DeliveryDesk:
             }
             others = list({one.verdict_id for one in sent.decisions} - found.keys())
             stored = decisions.read_bodies(session, others)
+        caller.require_targets({one.target for one in found.values() if one.target})
         found |= {key: msgspec.convert(body, Verdict) for key, body in stored.items()}
         for one in sent.decisions:
             verdict = found.get(one.verdict_id)  # without one, the database refuses the batch
@@ -155,10 +154,18 @@ class DeliveryDesk:
                 value=found.id,
                 hint="the far gate may have another version: upgrade it",
             )
+        worst = max((OUTCOME_RANK[one.outcome] for one in found.findings), default=0)
+        stated = (OUTCOME_RANK.get(found.verdict, 0), found.mode, found.allowed)
+        if stated != (worst, policy.mode, is_allowed(found.verdict, policy)):
+            what = "the verdict contradicts its findings, or the policy of its target"
+            raise VerdictMismatch(what, field=field, value=found.id)
         return found
 
     def _find_policy(self, session: Session, verdict: Verdict) -> Policy:
         """Return the policy of a verdict's target at its revision."""
+        if verdict.matrix_revision > (last := revisions.latest_revision(session)):
+            what = f"revision {verdict.matrix_revision} is not made yet: {last} is the last one"
+            raise ChainGap(what, field="verdicts", value=verdict.id, hint="start a new chain")
         if verdict.target is None:
             return Policy()
         key = verdict.target, verdict.matrix_revision
@@ -220,7 +227,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if _is_missing_verdict(error):
+            if "FOREIGN KEY" in str(error).upper():
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -273,11 +280,6 @@ def _check_previous(batch: DecisionBatch, found: str | None) -> None:
         raise ForkedChain(
             f"batch {batch.sequence} of writer {batch.writer} continues another batch"
         )
-
-
-def _is_missing_verdict(error: Exception) -> bool:
-    """Return whether a driver's error says that a decision has no verdict."""
-    return "FOREIGN KEY" in str(error).upper()
 
 
 def _require_owner(writer: str, caller: Principal) -> None:

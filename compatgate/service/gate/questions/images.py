@@ -340,6 +340,8 @@ class Images:
         cpu = "aarch64" if cpus == {"aarch64"} else "x86_64"
         reading = self._readings.read(name, _PLATFORMS[cpu], snapshot.facts, wait_s)
         shown = _stack_of_reading(reading, cpus, body.get("command"))
+        if hidden := list(reading.find_hidden(body.get("mounts") or ())):
+            shown["open"] = [*shown.get("open", ()), *hidden]
         stack = prefer_detected(shown, stated or {}, "the image")
         body = {**body, "stack": stack, "image": reading.pinned}
         # An image is signed whatever runs in it: all its installations, not the one of a command.

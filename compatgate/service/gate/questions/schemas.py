@@ -87,6 +87,13 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
             "worst counts; empty: not known"
         ),
     ] = None
+    mounts: Annotated[
+        list[str] | None,
+        Meta(
+            description="places of volumes in the container: where one covers what the image's "
+            "stack was read from, this stack is not known"
+        ),
+    ] = None
     set: (
         Annotated[
             dict[str, StackValue],

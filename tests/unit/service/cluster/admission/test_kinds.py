@@ -9,11 +9,19 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.matrix import Waiver
+from compatgate.core.rule import Checked, Verdict
 from compatgate.errors import BadInput
 from compatgate.resources import matrix_dir
 from compatgate.service.cluster.admission.kinds import load_kinds, parse_kinds
 from compatgate.service.cluster.admission.pods import gpu_containers, pods_of
-from compatgate.service.cluster.admission.questions import Exemption, parse_exemptions
+from compatgate.service.cluster.admission.questions import (
+    Exemption,
+    Question,
+    check_exemption,
+    parse_exemptions,
+)
 
 SCHEMA = json.loads((matrix_dir() / "schema" / "kinds.schema.json").read_text())
 
@@ -139,3 +147,28 @@ def test_the_schema_accepts_exactly_what_is_read(text: str) -> None:
     except BadInput:
         read = False
     assert Draft202012Validator(SCHEMA).is_valid(yaml.load(text, yaml.CSafeLoader)) == read
+
+
+@pytest.mark.parametrize(("other", "exempts"), [("2.4.1+cu121", True), ("2.9.1+cu130", False)])
+def test_a_waiver_exempts_an_image_only_with_all_its_installations(
+    other: str, exempts: bool
+) -> None:
+    constraints = {"torch": parse_constraint("torch", "==2.4.1+cu121")}
+    waiver = Waiver("w", ("CG822",), ("prod",), "o", "r", "2026-12-31", components=constraints)
+    stack = {"torch": "2.4.1+cu121", "alternatives": {"opt/venv": {"torch": other}}}
+    verdict = Verdict(
+        id="",
+        verdict="fail",
+        allowed=False,
+        mode="enforce",
+        target="prod",
+        findings=(),
+        checked=Checked((), ()),
+        stack=stack,
+        pools=(),
+        matrix_revision=1,
+        facts="",
+    )
+    question = Question("prod", {}, ("c",), waiver="w")
+    found = check_exemption(question, verdict, "ns", (), {"w": waiver}, "2026-11-30")
+    assert (found.waiver is not None) == exempts

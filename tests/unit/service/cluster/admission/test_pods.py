@@ -432,3 +432,56 @@ def test_an_interpreter_on_a_volume_is_not_that_of_the_image(
     container = {"name": "a", "image": "x", "resources": GPU, "command": [program]}
     (found,) = pod_with(containers=[{**container, "volumeMounts": mounts}])
     assert any("on a volume" in one for one in found.changes.open) == is_open
+
+
+@pytest.mark.parametrize(
+    ("mount", "is_open"),
+    [
+        ("/usr/local/lib/python3.11/site-packages", True),
+        ("/usr/lib/python3/dist-packages/torch/", True),
+        ("/usr/local/lib/python3.11/site-packages/torch/version.py", True),
+        ("/usr/local/cuda-12.1", True),
+        ("//opt/x/../venv/lib/python3.12/site-packages", True),
+        ("/data", False),
+        ("/opt/venv", False),  # the gate asks the image what is there
+        ("/opt/my-site-packages", False),
+        ("/var/run/secrets/kubernetes.io/serviceaccount", False),
+    ],
+)
+def test_a_volume_within_packages_leaves_open_what_runs(mount: str, is_open: bool) -> None:
+    mounts = [{"name": "v", "mountPath": mount}]
+    (found,) = pod_with(
+        containers=[{"name": "a", "image": "x", "resources": GPU, "volumeMounts": mounts}]
+    )
+    assert any("over packages of the image" in one for one in found.changes.open) == is_open
+
+
+@pytest.mark.parametrize(
+    ("more", "remark"),
+    [
+        ({"env": [{"name": "PYTHONPATH", "value": "/app:/v/lib"}]}, "PYTHONPATH leads to /v/lib"),
+        ({"env": [{"name": "LD_PRELOAD", "value": "/app/x.so /v/x.so"}]}, "LD_PRELOAD leads to"),
+        ({"env": [{"name": "LD_LIBRARY_PATH", "value": "/v"}]}, "its folders were not read"),
+        ({"env": [{"name": "PATH", "value": "/v/../v/bin:/bin"}]}, "PATH leads to"),
+        ({"env": [{"name": "PYTHONPATH", "value": "$(WHERE)"}]}, "may lead to a volume"),
+        ({"env": [{"name": "PYTHONHOME", "valueFrom": {}}]}, "may lead to a volume"),
+        ({"env": [{"name": "PYTHONPATH", "value": "/app"}]}, ""),
+        ({"env": [{"name": "PYTHONPATH", "value": "/vv"}]}, ""),
+        ({"command": ["sh", "-c", "set -e; pip install -U torch && x"]}, "installs packages"),
+        ({"command": ["python", "-m", "pip3.11", "--quiet", "install", "x"]}, "installs packages"),
+        ({"args": ["uv pip sync r.txt"]}, "installs packages"),
+        ({"lifecycle": {"postStart": {"exec": {"command": ["pip", "install", "x"]}}}}, "installs"),
+        ({"command": ["sh", "-c", "apt-get -y install libcudnn9"]}, "installs packages"),
+        ({"command": ["sh", "-c", "pip list; ./install.sh"]}, ""),
+        ({"command": ["python", "pipeline.py", "--install"]}, ""),
+    ],
+)
+def test_what_may_run_other_packages_is_a_remark(more: dict[str, Any], remark: str) -> None:
+    container = {"name": "a", "image": "x", "resources": GPU, **more}
+    (found,) = pod_with(
+        containers=[{**container, "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]
+    )
+    assert (
+        any(remark in one for one in found.changes.unread) if remark else not found.changes.unread
+    )
+    assert found.mounts == ("/v",)
