@@ -28,6 +28,7 @@ class WheelServer:
         html: the index answers in HTML.
         password: that requests have to bring.
         files_at: where the pages of the index say that the files are.
+        moved_to: server that requests for files are redirected to; empty: none are.
         delay: seconds before any answer.
         asked: ranges that were asked for.
         paths: everything that was asked for.
@@ -47,6 +48,7 @@ class WheelServer:
         self.html = False
         self.password = ""
         self.files_at = "../../files"
+        self.moved_to = ""
         self.delay = 0.0
         self.asked: list[str] = []
         self.paths: list[str] = []
@@ -125,6 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         if match := re.fullmatch(r"/simple/([a-z0-9-]+)/", self.path):
             return self._index(match[1])
         name = self.path.removeprefix("/files/")
+        if site.moved_to:
+            return self._send(302, b"", {"Location": f"{site.moved_to}/files/{name}"})
         if name.endswith(".metadata") and name.removesuffix(".metadata") in site.metadata:
             return self._small(200, site.metadata[name.removesuffix(".metadata")], "text/plain")
         if name not in site.files:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import random
 import time
+from urllib.parse import urlsplit
 
 import pytest
 from wheel_server import wheel_server
@@ -14,6 +15,7 @@ from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.wheels import byte_files
 from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, RangeFile, RetryPolicy
+from compatgate.discovery.wheels.index import PackageIndex
 from compatgate.errors import BadInput, DamagedContent, NotFound, RegistryTimeout, Unavailable
 
 CONTENT = random.Random(7).randbytes(3_000_000)
@@ -185,3 +187,27 @@ def test_a_file_here_is_read_and_hashed_as_well(tmp_path):
         LocalFile(str(tmp_path / "y.whl"))
     with pytest.raises(BadInput):
         LocalFile(str(tmp_path))
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_place_leads_to_the_hosts_on_its_list_alone(server, listed):
+    with wheel_server() as store:
+        store.add("x.whl", CONTENT)
+        server.moved_to = store.url
+        options = ImageOptions(leads=frozenset({urlsplit(store.url).netloc} if listed else ()))
+        refused = pytest.raises(Unavailable, match="not among the hosts of its place")
+        expected = contextlib.nullcontext() if listed else refused
+        with Deadline(30) as deadline, Transport(options, deadline) as opened, expected:
+            file = RangeFile(opened, server.address("x.whl"), "x.whl", patience=QUICK)
+            file.seek(1_000_000)
+            assert file.read(10) == CONTENT[1_000_000:1_000_010]
+        assert bool(store.asked) is listed
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_index_lists_no_files_on_hosts_that_its_place_does_not_name(server, transport, named):
+    server.add("my_pkg-1.0-py3-none-any.whl", b"x")
+    server.files_at = "https://elsewhere.example/files"
+    hosts = frozenset({"elsewhere.example"} if named else ())
+    index = PackageIndex([server.index], transport, hosts=hosts)
+    assert len(index.files(server.index, "my-pkg")) == named
