@@ -21,6 +21,7 @@ _VERBS = ("is ", "does not ", "must ", "cannot be ", "has ", "names ", "holds ",
 def quote_error(error: object) -> str:
     """Return the words of a library or of the system, for the end of a message.
 
+    Errors of Python itself are told in other words: they speak of the program, not of the input.
     Another release words the same error differently: say first what is wrong and which field, and
     let no test compare these words.
 
@@ -29,6 +30,15 @@ def quote_error(error: object) -> str:
     """
     if isinstance(error, CompatgateError):
         return str(error)
+    if isinstance(error, ValueError) and hasattr(error, "colno"):  # of JSON
+        return f"malformed at line {getattr(error, 'lineno', 1)}, column {error.colno}"
+    if isinstance(error, UnicodeError):
+        at = getattr(error, "start", None)
+        return "not UTF-8" if at is None else f"not UTF-8 at byte {at + 1}"
+    if isinstance(error, KeyError):
+        return f"lacks {error.args[0] if error.args else 'a field'}"
+    if isinstance(error, (TypeError, AttributeError, IndexError)):
+        return "a value is not of the type that belongs there"
     words = " ".join(str(getattr(error, "strerror", None) or error).split())
     return words.replace("`", "'")[:_MAX_QUOTED] or type(error).__name__
 

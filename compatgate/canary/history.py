@@ -22,7 +22,6 @@ class MeasuredStep(Struct, frozen=True):
     """The report of one step of a finished run.
 
     Attributes:
-        state: outcome of the run.
         gpu: SKU that the run asked for; "": none.
         image: that was run; None: the stack was on the host.
         outcomes: what the judge said of metrics, by name; a metric without one was not judged.

@@ -50,12 +50,7 @@ class Part(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """The statements of a report about one place; None: not stated.
-
-    Attributes:
-        host: node that was measured, if it was one.
-        gpu: product name of the GPUs, as printed.
-    """
+    """The statements of a report about one place; None: not stated."""
 
     tool: str
     parts: tuple[Part, ...]

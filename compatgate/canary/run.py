@@ -49,8 +49,6 @@ class Run(Struct, frozen=True):
     """A run's request and state.
 
     Attributes:
-        id: ``run_...``.
-        stack: under test, in the form of a gate request.
         image: under test, by digest once it is resolved.
         gpu: SKU that the host must have, MIG profile included; None if no GPU is needed.
         driver: driver that the host should have; evidence is bound to the measured driver.
@@ -391,7 +389,6 @@ class EntryVerification(Struct, frozen=True):
     """Latest passed run of a blessed entry, for one suite on one SKU.
 
     Attributes:
-        finished: end of the run, in seconds since the epoch.
         tried: time of the last request for another run, whatever its outcome; None if there was
             none.
         underway: a later run of the same kind is queued or running.

@@ -76,7 +76,6 @@ class Limits(Struct, frozen=True):
     """Resource limits of a container.
 
     Attributes:
-        memory: bytes, including swap.
         shm: bytes of ``/dev/shm``.
         tmp: bytes of ``/tmp``, the only writable path.
         cpus: cores; None for all.
@@ -98,7 +97,6 @@ class Program(Struct, frozen=True):
         catches: failures that the workload detects, a phrase each.
         command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
         gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
-        nodes: number of nodes that run the same program at once.
         host_checks: checks that are about the host's GPU and not about the stack; where one fails,
             the host is at fault, so the step is inconclusive.
         adapter: reader of the output; ``jsonl`` is the line protocol.

@@ -109,8 +109,6 @@ class FactSet(Struct, frozen=True):
     """One side of a comparison.
 
     Attributes:
-        name: as a person wrote it.
-        facts: the tables that rules read.
         documents: every fact file, parsed, overlays applied.
     """
 
@@ -133,7 +131,6 @@ class RecordChange(Struct, frozen=True):
     Attributes:
         facts: fact file, ``frameworks/torch``.
         part: list in the file, ``releases``; ``""`` for fields outside of lists of records.
-        key: name of the record.
     """
 
     facts: str

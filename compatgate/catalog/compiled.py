@@ -29,11 +29,8 @@ class CompiledTable(msgspec.Struct, frozen=True, array_like=True):
     """A compiled table.
 
     Attributes:
-        schema: version of this format.
-        table: name of the table.
         code: digest of the adapters that built it.
         sources: SHA-256 per source file, overlays included.
-        payload: the table, encoded.
     """
 
     schema: int
@@ -47,7 +44,6 @@ class Manifest(msgspec.Struct, frozen=True):
     """The list of compiled tables in a wheel.
 
     Attributes:
-        schema: version of the compiled format.
         digest: of the whole catalog, ``sha256:...``.
         sources: SHA-256 per source file.
         tables: SHA-256 per compiled table.

@@ -37,9 +37,7 @@ class Overlay(NamedTuple):
     """A file that changes a shipped fact file.
 
     Attributes:
-        path: location of the overlay.
         target: the fact file that it changes, without suffix.
-        digest: SHA-256 of its content.
     """
 
     path: str

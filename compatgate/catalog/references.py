@@ -32,7 +32,6 @@ class Problem(Struct, frozen=True, order=True):
     Attributes:
         check: id of the check that found it, ``driver-order``.
         subject: record concerned, ``cuda_driver 12.4.1``.
-        message: one sentence.
     """
 
     check: str

@@ -99,7 +99,7 @@ def _read_pyproject(text: str, path: str) -> tuple[list[Requirement], str]:
     try:
         document = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        reason = "nested too deeply" if isinstance(error, RecursionError) else quote_error(error)
         raise BadInput(f"is not TOML: {reason}", field="--in", value=path) from None
     project: Any = document.get("project")
     if not isinstance(project, dict):

@@ -152,6 +152,7 @@ class Operations:
         | None = None,
         image: str | None = None,
         command: Sequence[str] | None = None,
+        mounts: Sequence[str] | None = None,
         set: Mapping[
             str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
         ]
@@ -185,6 +186,7 @@ class Operations:
         | None = None,
         image: str | None = None,
         command: Sequence[str] | None = None,
+        mounts: Sequence[str] | None = None,
         set: Mapping[
             str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
         ]
@@ -205,6 +207,7 @@ class Operations:
         | None = None,
         image: str | None = None,
         command: Sequence[str] | None = None,
+        mounts: Sequence[str] | None = None,
         set: Mapping[
             str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
         ]

@@ -205,14 +205,13 @@ def _held(lease: Lease) -> Iterator[None]:
 
 def find_host(client: Client, hosts: Sequence[Host]) -> Host:
     """Return the host of a worker's token, which has its name."""
-    name = client.show_caller().name
+    caller = client.show_caller()
+    hint = f"compatgate token create --name {hosts[0].name} --scope work"
+    if caller.kind != "token":
+        raise BadInput("a worker needs the token of its host", field="--token", hint=hint)
     for host in hosts:
-        if host.name == name:
+        if host.name == caller.name:
             return host
     known = ", ".join(host.name for host in hosts)
-    raise BadInput(
-        f"the token is for the host {name}, and the file has {known}",
-        field="--hosts",
-        value=name,
-        hint=f"compatgate token create --name {hosts[0].name} --scope work",
-    )
+    what = f"the token is for the host {caller.name}, and the file has {known}"
+    raise BadInput(what, field="--hosts", value=caller.name, hint=hint)

@@ -40,12 +40,9 @@ class Choice(Struct, frozen=True):
     """A version of one part of a stack, and what comes with it.
 
     Attributes:
-        name: canonical name of the part.
         text: value as a stack states it: ``2.8.0+cu128``, ``2.8.3[sm_80+sm_90]``; empty: the stack
             does not have the part.
         version: the version; None where the stack does not have the part.
-        release: release of a framework.
-        build: build of this release.
         brings: further parts that the build needs, by name (JAX: its plugins).
     """
 
@@ -64,7 +61,6 @@ class _KnownRelease(Struct, frozen=True):
     """A release of a package in the facts.
 
     Attributes:
-        statements: about this release.
         measured: a wheel of it has a record.
         labels: of its builds, by statements and records.
     """
@@ -167,7 +163,9 @@ class Candidates:
         return self._labels is None or not label or label in self._labels
 
     def _builds(self, name: str, release: Release) -> Iterator[Choice]:
-        newest = sorted(release.builds, key=_cuda_of, reverse=True)
+        newest = sorted(
+            release.builds, key=lambda build: build.cuda or (build.cuda_major, 0), reverse=True
+        )
         own = [build for build in newest if build.default]
         others = [build for build in newest if not build.default]
         for build in own:
@@ -386,10 +384,6 @@ class Candidates:
                 found = {name: spec for name, spec in named.items() if self.has_builds(name)}
             self._requires[key] = found
         return self._requires[key]
-
-
-def _cuda_of(build: Build) -> tuple[int, int]:
-    return build.cuda or (build.cuda_major, 0)
 
 
 def _pins(chosen: Chosen, name: str) -> Iterator[Pin]:

@@ -43,9 +43,7 @@ class CellFilter(Struct, frozen=True):
     Attributes:
         versions: component and constraint; an entry must allow a version that meets it.
         cuda: CUDA series of the builds.
-        statuses: of entries.
         names: of entries, where ``*`` matches any characters.
-        driver: constraint on the driver of pools.
         words: parts of GPU names, names of targets, or ``key=value`` of their labels.
     """
 

@@ -40,12 +40,8 @@ class StackRow(Struct, frozen=True):
 
     Attributes:
         key: unique among the rows.
-        label: heading.
-        note: what the stack is, in words.
         stack: None: no stack can be made, for the reasons in ``open``.
         group: rows of one group follow each other, ``CUDA 12.8``.
-        entry: the entry that the stack represents.
-        open: what is left open, in words.
     """
 
     key: str
@@ -63,7 +59,6 @@ class CellAnswer(Struct, frozen=True):
     Attributes:
         verdict: the gate's; None: the question cannot be asked.
         rule: id of the rule that decides; empty where every rule holds.
-        why: its message.
         valid_until: ISO time from which the answer may differ; None: as long as the matrix.
         mixed: the places of the column differ; this is the worst of them.
         target: the target that decides.

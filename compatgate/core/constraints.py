@@ -73,12 +73,7 @@ def _compare_whole(operator: Operator, want: str, have: str) -> bool:
 
 
 class Constraint(Struct, frozen=True, gc=False):
-    """A constraint on a version: all clauses must hold.
-
-    Attributes:
-        text: the constraint as written.
-        clauses: its comparisons, in order.
-    """
+    """A constraint on a version: all clauses must hold."""
 
     text: str
     clauses: tuple[Clause, ...]

@@ -40,8 +40,6 @@ class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         state: ``ready`` when every suite has passed wherever the entry would hold.
         automatic: every target's policy lets the gate bless it.
-        runs: ids of the runs that have passed.
-        needs: runs that are missing, or failed.
         contents: GPU contents of these runs, as far as they are known.
     """
 
@@ -162,7 +160,11 @@ def _judge_place(
     if not about:
         return [], [Need(*where, suite) for suite in suites]
     groups: dict[_Measured, dict[str | None, _Pools]] = {}
-    for (measured, content, suite), runs in _group_runs(about, entry).items():
+    found: dict[tuple[_Measured, str | None, str], list[Evidence]] = {}
+    for run in about:
+        measured = tuple(run.components[name].text for name in entry.components if name != "driver")
+        found.setdefault((measured, run.content, run.suite), []).append(run)
+    for (measured, content, suite), runs in found.items():
         pooled = pool_runs(
             runs,
             driver=pool.driver,
@@ -186,17 +188,6 @@ def _judge_place(
     ]
     best = max(passed, key=len, default={})
     return list(best.values()), [Need(*where, suite) for suite in suites if suite not in best]
-
-
-def _group_runs(
-    runs: Iterable[Evidence], entry: Entry
-) -> dict[tuple[_Measured, str | None, str], list[Evidence]]:
-    """Group runs by the components that the entry constrains, the GPU content and the suite."""
-    found: dict[tuple[_Measured, str | None, str], list[Evidence]] = {}
-    for run in runs:
-        measured = tuple(run.components[name].text for name in entry.components if name != "driver")
-        found.setdefault((measured, run.content, run.suite), []).append(run)
-    return found
 
 
 def _find_failures(

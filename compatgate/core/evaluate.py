@@ -251,8 +251,6 @@ class PoolResult(Struct, frozen=True):
     """The answers of the rules for one pool.
 
     Attributes:
-        passed: ids of the rules that hold.
-        not_applicable: ids of the rules that do not apply.
         until: ISO times from which the answer may differ.
         evidence: ids of the runs that the answer rests on.
         entry: the matrix entry that decided.

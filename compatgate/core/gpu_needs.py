@@ -30,11 +30,7 @@ class Unmet(Struct, frozen=True):
     """A need that a GPU does not surely meet.
 
     Attributes:
-        kind: what is needed.
         certain: the GPU cannot; False: that is not known.
-        message: one sentence.
-        have: what the GPU has.
-        need: what would do.
         source: the fact that decided; None: there is none.
     """
 

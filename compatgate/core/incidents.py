@@ -87,7 +87,6 @@ class Condition(Struct, frozen=True):
 
     Attributes:
         cause: what its members have in common; with the kind, its identity.
-        message: a sentence about all members.
         members: at most `MAX_MEMBERS`.
         more: how much is concerned that no member stands for.
         since: when it began, where that is known.
@@ -164,19 +163,18 @@ def reconcile(
     changes: dict[str, IncidentChange] = {}
     for condition in conditions:
         if condition.key not in changes:
-            changes[condition.key] = _compare(known.get(condition.key), condition, now)
+            before = known.get(condition.key)
+            key, episode = condition.key, before.episode if before else 0
+            if before is None or _happens_again(before, condition, now):
+                change = IncidentChange(key, "open", "open", episode + 1, condition)
+            else:
+                state: IncidentState = "resolved" if before.state == "resolved" else "open"
+                change = IncidentChange(key, "refresh", state, episode, condition)
+            changes[condition.key] = change
     for key, before in known.items():
         if key not in changes and before.kind in covered and before.state != "ended":
             changes[key] = IncidentChange(key, "end", "ended", before.episode)
     return [*changes.values()]
-
-
-def _compare(before: KnownIncident | None, condition: Condition, now: datetime) -> IncidentChange:
-    key, episode = condition.key, before.episode if before else 0
-    if before is None or _happens_again(before, condition, now):
-        return IncidentChange(key, "open", "open", episode + 1, condition)
-    state: IncidentState = "resolved" if before.state == "resolved" else "open"
-    return IncidentChange(key, "refresh", state, episode, condition)
 
 
 def _happens_again(before: KnownIncident, condition: Condition, now: datetime) -> bool:

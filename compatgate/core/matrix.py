@@ -132,9 +132,7 @@ class Evidence(Struct, frozen=True, gc=False):
     """A judged canary run, with the versions measured inside the container.
 
     Attributes:
-        id: id of the run, ``run_...``.
         sku: GPU SKU with MIG profile, as `Gpu.sku`.
-        outcome: the judge's result.
         finished: seconds since the epoch.
         development: the run was outside a container; counts only where the policy says so.
         bound: what it was bound to besides; None: it was judged before this was recorded.

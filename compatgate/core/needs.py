@@ -50,9 +50,7 @@ class Needs(Struct, frozen=True):
     """The requirements of a workload on each of its GPUs.
 
     Attributes:
-        precision: number formats, in the order of `PRECISIONS`.
         memory: memory of one GPU or MIG slice; None: not stated.
-        features: features, in the order of `FEATURES`.
     """
 
     precision: tuple[str, ...] = ()

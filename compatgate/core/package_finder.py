@@ -248,11 +248,8 @@ class OpenPackage(Struct, frozen=True):
     """A package whose content on a platform is not known.
 
     Attributes:
-        name: normalised name.
-        version: version with its local label.
         wheel: known properties of the file.
         os: the pools' system, ``linux`` for WSL.
-        cpu: the pools' processor.
         python: the stack's Python, where it is known.
     """
 

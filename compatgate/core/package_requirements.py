@@ -27,7 +27,6 @@ class Requirement(Struct, frozen=True):
     Attributes:
         name: name of the part in the stack.
         spec: as the metadata writes it, ``==2.9.1``.
-        have: the stack's version.
         pinned: the only version that meets it; None where several do.
     """
 
@@ -89,8 +88,6 @@ class Platform(Struct, frozen=True, dict=True):
     """The platform of installed packages: a pool's system and processor, a stack's Python.
 
     Attributes:
-        os: the pool's system.
-        cpu: the pool's processor.
         python: the stack's Python, where it is known.
     """
 

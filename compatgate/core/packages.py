@@ -36,8 +36,6 @@ class GpuPackage(Struct, frozen=True, dict=True):
     """A package of a stack.
 
     Attributes:
-        name: normalised name.
-        platform: platform that it is installed on.
         record: record of its wheel, None where no record fits.
         assumed: why this wheel's record is used; empty where the wheel's digest or file name
             identifies it.

@@ -56,7 +56,6 @@ class Pool(Struct, frozen=True):
         gpu: resolved SKU; None only where a question leaves it open (the verdict says so).
         driver: None only where a question leaves it open.
         os: ``wsl`` has the driver numbers of Windows.
-        count: nodes.
         platform: kind of machine, like ``aws/p6e-gb200``; None: not stated.
         sharing: how containers share a GPU; None: not stated.
         node: parts and settings of the nodes, by name of `NODE_COMPONENTS`.
@@ -120,7 +119,6 @@ class Policy(Struct, frozen=True):
 
     Attributes:
         mode: ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it.
-        require_entry: a matrix entry must match.
         on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
         packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
         missing_facts: outcome where the facts lack what decides about a stated value: unknown, or
@@ -314,7 +312,11 @@ def parse_pool(body: Any, gpus: Gpus) -> Pool:
     body = _require_mapping(body, "pool", POOL_KEYS)
     if not any(body.get(key) for key in ("driver", "gpu")):
         raise BadInput("the pool is empty", field="pool", hint="state driver and gpu of the pool")
-    pool = Pool(name=_read_text(body, "name") or "pool", gpu=None, driver=None)
+    name = body.get("name")
+    if name is not None and not isinstance(name, str):
+        raise BadInput("must be text", field="pool.name", value=name)
+    check_length(name or "", MAX_NAME_LENGTH, "pool.name")
+    pool = Pool(name=name or "pool", gpu=None, driver=None)
     if body.get("node") is not None:
         pool = replace(pool, node=read_node(body["node"], "pool.node"))
     return change_pool(pool, body, gpus, path="pool")
@@ -416,14 +418,6 @@ def _require_mapping(
             hint = f"known: {', '.join(known)}"
             hint = f"did you mean {paths.get(near[0], near[0])}?" if near else hint
             raise BadInput("unknown key", field=path, value=value[key], hint=hint)
-    return value
-
-
-def _read_text(body: Mapping[str, Any], key: str) -> str | None:
-    value = body.get(key)
-    if value is not None and not isinstance(value, str):
-        raise BadInput("must be text", field=f"pool.{key}", value=value)
-    check_length(value or "", MAX_NAME_LENGTH, f"pool.{key}")
     return value
 
 

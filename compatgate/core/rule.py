@@ -66,11 +66,7 @@ class Finding(Struct, frozen=True, gc=False):
         name: ``driver-too-old``.
         outcome: ``not-checked`` reports what a rule could not check; it has no weight.
         pools: names of the pools that share this finding.
-        component: the component concerned.
-        have: the value found.
         need: a value that would pass, as a constraint or in words.
-        message: one sentence for people.
-        source: the fact that decided.
         fixes: smallest verified changes.
     """
 

@@ -30,7 +30,6 @@ class Solution(Struct, frozen=True):
     """A stack that passes on every target.
 
     Attributes:
-        stack: in request form.
         verdicts: the verdict of each target, in the order of the question.
         changes: parts that differ from the stack to start from.
         builds: packages that must be built for the stated GPU code.
@@ -87,7 +86,6 @@ class Solved(Struct, frozen=True):
     """The answer of the solver.
 
     Attributes:
-        solutions: best first.
         misses: where there is no solution: the refused stacks with the fewest refusing rules.
         unknown: wanted parts of which no version is known, in words.
         evaluated: evaluations that the answer took.

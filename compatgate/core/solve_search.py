@@ -116,7 +116,10 @@ class Search:
         self._pools = tuple(pool for target in problem.targets for pool in target.pools)
         self._candidates = Candidates(facts, self._pools, problem.labels)
         self._templates = Templates(problem, self._lead, self._candidates, matrix)
-        self._bare = Target("", _distinct(self._pools))
+        found: dict[bytes, Pool] = {}
+        for pool in self._pools:
+            found.setdefault(_encode(replace(pool, name="", count=1)), pool)
+        self._bare = Target("", tuple(found.values()))
         self._partial: dict[tuple[tuple[str, str], ...], bool] = {}
         self._whole: dict[tuple[tuple[str, str], ...], tuple[Verdict, ...]] = {}
         self._refused: dict[frozenset[str], set[tuple[str, ...]]] = {}
@@ -489,14 +492,6 @@ class Search:
         if len(self._misses) < _MAX_STEPS:
             weight = len(refusing) + (0 if whole else 100)
             self._misses.append((weight, len(self._misses), body))
-
-
-def _distinct(pools: Iterable[Pool]) -> tuple[Pool, ...]:
-    """Return pools without those that differ from another in their name and size alone."""
-    found: dict[bytes, Pool] = {}
-    for pool in pools:
-        found.setdefault(_encode(replace(pool, name="", count=1)), pool)
-    return tuple(found.values())
 
 
 def _same_build(body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

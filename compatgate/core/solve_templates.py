@@ -28,7 +28,6 @@ class Problem(Struct, frozen=True):
         targets: targets with pools; the stack must pass on all.
         stated: further keys of the stack in request form, ``arch`` or ``needs``.
         base: the stack to stay close to; None: there is none.
-        most: stacks to return.
         warnings: accept stacks that pass with warnings.
         labels: labels of the builds that another index has; None: any.
     """
@@ -46,8 +45,6 @@ class Template(Struct, frozen=True):
     """Parts of the stacks to try, with constraints, in the order of choosing.
 
     Attributes:
-        parts: names.
-        constraints: by name.
         heads: number of parts that lead: each choice of them gives one stack.
     """
 

@@ -74,11 +74,9 @@ class Stack(Struct, frozen=True, dict=True):
         cuda_compat: CUDA version of the forward-compatibility package in the image.
         compat_use: when that package is loaded.
         require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
-        disable_require: ``NVIDIA_DISABLE_REQUIRE`` is set in the image.
         image: the reference that the stack was read from, for waivers and messages.
         needs: what the workload needs of each GPU; None when not stated.
         open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
-        conflicts: disagreements of its sources, in words.
         unread: what was not read, in words; the answer reports it without weight.
         unmeasured: why a package has no record although its wheel was requested, by release
             (``xformers==0.0.35``).

@@ -37,12 +37,7 @@ _OTHERS = ("python", "cudnn", "nccl")
 
 
 class StatedText(Struct, frozen=True):
-    """What a text states; empty where it does not.
-
-    Attributes:
-        stack: component or package to version.
-        pool: driver and GPU.
-    """
+    """What a text states; empty where it does not."""
 
     stack: dict[str, str] = {}
     pool: dict[str, str] = {}

@@ -35,7 +35,6 @@ class Wave(Struct, frozen=True):
     """Nodes that take the driver together: whole failure domains.
 
     Attributes:
-        nodes: keys of its nodes.
         had: those that had the driver before the upgrade was proposed.
         left_out: those that a person has left out, with a reason.
         started: when somebody was let start it; None: not yet.
@@ -69,7 +68,6 @@ class Upgrade(Struct, frozen=True):
     """An upgrade and how far it is.
 
     Attributes:
-        driver: the new one.
         soak_s: seconds from the end of a wave to the start of the next one.
         why: who stopped it or what rolled it back, in words.
         health: each node of a wave must report its health before the next wave starts.
@@ -107,9 +105,7 @@ class NodeState(Struct, frozen=True):
 
     Attributes:
         driver: None: not known.
-        upgraded: the driver is the new one.
         since: when it reported this driver for the first time.
-        stale: its last report is old.
         healthy: it has reported its health with this driver, and lately.
     """
 

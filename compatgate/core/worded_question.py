@@ -56,9 +56,7 @@ class Assumption(Struct, frozen=True):
     """A release that was taken where the question names a series.
 
     Attributes:
-        component: canonical name.
         said: the series, as it was written.
-        taken: the release.
         others: other known releases of the series, newest first.
     """
 
@@ -83,11 +81,6 @@ class WordedQuestion(Struct, frozen=True):
 
     Attributes:
         target: its name; empty: none was named.
-        stack: in the form of requests.
-        image: a reference.
-        driver: of the pool, or to try on the target.
-        gpu: of the pool.
-        assumptions: releases that were taken.
     """
 
     target: str = ""

@@ -20,7 +20,6 @@ class Container(Struct, frozen=True):
     """A running container.
 
     Attributes:
-        pid: first process, numbered by the engine's machine.
         environment: variables of its config, ``NAME=value``.
         granted: granted GPUs in the form of ``NVIDIA_VISIBLE_DEVICES``; None: no GPU.
     """

@@ -187,7 +187,6 @@ class WheelChoice(Struct, frozen=True):
     """The wheel that was chosen for a release and platform.
 
     Attributes:
-        sha256: digest of the wheel; names its record.
         at: time of the choice, in seconds since the epoch.
     """
 

@@ -46,7 +46,6 @@ class Distribution(Struct):
             record.
         root: folder that paths of files are relative to.
         name: normalised name, empty until it is known.
-        requires: requirements (PEP 508).
         files: libraries and kernels in its list of files; None without a list.
         by_conda: only a record of conda describes the distribution.
     """

@@ -55,7 +55,6 @@ class Probe(Struct, frozen=True):
 
     Attributes:
         pools: one per kind of GPU; empty without GPU.
-        stack: components in the form of a request's stack.
         host: ``os``, ``cpu``, ``driver``, ``kernel_modules``, ``platform``, ``node``, ``gpus`` and
             ``notes``.
     """

@@ -37,8 +37,6 @@ class TegraBoard(Struct, frozen=True):
     """A Jetson; a field is empty where nothing tells it.
 
     Attributes:
-        l4t: release of Jetson Linux, ``36.4.3``.
-        jetpack: ``6.2``.
         model: of the device tree, ``NVIDIA Jetson AGX Orin Developer Kit``.
         soc: last entry of the device tree's ``compatible``, ``tegra234``.
     """

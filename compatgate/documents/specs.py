@@ -177,7 +177,6 @@ class BlessedBySpec(_Spec, frozen=True):
     """The evidence by which the gate has blessed an entry.
 
     Attributes:
-        runs: ids of the runs that passed.
         contents: digests of the GPU contents that they tested.
     """
 

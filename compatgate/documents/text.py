@@ -294,12 +294,7 @@ class TooManyMistakesError(Exception):
 
 
 class TextTooComplexError(Exception):
-    """A text that is too deep or expands too far to be read.
-
-    Attributes:
-        line: line of the problem, from 1.
-        problem: the problem, in words.
-    """
+    """A text that is too deep or expands too far to be read."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(problem)

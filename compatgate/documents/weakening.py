@@ -71,18 +71,10 @@ def _more_approvers(before: Any, after: Any) -> bool:
     return after is UNSET or not set(after) <= set(before)
 
 
-def _leaves_proposals(before: Any, after: Any) -> bool:
-    return bool(before == "proposals")
-
-
 def _binds_less(before: Any, after: Any) -> bool:
     order = ("image", "content", "versions")
     old, new = (order.index("content" if one is UNSET else one) for one in (before, after))
     return new > old
-
-
-def _states_its_own_stack(before: Any, after: Any) -> bool:
-    return bool(before == "ignore")
 
 
 _STRICT_FLAG = _below(True, False)
@@ -120,11 +112,11 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.packages": _below("enforce", "audit"),
     "spec.policy.missingFacts": _below("enforce", "audit"),
     "spec.policy.entries": _below("strict", "lenient"),
-    "spec.policy.statedStacks": _states_its_own_stack,
+    "spec.policy.statedStacks": lambda before, after: bool(before == "ignore"),
     "spec.policy.waivers": _waivers_last_longer,
     "spec.policy.approvals": _fewer_people,
     "spec.policy.approvers": _more_approvers,
-    "spec.policy.changes": _leaves_proposals,
+    "spec.policy.changes": lambda before, after: bool(before == "proposals"),
 }
 """The tests whether a change of a field weakens, by its path; pools compare by their names."""
 

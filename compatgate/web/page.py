@@ -202,7 +202,13 @@ NAVIGATION: tuple[NavigationGroup, ...] = (
             NavigationItem("incidents", "All incidents", "q"),
         ),
     ),
-    NavigationGroup("Decisions", (NavigationItem("decisions", "Decisions", "d"),)),
+    NavigationGroup(
+        "Decisions",
+        (
+            NavigationItem("decisions", "Decisions", "d"),
+            NavigationItem("report", "Postmortem", "g"),
+        ),
+    ),
     NavigationGroup(
         "Matrix",
         (

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from engines import PYTHON, Engine
 from msgspec.structs import replace
+from sqlalchemy import update
 
 from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host
@@ -21,7 +22,7 @@ from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.catalog.sources import ROOT
 from compatgate.service.app import Rooms
-from compatgate.service.runs.queue.models import RunRow
+from compatgate.service.runs.queue.models import Run, RunRow
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 
@@ -146,7 +147,10 @@ class Staging:
         return hosts
 
     def workload(self, name: str, program: str, **fields: Any) -> None:
+        """Write a workload; runs that are under way may go on with it, like those of 0.1.0."""
         write_workload(self.workloads, name, program, **fields)
+        with self.rooms.gate.database.writing() as session:
+            session.execute(update(Run).where(Run.finished_at.is_(None)).values(definition=None))
 
     def submit(self, suite: str, **fields: Any) -> str:
         """Ask for one run; its id."""

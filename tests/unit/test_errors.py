@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import pytest
 
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, quote_error
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,20 @@ def test_a_value_is_neither_said_twice_nor_put_before_a_noun(problem: str) -> No
 def test_the_hint_ends_the_line() -> None:
     error = BadInput("must be positive", field="hours", value=-1, hint="for example 4")
     assert error.detail == "hours: -1 must be positive (for example 4)"
+
+
+@pytest.mark.parametrize(
+    ("read", "words"),
+    [
+        (lambda: json.loads('{"a": 1,, }'), "malformed at line 1, column 9"),
+        (lambda: b"ab\xff".decode(), "not UTF-8 at byte 3"),
+        (lambda: {}["name"], "lacks name"),
+        (lambda: len(3), "a value is not of the type that belongs there"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_exception_of_python_is_told_in_words_about_the_input(
+    read: Callable[[], object], words: str
+) -> None:
+    with pytest.raises(Exception) as caught:
+        read()
+    assert quote_error(caught.value) == words

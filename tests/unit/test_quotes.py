@@ -70,7 +70,7 @@ def test_no_message_consists_of_what_another_library_says() -> None:
 
 def test_words_of_others_are_one_line_without_backquotes_and_not_long() -> None:
     assert quote_error(ValueError("Expected `int`,\n  got `str`")) == "Expected 'int', got 'str'"
-    assert quote_error(KeyError()) == "KeyError"
+    assert quote_error(ValueError()) == "ValueError"
     assert quote_error(OSError(28, "No space left on device", "/x")) == "No space left on device"
     assert len(quote_error(ValueError("x" * 5000))) == 300
 

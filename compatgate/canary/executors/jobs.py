@@ -179,25 +179,19 @@ def make_command(job: Job) -> list[str]:
 
 def make_environment(job: Job, scratch: str, more: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the program; the workload's own take precedence."""
+    ptx = {"COMPATGATE_NEEDS_PTX": "yes" if job.needs_ptx else "no"}
     return {
         "HOME": scratch,
         "TMPDIR": scratch,
         "PYTHONUNBUFFERED": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "COMPATGATE_SEED": str(job.seed),
-        **_ptx_environment(job),
+        **({} if job.needs_ptx is None else ptx),
         **more,
         **job.workload.environment,
         **({CHALLENGE: job.challenge} if job.challenge else {}),
         **({FILES: ":".join(sorted(job.files))} if job.files else {}),
     }
-
-
-def _ptx_environment(job: Job) -> dict[str, str]:
-    """Return the variables that state whether the stack needs PTX; none if that is not stated."""
-    if job.needs_ptx is None:
-        return {}
-    return {"COMPATGATE_NEEDS_PTX": "yes" if job.needs_ptx else "no"}
 
 
 def check_single_machine(job: Job, host: str) -> None:

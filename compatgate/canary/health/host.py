@@ -43,7 +43,6 @@ class PciDevice(Struct, frozen=True):
     """A device of NVIDIA's on the PCI bus.
 
     Attributes:
-        address: ``0000:9b:00.0``.
         driver: kernel driver that has it; None: none.
     """
 

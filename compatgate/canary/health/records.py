@@ -87,11 +87,7 @@ def _is_relevant(line: bytes) -> bool:
 
 
 class RecordReader:
-    """Reader of a log, line by line; keeps the state that earlier lines began.
-
-    Attributes:
-        seen: number of lines that were not empty.
-    """
+    """Reader of a log, line by line; keeps the state that earlier lines began."""
 
     def __init__(self) -> None:
         self.seen = 0

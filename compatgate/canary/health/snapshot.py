@@ -149,6 +149,19 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
     used, power = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetPowerUsage")
     mode = ask("nvmlDeviceGetMigMode")
     info = ask("nvmlDeviceGetPciInfo")
+    listed = ask("nvmlDeviceGetComputeRunningProcesses")
+    if listed is None:
+        processes = None
+    else:
+        memory = {one.pid: getattr(one, "usedGpuMemory", None) or None for one in listed}
+        processes = tuple(Process(pid, memory[pid]) for pid in sorted(memory))
+    field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+    values = query_nvml(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
+    if not values or values[0].nvmlReturn != 0:
+        recovery = None
+    else:
+        number = values[0].value.uiVal
+        recovery = _RECOVERY[number] if number < len(_RECOVERY) else f"unknown_{number}"
     return Gpu(
         index=index,
         uuid=nvml_text(ask("nvmlDeviceGetUUID")),
@@ -169,7 +182,7 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         remapped_uncorrected=remapped[1],
         remap_pending=_read_flag(remapped[2]),
         remap_failed=_read_flag(remapped[3]),
-        recovery=_read_recovery(nvml, handle),
+        recovery=recovery,
         throttle=decode_throttle_reasons(mask) if mask is not None else None,
         sm_clock_mhz=ask("nvmlDeviceGetClockInfo", _SM),
         memory_clock_mhz=ask("nvmlDeviceGetClockInfo", _MEMORY),
@@ -180,7 +193,7 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         power_w=power / 1000 if power is not None else None,
         utilisation=used.gpu if used else None,
         memory_utilisation=used.memory if used else None,
-        processes=_read_processes(ask("nvmlDeviceGetComputeRunningProcesses")),
+        processes=processes,
     )
 
 
@@ -192,23 +205,6 @@ def _fill(nvml: Any, function: str, structure: str, handle: Any) -> Any:
     value = make()
     done = query_nvml(nvml, function, handle, ctypes.byref(value))
     return None if done is None else value
-
-
-def _read_processes(listed: Any) -> tuple[Process, ...] | None:
-    """Return the processes on the whole GPU, MIG devices included."""
-    if listed is None:
-        return None
-    memory = {one.pid: getattr(one, "usedGpuMemory", None) or None for one in listed}
-    return tuple(Process(pid, memory[pid]) for pid in sorted(memory))
-
-
-def _read_recovery(nvml: Any, handle: Any) -> str | None:
-    field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-    values = query_nvml(nvml, "nvmlDeviceGetFieldValues", handle, [field]) if field else None
-    if not values or values[0].nvmlReturn != 0:
-        return None
-    number = values[0].value.uiVal
-    return _RECOVERY[number] if number < len(_RECOVERY) else f"unknown_{number}"
 
 
 def _is_lost_error(nvml: Any, error: Exception) -> bool:

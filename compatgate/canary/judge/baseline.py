@@ -35,7 +35,6 @@ class SampleSource(Struct, frozen=True):
     """The origin of a sample, which an approver needs before the sample counts for a GPU.
 
     Attributes:
-        measured_at: ISO time.
         versions: component to version, as the process had them loaded.
     """
 
@@ -71,7 +70,6 @@ class Baseline(Struct, frozen=True):
     Attributes:
         sku: as in runs, including the MIG profile.
         family: stack family (see `compatgate.canary.judge.baseline`).
-        runs: runs that it was learned from, oldest first.
         discarded: runs that were offered and rejected.
         version: of this baseline, from 1; a change is a new version, proposed and approved.
         approved_by: None until a person approves it; only then is it used.

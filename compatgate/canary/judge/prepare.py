@@ -26,7 +26,6 @@ class Unit(Struct, frozen=True):
 
     Attributes:
         dimension: units of the same dimension convert into each other.
-        factor: factor to the dimension's base unit.
         better: direction that is usually better; None if it depends.
     """
 

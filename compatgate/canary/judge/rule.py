@@ -45,7 +45,6 @@ class Plan(Struct, frozen=True):
     """The looks of a comparison, and their shares of the error rates.
 
     Attributes:
-        first: number of blocks of the candidate at the first look.
         most: number of blocks after which the judge gives up; more are judged if they were run.
         alarms: number of blocks from which a metric may regress.
         passing: chances that the first look, each later look, the last one, and all beyond it

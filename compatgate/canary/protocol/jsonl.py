@@ -31,7 +31,6 @@ class Line(Struct, frozen=True):
     """A line without its end.
 
     Attributes:
-        number: number of the line; the first is 1.
         complete: the whole line is here, and a line feed ended it.
         too_long: the line was cut at the maximum length.
     """

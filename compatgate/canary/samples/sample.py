@@ -42,7 +42,6 @@ class SampleHead(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """First line of a sample; see `matrix/schema/sample.schema.json`.
 
     Attributes:
-        digest: digest of the workload's content that ran.
         sku: MIG profile included; ``cpu`` on a host without GPUs.
         family: of the stack (see `compatgate.canary.judge.baseline`).
         measured_at: end of the execution, UTC, to the second.

@@ -139,7 +139,13 @@ class SignedOutput:
             self._take(bytes(self._rest), b"")
         self._rest.clear()
         report = self._reader.report()
-        contradictions = [*self._contradictions, *self._find_forgery()]
+        contradictions = list(self._contradictions)
+        if self._broken and not self._signed:
+            why = "carry the signature of another run or of none: they were recorded"
+            contradictions.append(f"its lines {why}")
+        elif self._unsigned and not self._signed:
+            why = "carry no signature: another program printed them in place of this one"
+            contradictions.append(f"its lines {why}")
         witness = Witness(
             assurance="challenged" if self._signed else "self-reported",
             wall_s=self._clock() - self._began,
@@ -151,14 +157,6 @@ class SignedOutput:
         )
         problems = (*self._problems[:_MAX_PROBLEMS], *report.problems)
         return msgspec.structs.replace(report, problems=problems, witness=witness)
-
-    def _find_forgery(self) -> list[str]:
-        """Return why nothing in the output can be of the harness; [] if something is."""
-        if self._signed or not (self._unsigned or self._broken):
-            return []
-        if self._broken:
-            return ["its lines carry the signature of another run or of none: they were recorded"]
-        return ["its lines carry no signature: another program printed them in place of this one"]
 
     def _find_other_image(self) -> str:
         """Return which files the program did not show as the image has them; "" if it did."""

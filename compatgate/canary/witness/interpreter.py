@@ -62,7 +62,6 @@ class Interpreter(Struct, frozen=True):
 
     Attributes:
         archive: uncompressed tar of its files, for `PLACE`.
-        digest: ``sha256:...`` of the archive.
         program: ``sha256:...`` of the file that the kernel runs: the loader.
         machine: as ``uname -m`` says.
     """

@@ -29,12 +29,7 @@ _PAGE = "README.md"
 
 
 class PackedFile(Struct, frozen=True):
-    """A file of a workload.
-
-    Attributes:
-        path: relative, with ``/``.
-        content: its bytes.
-    """
+    """A file of a workload."""
 
     path: str
     executable: bool
@@ -137,7 +132,9 @@ def make_archive(files: list[PackedFile]) -> bytes:
     """Return an uncompressed, reproducible tar of the files, readable for everybody."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for folder in _folders(files):
+        parents = [file.path.split("/")[:-1] for file in files]
+        folders = {"/".join(parts[: n + 1]) for parts in parents for n in range(len(parts))}
+        for folder in sorted(folders):
             member = tarfile.TarInfo(folder)
             member.type, member.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(member)
@@ -147,14 +144,6 @@ def make_archive(files: list[PackedFile]) -> bytes:
             member.size = len(file.content)
             tar.addfile(member, io.BytesIO(file.content))
     return buffer.getvalue()
-
-
-def _folders(files: list[PackedFile]) -> list[str]:
-    results: set[str] = set()
-    for file in files:
-        parts = file.path.split("/")[:-1]
-        results |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
-    return sorted(results)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

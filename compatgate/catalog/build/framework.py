@@ -38,7 +38,7 @@ _MAJOR = re.compile(r"\d+\.\*")
 
 def _framework(document: Record) -> Record:
     name, shared = document["component"], document.get("shared_requirements")
-    rows = [{**row, "component": name} for row in document["releases"]]
+    rows = [{**_settle_python(row), "component": name} for row in document["releases"]]
     return {
         "name": name,
         "releases": [_share_requirements(row, shared) for row in rows] if shared else rows,
@@ -46,6 +46,40 @@ def _framework(document: Record) -> Record:
         "refuses_newer_gpus": _stated_source(document.get("refuses_newer_gpus", {})),
         "new_abi": document.get("cxx11_abi", {}).get("new"),
     }
+
+
+_ASKS_PYTHON = re.compile(r"\s*python_version\s*[<>=!]+\s*[\"'][\d.]+[\"']\s*")
+
+
+def _settle_python(release: Record) -> Record:
+    """Drop the markers of requirements that hold for every Python that the release has wheels for.
+
+    A stack that states no Python has one of them.
+    """
+    python = release.get("python") or {}
+    pythons = {*(python.get("wheels") or ()), *(python.get("wheels_aarch64") or ())}
+
+    def settle(text: str) -> str:
+        asked, _, marker = text.partition(";")
+        if not pythons or not _ASKS_PYTHON.fullmatch(marker):
+            return text
+        known = Requirement(text).marker
+        holds = known and all(known.evaluate({"python_version": p.rstrip("t")}) for p in pythons)
+        return asked.strip() if holds else text
+
+    builds = [
+        {
+            **build,
+            "requirements": [
+                {**group, "packages": [settle(text) for text in group["packages"]]}
+                for group in build["requirements"]
+            ],
+        }
+        if build.get("requirements")
+        else build
+        for build in release["builds"]
+    ]
+    return {**release, "builds": builds}
 
 
 def _share_requirements(release: Record, shared: Record) -> Record:

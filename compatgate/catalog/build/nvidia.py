@@ -244,10 +244,6 @@ def _unit(row: Record) -> Record:
     return {"names": names, "v1": int(row["v1"], 2), "v2": int(row["v2"], 2)}
 
 
-def _case(row: Record) -> Record:
-    return {"status": None if row["status"] is None else int(row["status"], 16)}
-
-
 _ACTIONS = {"action": "nvidia_immediate_action", "investigate": "nvidia_investigatory_action"}
 _PEAKS: dict[str, Any] = {
     **{kind: f"{kind}_tflops" for kind in PEAK_KINDS},
@@ -309,6 +305,8 @@ DECODER = Decoder(
         Notice: Shape({"name": "message"}),
         Recovery: Shape(make=lambda row: {"names": [name.lower() for name in row["names"]]}),
         NvlinkUnit: Shape(make=_unit),
-        NvlinkCase: Shape(make=_case),
+        NvlinkCase: Shape(
+            make=lambda row: {"status": None if row["status"] is None else int(row["status"], 16)}
+        ),
     }
 )

@@ -83,10 +83,6 @@ def _nccl(document: Record) -> Record:
     return {"first_cuda13": min(built, key=natural_key)}
 
 
-def _nccl_release(row: Record) -> Record:
-    return {"cuda": _cuda_majors(row), "minimum_capability": _nccl_capabilities(row)}
-
-
 def _cuda_majors(row: Record) -> tuple[int, ...]:
     """Return the CUDA majors of wheels and of packages."""
     packages = {pair(text)[0] for text in row["deb_rpm_cuda_suffixes_seen"] or ()}
@@ -205,7 +201,12 @@ DECODER = Decoder(
             {"capabilities": "compute_capabilities", "cuda": "cuda_toolkits"}, _cudnn_row
         ),
         Nccl: Shape(make=_nccl, order={"releases": "version"}),
-        NcclRelease: Shape(make=_nccl_release),
+        NcclRelease: Shape(
+            make=lambda row: {
+                "cuda": _cuda_majors(row),
+                "minimum_capability": _nccl_capabilities(row),
+            }
+        ),
         PackageRecords: Shape(make=_package_records),
         ProjectWheels: Shape({"pythons": "python", "new_abi": "cxx11_abi"}),
         Packages: Shape(make=_packages),

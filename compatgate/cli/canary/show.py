@@ -104,6 +104,7 @@ def _print_evidence(found: dict[str, Any]) -> None:
         "reference": compared and compared.reference,
         "change": compared and compared.words,
         "discarded": f"by {gone['by']}: {gone['reason']}" if gone else None,
+        "not valid": found.get("changed"),
     }
     for name, value in lines.items():
         if value:

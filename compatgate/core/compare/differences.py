@@ -35,12 +35,9 @@ class VerdictChange(Struct, frozen=True):
     """What differs between two verdicts on one stack.
 
     Attributes:
-        change: the worst change of a cause's findings.
         cause: cause of a worse answer, facts first; None: the answer is not worse.
         is_open: it is not known that the stack continues to work.
         worked: the vendors' facts did not stand against the stack before.
-        lost: new or worse findings.
-        gained: resolved findings.
     """
 
     change: Change = "same"
@@ -125,7 +122,6 @@ class Difference(VerdictChange, frozen=True, kw_only=True):
         after: verdict; None: there is no answer.
         allowed: what the policy decided before, and what it decides after.
         effect: None: the answer is the same for its asker.
-        reason: of the effect.
         lost: as of `VerdictChange`, with fixes.
     """
 
@@ -146,15 +142,12 @@ class Subject(Struct, frozen=True):
         status: of the entry; ``running`` of a stack.
         row: the entry itself, whose sample stacks are evaluated, each pool by itself; None:
             ``stack`` is.
-        stack: in JSON form.
         within: names of the pools that a question was limited to; empty: every pool.
         apart: each pool of a stack is evaluated by itself: one that fails already must not hide
             another that begins to fail.
         places: where to decide before and after; None: on the target of that name.
-        decisions: number of recorded decisions; 0 for a run.
         asked_by: who asked, the latest first.
         verdicts: ids of all verdicts on the question.
-        cases: every stack that was evaluated, pool by pool.
         open: why it cannot be evaluated, in words.
     """
 
@@ -252,14 +245,10 @@ class TargetDifferences(Differences, frozen=True, kw_only=True):
     """What a change of a target's pools and stacks does to all in use there.
 
     Attributes:
-        set: the changes.
         verdict: ``fail``: a subject breaks; ``unknown``: none is known to break, and some are not
             known to work; ``warn``: a subject gets worse.
-        allowed: the decision of the target's policy.
         host: new findings about the changed pools themselves.
         subjects: those that concern the changed pools, worst first.
-        before: the pools before the change, in JSON form.
-        after: the pools after the change, in JSON form.
     """
 
     target: str

@@ -50,7 +50,6 @@ class FrontierRow(Struct, frozen=True):
         keeps: number of entries and stacks that keep working by the vendors' facts.
         loses: names of the entries and stacks that stop working.
         first: first known release of the branch that keeps all working; None: no release does.
-        why: the rules that fail, with the pools.
     """
 
     branch: int

@@ -46,7 +46,6 @@ class Question(Struct, frozen=True):
         pools: of the target that change.
         changes: resolved to versions, as of `compatgate.core.compare.what_if.what_if`.
         running: stacks that the gate has allowed there, to be evaluated pool by pool.
-        nodes: reported nodes of the target.
         rack_labels: labels whose value names a rack.
         remarks: on how the changes were chosen, and on what was left out.
     """
@@ -84,7 +83,6 @@ class OwedRun(Struct, frozen=True):
 
     Attributes:
         required: true: the policy denies without this evidence; false: advice.
-        entries: names of the entries that lack the run.
         failed: id of a failed run; None: no run was judged recently.
     """
 

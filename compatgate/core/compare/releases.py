@@ -31,10 +31,7 @@ class FrameworkChange(Struct, frozen=True):
     Attributes:
         pools: names of the pools that share this answer.
         before: number of releases that work before.
-        lost: releases that no longer work, ascending.
-        gained: releases that begin to work, ascending.
         oldest: oldest release that works after the change; None: no release works.
-        why: the reason for the newest lost release.
     """
 
     framework: str

@@ -9,6 +9,7 @@ from typing import Any
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.request import Pool
+from compatgate.core.stack import canonical_key
 from compatgate.core.stack_facts import branch_of
 from compatgate.core.versions import format_parts
 from compatgate.errors import BadInput
@@ -22,9 +23,10 @@ def list_upgrades(changes: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]
     """Split changes into upgrades and versions: ``newest``, or a branch of the driver alone."""
     upgrades, stated = [], {}
     for name, value in changes.items():
-        if name in ("driver", "cuda") and value == "newest":
-            upgrades.append(name)
-        elif name == "driver" and isinstance(value, str) and value.isdigit():
+        part = canonical_key(name)
+        if part in ("driver", "cuda") and value == "newest":
+            upgrades.append(part)
+        elif part == "driver" and isinstance(value, str) and value.isdigit():
             upgrades.append(f"driver={value}")
         else:
             stated[name] = value

@@ -53,12 +53,9 @@ class BuildConflict(Struct, frozen=True):
 
     Attributes:
         release: the one toolkit release that it is about; None: ``components`` says which.
-        components: constraint of each part; all must hold.
         cpu: the processor that it is about; None: all.
         outcome: whether the build stops, or may stop.
-        what: one sentence.
         message: what the compiler prints; empty where that is not known.
-        fix: what helps, in words.
     """
 
     id: str
@@ -104,8 +101,6 @@ class GlibcNeed(Struct, frozen=True):
     """The lowest glibc with which the wheels of some releases load.
 
     Attributes:
-        name: package, or framework.
-        versions: constraint on the releases.
         glibc: the lowest release that works.
         cudas: CUDA of the builds concerned, from their label; empty: all.
         cpu: processor that the wheels are for; empty: all.

@@ -19,7 +19,6 @@ class Piece(Struct, frozen=True, array_like=True):
     """A literal part of a pattern, in lower case.
 
     Attributes:
-        text: the words.
         gap: characters at most between the end of the piece before and this one.
         unbroken: the gap has no blank.
     """
@@ -39,11 +38,9 @@ class Signature(Struct, frozen=True):
     """Words that programs print, and what they show.
 
     Attributes:
-        cause: id of the cause.
         patterns: alternatives; each is a sequence of pieces.
         near: at least one of these words is near the match; empty: nothing is asked.
         symptom: the text follows from another error: it counts only where nothing else is found.
-        sample: a text as printed.
         health: severity where a host's log has the words; None: a log is not searched for them.
     """
 
@@ -66,10 +63,8 @@ class Cause(Struct, frozen=True):
     """A reason for errors.
 
     Attributes:
-        means: what is wrong, in plain words.
         rules: ids of the rules that find it beforehand, the closest first; empty: none does.
         next: the one command that settles it, and what it shows.
-        fixes: what helps, the usual first.
         foreign: not about NVIDIA's stack.
         explains: what follows from the cause in a host's log: kernel messages (``rm-init-failed``)
             or other causes.

@@ -40,7 +40,6 @@ class Build(Struct, frozen=True, dict=True):
 
     Attributes:
         cuda: the CUDA it was built with; None when only the major is known.
-        cuda_major: its major.
         accepts: constraint on the CUDA of the stack (``12.4.*``, ``>=12.1,<13``).
         label: as in the local version, ``cu124``; None where the project does not use one.
         default: what ``pip install`` gives without an extra index, on Linux x86_64.
@@ -194,6 +193,14 @@ class CompleteBuilds(Struct, frozen=True):
     source: Source
 
 
+class AbsentWheels(Struct, frozen=True):
+    """Releases of which the package index has no wheel for a processor, ``aarch64``."""
+
+    versions: str
+    cpu: str
+    source: Source
+
+
 Made = Literal["cubin", "ptx"]
 """What a compiler gives to the driver: machine code, or PTX that the driver compiles."""
 
@@ -227,6 +234,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[CompleteBuilds, ...] = ()
     """Releases of which all published builds are listed."""
+    absent_wheels: tuple[AbsentWheels, ...] = ()
+    """Releases without a wheel for a processor."""
     new_abi: tuple[NewAbi, ...] = ()
     """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
 
@@ -241,6 +250,13 @@ class Framework(Struct, frozen=True, dict=True):
         """Return what says that all builds of a release are listed; None where nothing does."""
         for one in self.complete:
             if parse_constraint(self.name, one.versions).allows(version):
+                return one.source
+        return None
+
+    def source_of_absence(self, version: Version, cpu: str) -> Source | None:
+        """Return what says that the index has no wheel for a processor; None where nothing does."""
+        for one in self.absent_wheels:
+            if one.cpu == cpu and parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
 
@@ -266,12 +282,10 @@ class KnownIssue(Struct, frozen=True):
         os: operating systems concerned (``windows``); empty: all. WSL counts as Linux, too.
         wheels: it concerns wheels of the package index alone: no build with a label of its own,
             and no stack that states its GPU code.
-        outcome: ``fail`` or ``warn``.
         alone: it concerns a package that many depend on for other things (``numba``): it is not
             checked where something else in the stack uses the GPU.
         behind: it concerns drivers that report an older CUDA than the stack's.
         unless: parts that avoid it, in any version.
-        advice: what to do, as text.
         fixes: changes that avoid it, each a mapping of component to version.
     """
 

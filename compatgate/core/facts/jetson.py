@@ -20,7 +20,6 @@ class JetsonRelease(Struct, frozen=True):
 
     Attributes:
         devices: names of the devices that it supports; None: not found.
-        cuda: the CUDA of its libcuda and toolkit.
         driver: the number that nvidia-smi prints; None: it is not there, or not found.
         preview: it never became a production release.
     """

@@ -150,7 +150,6 @@ class LockedPackage(Struct, frozen=True):
     """A package as a lock, bill of materials or environment shows it.
 
     Attributes:
-        name: normalised.
         build: label of its version, index or file, ``cu128``; empty without a label.
         depends: normalised names of its direct dependencies, where they are stated.
         compiled: it has a wheel for a platform; None where its files are not stated.
@@ -197,8 +196,6 @@ class ToolkitPart(Struct, frozen=True):
     """A library of the toolkit, as a package of the index.
 
     Attributes:
-        package: normalised name, ``nvidia-cusparse-cu12``.
-        component: NVIDIA's name for the library, ``cusparse``.
         cuda_major: major of the toolkits that it belongs to.
         toolkits: version to the toolkits that have it, ascending.
     """

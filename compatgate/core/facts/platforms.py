@@ -52,9 +52,7 @@ class Limit(Struct, frozen=True):
         component: ``driver``, a component of a stack, or a part of a node.
         minimum: the least that is supported.
         below: the first that is not supported.
-        maximum: the last that is supported.
         refuses: values, or series of versions, that are not supported.
-        advised: the value to use.
         uses: the limit holds where this part of the nodes is in use; empty: always.
         disputed: a statement that says otherwise.
     """
@@ -154,8 +152,6 @@ class Condition(Struct, frozen=True):
     Attributes:
         instance_type: of the label ``node.kubernetes.io/instance-type``.
         product: DMI product names, and models of the device tree.
-        vendor: DMI system vendors.
-        asset_tag: DMI chassis asset tags.
         gpus: one of these must be a GPU of the machine, by canonical name.
     """
 
@@ -167,12 +163,7 @@ class Condition(Struct, frozen=True):
 
 
 class Machine(Struct, frozen=True):
-    """The machines of one platform.
-
-    Attributes:
-        platform: as pools state it.
-        recognise: conditions, one of which must fit.
-    """
+    """The machines of one platform."""
 
     platform: str
     recognise: tuple[Condition, ...]

@@ -107,14 +107,12 @@ class Record(Struct, frozen=True, omit_defaults=True, dict=True):
 
     Attributes:
         package: normalised name, as on the package index.
-        version: version with its local label.
         wheel: file name; its tags say the Python and platform.
         sha256: digest of the wheel, as the index states it or as read from the whole file; None
             where the wheel was read in parts and the index states none.
         verified: ``whole`` where the SHA-256 of all bytes was compared or computed; ``members``
             where each member that was read agrees with its CRC-32 and the wheel's own RECORD.
         requires: requirements (PEP 508) from its metadata.
-        requires_python: as in its metadata.
         libraries: files with GPU code or GPU links; empty when the wheel carries nothing.
         alternatives: groups of paths of which the package loads one.
         kernel_sources: files of CUDA source that it brings (``.cu``, ``.cuh``).
@@ -230,7 +228,6 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         compiled: ``install`` where its GPU code is compiled when it is built or installed, ``run``
             where it compiles for the GPU that it finds, ``nothing`` where it has no GPU code of
             its own; None where nothing is stated.
-        source: source of everything here.
         says: quotation about the GPUs, for messages.
         least_capability: lowest compute capability that it runs on.
         last_capability: highest compute capability that it runs on; None where none is named.

@@ -75,7 +75,6 @@ class Host(Struct, frozen=True):
     """A host as one dialect sees it.
 
     Attributes:
-        stated: the properties as given.
         values: by property, the value that the dialect compares with its factors.
         majors: by version property, the first number; 0 where it is not known.
         unknown: how the dialect treats a property that is not known, to follow "which".
@@ -91,8 +90,6 @@ class Factor(Struct, frozen=True):
     """One condition, ``driver>=470``.
 
     Attributes:
-        text: the condition as written.
-        property: the property that it compares.
         holds: tells whether it holds on a host; raises `MalformedRequirement` where the dialect
             notices a mistake only when it reaches the factor.
         major: the first number of a version; ranks near misses.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from compatgate.core import changes
 from compatgate.core.facts.frameworks import Build, Release
-from compatgate.core.facts.nvidia import Pair
+from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
@@ -89,8 +89,15 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         if on_windows:
             message += f"; the last release with one is {on_windows[-1]}"
         return _make_problem(found, "fail", message, need="os=linux or wsl", source=release.source)
-    if not found.version.local and is_index_wheel_cpu_only(found.table, release, context.pool):
-        return _report_cpu_only(context, found, release)
+    if not found.version.local:
+        if absence := found.table.source_of_absence(found.version, context.pool.cpu):
+            what = f"the package index has no wheel of {found.title} for {context.pool.cpu}"
+            return _report_cpu_only(context, found, release, what, absence)
+        if is_index_wheel_cpu_only(found.table, release, context.pool):
+            where = "Windows" if context.pool.os == "windows" else context.pool.cpu
+            what = f"the wheel of {found.title} on the package index has no CUDA on {where}"
+            source = release.python_source or release.source
+            return _report_cpu_only(context, found, release, what, source)
     if build is None:
         return _report_no_build(context, found, release)
     if not build.listed:
@@ -137,13 +144,13 @@ def _make_problem(
     return (Problem(outcome, found.name, message, have=found.version.text, **more),)
 
 
-def _report_cpu_only(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
-    """Report an index wheel without CUDA: it fails unless another build may be meant."""
+def _report_cpu_only(
+    context: RuleContext, found: FrameworkMatch, release: Release, what: str, source: Source
+) -> RuleAnswer:
+    """Report an index without a wheel with CUDA: it fails unless another build may be meant."""
     build = found.build or default_build(release)
     label = build.label if build else None
     labelled = f"{found.version.public}+{label}" if label else ""
-    where = "Windows" if context.pool.os == "windows" else context.pool.cpu
-    what = f"the wheel of {found.title} on the package index has no CUDA on {where}"
     change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
     open_ = _may_be_another_build(context, found)
     return _make_problem(
@@ -153,7 +160,7 @@ def _report_cpu_only(context: RuleContext, found: FrameworkMatch, release: Relea
         if open_
         else f"{what}, and the version has no label of another build",
         need="a build with CUDA, stated with its label",
-        source=release.python_source or release.source,
+        source=source,
         candidates=lambda: (change,) if labelled else (),
     )
 

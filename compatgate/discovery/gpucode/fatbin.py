@@ -243,12 +243,7 @@ _NOTES = 64 * 1024
 
 
 class Region(Struct):
-    """One fatbinary.
-
-    Attributes:
-        start: offset of its header in the file, in bytes.
-        end: offset behind its last entry.
-    """
+    """One fatbinary."""
 
     start: int
     end: int

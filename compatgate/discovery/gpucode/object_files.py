@@ -251,8 +251,6 @@ class PePart(Struct, frozen=True):
     Attributes:
         name: stored name, at most 8 characters.
         address: address of its first byte in memory, from the beginning of the image.
-        start: offset of its bytes in the file.
-        end: offset behind its bytes in the file.
     """
 
     name: str
@@ -265,7 +263,6 @@ class PeFile(Struct, frozen=True):
     """The headers of a PE file.
 
     Attributes:
-        wide: whether the program is 64-bit.
         exports: address of the table of exported symbols; 0 without one.
         imports: address of the table of imported libraries; 0 without one.
     """

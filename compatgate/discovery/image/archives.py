@@ -199,7 +199,6 @@ class SifPartition(Struct, frozen=True):
         offset: first byte in the file.
         size: in bytes.
         architecture: as images name it (``amd64``); empty where the file does not say.
-        overlay: whether a writable layer lies over it.
     """
 
     offset: int

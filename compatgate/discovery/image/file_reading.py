@@ -65,7 +65,6 @@ class FileReading(Struct, frozen=True, omit_defaults=True):
     Attributes:
         text: a small text file; None for other files and for one that is too large.
         packages: names and versions of the packages in a database that may be components.
-        why: why a package database cannot be read.
         code: None for files that are no library, program or kernel.
         digest: of a file that belongs to the GPU content.
     """
@@ -94,7 +93,11 @@ class FileReader:
         if member.kind == "symlink" or (member.kind == "hardlink" and kind not in DATABASES):
             return FileReading()
         if kind in LARGEST_TEXTS:
-            return FileReading(text=_read_text(kind, member, content))
+            file = member.path.rpartition("/")[2]
+            data = content.read_all(largest_text(kind, file))
+            if data is not None and kind == "dist-info" and file not in FILE_LISTS:
+                data = trim_metadata(file, data)
+            return FileReading(text=data)
         if kind in DATABASES:
             return self._read_packages(kind, content)
         content.begin_digest()
@@ -111,14 +114,6 @@ class FileReader:
         except ValueError as error:
             return FileReading(why=quote_error(error))
         return FileReading(packages=found)
-
-
-def _read_text(kind: FileKind, member: Member, content: Content) -> bytes | None:
-    file = member.path.rpartition("/")[2]
-    data = content.read_all(largest_text(kind, file))
-    if data is None or kind != "dist-info" or file in FILE_LISTS:
-        return data
-    return trim_metadata(file, data)
 
 
 def _read_code(kind: FileKind, member: Member, content: Content) -> FileCode | None:

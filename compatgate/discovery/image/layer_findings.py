@@ -47,7 +47,6 @@ class LayerFindings(Struct):
         inventory: distributions, and files that may belong to them.
         unread: unreadable files that may hold GPU code, with the reason.
         interpreters: path of a Python interpreter to its link, ``""`` for a file.
-        cached: components in caches of package managers.
         venvs: virtual environments by their folder, and whether each has only its own packages.
     """
 

@@ -21,7 +21,7 @@ from compatgate.discovery.image.file_reading import (
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
 from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
-from compatgate.discovery.image.layer_records import LayerRecord, LayerRecords
+from compatgate.discovery.image.layer_records import LayerRecords
 from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.image.visibility import Visibility
@@ -107,7 +107,11 @@ class LayerScan:
 
     def _read_layer(self, layer: Layer, registry: LayerSource) -> None:
         if record := self._records.find(layer.descriptor):
-            self._take_record(layer, record)
+            nothing = FileReading()
+            with layer.named():
+                self._budget.take(record.unpacked, record.unpacked, layer.descriptor.size)
+                for number, member in enumerate(record.members):
+                    self._take(layer, member, record.files.get(number, nothing))
             return
         recording = self._records.begin(layer.descriptor)
         with open_layer(layer, registry, self._budget) as (blob, feed):
@@ -127,14 +131,6 @@ class LayerScan:
             blob.drain()
         if recording:
             self._records.keep(layer.descriptor, recording, feed.position)
-
-    def _take_record(self, layer: Layer, record: LayerRecord) -> None:
-        """Take a layer that was read for an earlier image."""
-        nothing = FileReading()
-        with layer.named():
-            self._budget.take(record.unpacked, record.unpacked, layer.descriptor.size)
-            for number, member in enumerate(record.members):
-                self._take(layer, member, record.files.get(number, nothing))
 
     def _has_all(self) -> bool:
         needs = self._options.needs

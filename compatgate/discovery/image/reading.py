@@ -13,7 +13,6 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -66,8 +65,6 @@ class ImageReading(Struct, frozen=True):
         digest: digest of the manifest that was read; for an index that of the platform's manifest;
             empty for a root filesystem in a file.
         index: digest of the index that the manifest was chosen from, None without.
-        platform: platform of the image, ``linux/amd64``.
-        stack_body: the stack in the form of requests.
         conflicts: where witnesses disagree, and which decides.
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         installations: names of the installations whose stacks differ, that of ``stack_body``
@@ -179,20 +176,6 @@ def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) 
     return replace(main, stack_body=stack, open=(*main.open, *doubts))
 
 
-def encode_reading(reading: ImageReading) -> dict[str, Any]:
-    """Encode a reading for the cache."""
-    document: dict[str, Any] = msgspec.to_builtins(reading)
-    return document
-
-
-def decode_reading(document: dict[str, Any]) -> ImageReading | None:
-    """Decode a cached reading; return None for another form."""
-    try:
-        return msgspec.convert(document, ImageReading)
-    except msgspec.ValidationError:
-        return None
-
-
 _READING_FORM = "packages/4"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
@@ -212,8 +195,8 @@ class ReadingCache:
         if not digest or not self._options.cache:
             return None
         for needs in dict.fromkeys(((), tuple(sorted(self._options.needs)))):
-            document = cache.read_entry(self._options.cache, self._key(digest, needs))
-            if document is not None and (reading := decode_reading(document)):
+            key = self._key(digest, needs)
+            if reading := cache.read_struct(self._options.cache, key, ImageReading):
                 return reading
         return None
 
@@ -221,14 +204,14 @@ class ReadingCache:
         """Store a reading whose every byte was verified."""
         if self._options.cache:
             name = self._key(reading.digest, tuple(sorted(self._options.needs)))
-            cache.write_entry(self._options.cache, name, encode_reading(reading))
+            cache.write_entry(self._options.cache, name, reading)
 
     def keep_index(self, reading: ImageReading) -> None:
         """Store the image that an index leads to, if that image's reading is stored."""
         if self._options.cache and reading.index and self.find(reading.digest):
             name = self._key(reading.index, tuple(sorted(self._options.needs)))
             if cache.read_entry(self._options.cache, name) is None:
-                cache.write_entry(self._options.cache, name, encode_reading(reading))
+                cache.write_entry(self._options.cache, name, reading)
 
     @cached_property
     def _common(self) -> dict[str, Any]:

@@ -70,11 +70,6 @@ _LARGEST_SQLITE = 40 * 1024 * 1024
 _SQLITE_STEPS = 100_000
 
 
-def is_sqlite(data: bytearray) -> bool:
-    """Return whether the data is an SQLite database."""
-    return data.startswith(_SQLITE_MAGIC) and len(data) >= _SQLITE_HEADER
-
-
 def sqlite_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
     """Yield the headers of all packages."""
     if len(data) > _LARGEST_SQLITE:
@@ -152,11 +147,6 @@ class _Pages(Struct):
         return value
 
 
-def is_berkeley(data: bytearray) -> bool:
-    """Return whether the data is a Berkeley DB hash, of either byte order."""
-    return _byte_order(data) is not None
-
-
 def berkeley_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
     """Yield the headers of all packages."""
     pages = _open_pages(data)
@@ -171,6 +161,7 @@ def berkeley_headers(data: bytearray, check: Callable[[], None]) -> Iterator[byt
 
 
 def _byte_order(data: bytearray) -> str | None:
+    """Return the byte order of a Berkeley DB hash; None for other data."""
     for order in ("<", ">"):
         if data[12:16] == struct.pack(f"{order}I", _BERKELEY_MAGIC):
             return order
@@ -241,21 +232,16 @@ def _overflow_chain(pages: _Pages, number: int, length: int) -> bytes:
 
 LARGEST_RPM = 64 * 1024 * 1024
 """Bytes of the largest accepted database, which is in memory as a whole."""
-_Reader = Callable[[bytearray, Callable[[], None]], Iterator[bytes]]
-_FORMS: tuple[tuple[Callable[[bytearray], bool], _Reader], ...] = (
-    (is_sqlite, sqlite_headers),
-    (is_berkeley, berkeley_headers),
-)
 
 
 def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[str, str]]:
     """Yield the names and versions (with release) in a database of any of rpm's forms."""
-    for recognises, headers in _FORMS:
-        if recognises(data):
-            for header in headers(data, check):
-                if package := package_of_header(header):
-                    yield package
-            return
-    if data.startswith(_NDB_MAGIC):
+    if data.startswith(_SQLITE_MAGIC) and len(data) >= _SQLITE_HEADER:
+        headers = sqlite_headers(data, check)
+    elif _byte_order(data) is not None:
+        headers = berkeley_headers(data, check)
+    elif data.startswith(_NDB_MAGIC):
         raise ValueError("it is in rpm's ndb format (SUSE), which is not supported")
-    raise ValueError("it is not an SQLite or Berkeley DB database")
+    else:
+        raise ValueError("it is not an SQLite or Berkeley DB database")
+    yield from filter(None, map(package_of_header, headers))

@@ -43,8 +43,6 @@ class StoredImage(Struct, frozen=True):
     Attributes:
         digest: digest of the manifest; of an archive without one, that of the config.
         index: digest of the index that the manifest was chosen from, None without.
-        config: bytes of the config.
-        layers: layers, the lowest first.
         open: why it is not known whether a runtime chooses this image, in sentences.
     """
 
@@ -215,16 +213,12 @@ def _saved_layer(files: Files, part: FilePart, path: str, diff_id: str) -> Descr
         with files.open(part) as stream:
             head = stream.read(4)
         if head[:2] == b"\x1f\x8b" or head == b"\x28\xb5\x2f\xfd":
-            digest = _digest_of(files, part)
+            found = hashlib.sha256()
+            with files.open(part) as stream:
+                while data := stream.read(1024 * 1024):
+                    found.update(data)
+            digest = f"sha256:{found.hexdigest()}"
     return Descriptor(digest, part.size)
-
-
-def _digest_of(files: Files, part: FilePart) -> str:
-    found = hashlib.sha256()
-    with files.open(part) as stream:
-        while data := stream.read(1024 * 1024):
-            found.update(data)
-    return f"sha256:{found.hexdigest()}"
 
 
 def _blob_path(digest: str) -> str:

@@ -27,11 +27,7 @@ _FILE_PIECE = 64 * 1024
 
 
 class ByteFeed:
-    """A stream of bytes from pieces of any length.
-
-    Attributes:
-        position: offset of the next byte.
-    """
+    """A stream of bytes from pieces of any length."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self.position = 0

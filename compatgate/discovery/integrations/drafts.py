@@ -38,9 +38,7 @@ class DraftPool(Struct, frozen=True):
 
     Attributes:
         gpu: product in a form that `resolve_gpu` reads; None: not known.
-        driver: version; None: not known.
         cpu: None where not known.
-        why: reasons for unknown properties, by property.
     """
 
     name: str

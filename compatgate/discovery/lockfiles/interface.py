@@ -21,7 +21,6 @@ class ListedPackage(Struct, frozen=True):
     Attributes:
         origin: place in the lock: ``uv.lock: torch``, ``requirements.txt:3``.
         version: None where the lock does not choose one.
-        specifier: constraint in place of a version: ``>=2.4``.
         sources: URLs of its index and files; they may name the CUDA build.
         when: a condition that is not decided for this platform; the package counts as open.
         labels: names of its wheel variants that fit the platform (PEP 825).
@@ -133,7 +132,6 @@ class LockReading(Struct, frozen=True):
     """The stack in a lockfile.
 
     Attributes:
-        format: ``uv.lock``, ``requirements.txt``, ...
         open: sentences about undecided questions; none is a pass.
         arch: GPU code, where the file or the chosen wheel variant states it (``sm_90``,
             ``compute_120``).

@@ -115,7 +115,11 @@ def _conclude_reading(
         *find_open_versions(observations, file),
     ]
     if isinstance(form, RequirementsTxt) and not observations:
-        left = [*_describe_unpinned_file(chosen, file, known), *left]
+        names = [p.name for p in chosen if p.version is None and _name_in_stack(p, known)]
+        if names:
+            source = file if "." in file else "FILE"
+            todo = f"compatgate lock --in {source} chooses releases for a target or pool"
+            left = [f"{file} pins no release of {', '.join(names[:4])}: {todo}", *left]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
         form.name,
@@ -127,18 +131,6 @@ def _conclude_reading(
         gpu.origins,
         unrelated,
     )
-
-
-def _describe_unpinned_file(
-    packages: Sequence[ListedPackage], file: str, known: Packages
-) -> list[str]:
-    """Return the sentence for requirements that name GPU packages, but no release of one."""
-    names = [p.name for p in packages if p.version is None and _name_in_stack(p, known)]
-    if not names:
-        return []
-    source = file if "." in file else "FILE"
-    todo = f"compatgate lock --in {source} chooses releases for a target or pool"
-    return [f"{file} pins no release of {', '.join(names[:4])}: {todo}"]
 
 
 def _name_in_stack(package: ListedPackage, known: Packages) -> str:

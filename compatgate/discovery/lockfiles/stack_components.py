@@ -219,7 +219,10 @@ def observe_conda(packages: Sequence[ListedPackage]) -> LockedComponents:
         component = find_conda_component(package)
         if component is None:
             continue
-        if not _is_exact(component, package):
+        version = package.version or ""
+        # conda's =12.1 is exact where it has all significant numbers
+        whole = version.count(".") + 1 >= _NUMBERS_OF_VERSION.get(component.name, 3)
+        if not version or (package.specifier and not whole):
             asked = package.specifier or package.version or "any version"
             left.append(f"{component.name}: {asked!r} allows several versions ({package.origin})")
             continue
@@ -233,15 +236,6 @@ def observe_conda(packages: Sequence[ListedPackage]) -> LockedComponents:
         if component.name == "torch" and (cudnn := wheel_builds.parse_conda_cudnn(package.build)):
             observations.append(Observation("cudnn", cudnn, package.origin, "derived"))
     return LockedComponents(tuple(observations), (), tuple(left))
-
-
-def _is_exact(component: Component, package: ListedPackage) -> bool:
-    """Return whether a version is exact, or conda's ``=12.1`` with all significant numbers."""
-    if not package.version:
-        return False
-    if not package.specifier:
-        return True
-    return package.version.count(".") + 1 >= _NUMBERS_OF_VERSION.get(component.name, 3)
 
 
 def _add_conda_label(component: Component, package: ListedPackage, builds: dict[str, str]) -> str:

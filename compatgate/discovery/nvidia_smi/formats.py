@@ -372,14 +372,16 @@ def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
             and match["gpu"] in indexes
         ):
             at = indexes[match["gpu"]]
-            devices[at] = replace(devices[at], slices=(*devices[at].slices, _table_slice(cells)))
+            memory = _TABLE_MEMORY.search(cells[1])
+            engines = cells[3].split()
+            devices[at] = replace(
+                devices[at],
+                slices=(
+                    *devices[at].slices,
+                    Slice(
+                        memory_mib=parse_mib(memory[1]) if memory else None,
+                        engines=int(engines[0]) if engines and engines[0].isdecimal() else None,
+                    ),
+                ),
+            )
     return tuple(devices)
-
-
-def _table_slice(cells: list[str]) -> Slice:
-    memory = _TABLE_MEMORY.search(cells[1])
-    engines = cells[3].split()
-    return Slice(
-        memory_mib=parse_mib(memory[1]) if memory else None,
-        engines=int(engines[0]) if engines and engines[0].isdecimal() else None,
-    )

@@ -66,18 +66,15 @@ def keep_valid(stated: Mapping[str, str]) -> dict[str, str]:
 
 def find_host_parts(text: str) -> dict[str, str]:
     """Return what lines next to the output say of the host: module flavour and kernel."""
-    parts = _kernel_modules(text)
+    if match := _NVRM.search(text):
+        parts = {"kernel-modules": "open" if match["open"] else "proprietary"}
+    elif _MODINFO.search(text) and (found := _LICENSE.search(text)):
+        parts = {"kernel-modules": "open" if "MIT" in found["license"] else "proprietary"}
+    else:
+        parts = {}
     if match := _UNAME.search(text):
         parts["kernel"] = match["kernel"]
     return keep_valid(parts)
-
-
-def _kernel_modules(text: str) -> dict[str, str]:
-    if match := _NVRM.search(text):
-        return {"kernel-modules": "open" if match["open"] else "proprietary"}
-    if _MODINFO.search(text) and (found := _LICENSE.search(text)):
-        return {"kernel-modules": "open" if "MIT" in found["license"] else "proprietary"}
-    return {}
 
 
 def join_parts(stated: Sequence[Mapping[str, str]], what: str, notes: list[str]) -> NodeParts:

@@ -28,7 +28,6 @@ class Slice(Struct, frozen=True):
 
     Attributes:
         profile: ``1g.10gb`` where the output names it (only ``-L`` does).
-        memory_mib: memory in MiB.
         engines: number of copy engines; on Ampere and Hopper as many as its compute slices.
         uuid: ``MIG-...``.
     """
@@ -44,7 +43,6 @@ class Device(Struct, frozen=True):
 
     Attributes:
         name: printed product name; the table truncates it (``NVIDIA A100 80G...``).
-        memory_mib: total memory, in MiB.
         capability: compute capability where the query has it (``compute_cap``).
         uuid: ``GPU-...``.
         virtualization: virtualization mode, like ``VGPU`` or ``Host VGPU``.

@@ -38,7 +38,6 @@ class Reference(Struct, frozen=True):
 
     Attributes:
         registry: as written, with its port; ``docker.io`` when none is.
-        repository: repository, as ``library/ubuntu``.
         tag: ``latest`` when neither tag nor digest is written; None with a digest alone.
         digest: ``sha256:...``; decides over the tag.
     """

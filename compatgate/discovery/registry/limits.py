@@ -59,7 +59,6 @@ class ImageOptions(Struct, frozen=True):
             Empty: read all layers.
         mirrors: registry to base URLs that are tried first.
         plain_http: registries, besides those on loopback, that are used without TLS.
-        registries: allowed registries; None: any.
         internal: whether a registry may redirect to, or name as token service, addresses that are
             not public (this machine, private networks, a cloud's metadata service), other than
             its own.

@@ -93,9 +93,6 @@ class Transport:
 
     Args:
         attempts: at one request; more than one for servers that bear repetition.
-
-    Attributes:
-        bytes_read: bytes of all bodies so far.
     """
 
     def __init__(
@@ -176,7 +173,13 @@ class Transport:
         own = {"User-Agent": f"compatgate/{version()}"}
         request = httpx.Request(method, url, headers={**own, **headers}, content=body)
         connect, stall = (min(s, self.deadline.left) for s in (_CONNECT_SECONDS, _STALL_SECONDS))
-        key = (_proxy_for(url), urlsplit(url).netloc in self._options.unverified_tls)
+        parts = urlsplit(url)
+        if is_loopback(parts.netloc) or proxy_bypass(parts.hostname or ""):
+            proxy = ""
+        else:
+            proxy = getproxies().get(parts.scheme, "")
+            proxy = proxy if "://" in proxy or not proxy else f"http://{proxy}"
+        key = (proxy, urlsplit(url).netloc in self._options.unverified_tls)
         if key not in self._pools:
             self._pools[key] = self._new_pool(*key)
         raw = self._pools[key].handle_request(
@@ -283,15 +286,6 @@ class WatchedStream(httpcore.NetworkStream):
         except httpcore.ConnectError as error:  # the pool drops its cause
             raise error.__cause__ if isinstance(error.__cause__, ssl.SSLError) else error from None
         return WatchedStream(secure, self._deadline)
-
-
-def _proxy_for(url: str) -> str:
-    """Return the proxy of the environment for a URL; empty if there is none."""
-    parts = urlsplit(url)
-    if is_loopback(parts.netloc) or proxy_bypass(parts.hostname or ""):
-        return ""
-    proxy = getproxies().get(parts.scheme, "")
-    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
 def _host(url: str) -> str:

@@ -32,7 +32,6 @@ class Part(Struct, frozen=True):
     """One component of a bill of materials.
 
     Attributes:
-        purl: package URL; empty without one.
         marker: environment marker for the installation, where the document has one.
     """
 
@@ -47,7 +46,6 @@ class Bill(Struct, frozen=True):
     """The parts of a document.
 
     Attributes:
-        format: ``CycloneDX 1.6``, ``SPDX 2.3``.
         parts: possible components; other parts may be missing.
         listed: whether the document lists any part.
         rest: parts of a stack that are no components, as ``inspect`` writes them.

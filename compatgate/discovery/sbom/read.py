@@ -285,8 +285,10 @@ def observe_parts(
         *gpu.observations,
         *observations,
     )
+    # What a package URL states counts before what is known by a name alone
+    stated = {o.component for o in certain if o.confidence == "metadata"}
     return BillComponents(
-        _drop_guesses(certain),
+        tuple(o for o in certain if o.confidence == "metadata" or o.component not in stated),
         from_python.conflicts,
         (*left, *from_python.open, *from_conda.open, *gpu.open),
         from_python.of_index
@@ -330,9 +332,3 @@ def _observe_by_name(
         left.append(f"{origin}: {error.problem}")
         return []
     return [Observation(component, version, origin, confidence)]
-
-
-def _drop_guesses(found: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Drop observations by name alone where a package URL states the component's version."""
-    known = {o.component for o in found if o.confidence == "metadata"}
-    return tuple(o for o in found if o.confidence == "metadata" or o.component not in known)

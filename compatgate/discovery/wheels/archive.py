@@ -63,8 +63,6 @@ class WheelIdentity(Struct, frozen=True):
     """The package, version and requirements in a wheel's metadata.
 
     Attributes:
-        package: normalised name.
-        requires: requirements (PEP 508).
         requires_python: as written, None without.
     """
 

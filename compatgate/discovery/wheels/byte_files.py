@@ -32,11 +32,7 @@ LARGEST_READ = 64 * 1024 * 1024
 
 
 class ByteFile(Protocol):
-    """A file that `zipfile` can read.
-
-    Attributes:
-        size: size in bytes.
-    """
+    """A file that `zipfile` can read."""
 
     size: int
 

@@ -47,7 +47,6 @@ class IndexFile(Struct, frozen=True):
 
     Attributes:
         url: ``https``, ``http`` or ``file``; without credentials.
-        size: size in bytes.
         metadata: SHA-256 of the metadata file at ``url`` + ``.metadata``; ``""`` where the index
             states no digest; None where the index has no metadata file.
         credentials: ``user:password`` for the server.
@@ -191,7 +190,13 @@ class PackageIndex:
         if data is None:
             return []
         if kind.endswith("json"):
-            rows = _parse_json_page(data, page)
+            try:
+                document = msgspec.json.decode(data)
+                files = document["files"]
+            except (msgspec.DecodeError, RecursionError, KeyError, TypeError, UnicodeDecodeError):
+                raise Unavailable("the URL is not a package index", field=page) from None
+            listed = files if isinstance(files, list) else []
+            rows = [item for item in listed if isinstance(item, dict)]
         else:
             links = _Links()
             links.feed(data.decode("utf-8", "replace"))
@@ -305,15 +310,6 @@ def _metadata(value: Any) -> str | None:
     if isinstance(value, str):
         return parse_fragment_digest(value) or ""
     return "" if value else None
-
-
-def _parse_json_page(data: bytes, page: str) -> list[dict[str, Any]]:
-    try:
-        document = msgspec.json.decode(data)
-        files = document["files"]
-    except (msgspec.DecodeError, RecursionError, KeyError, TypeError, UnicodeDecodeError):
-        raise Unavailable("the URL is not a package index", field=page) from None
-    return [item for item in files if isinstance(item, dict)] if isinstance(files, list) else []
 
 
 class _Links(HTMLParser):

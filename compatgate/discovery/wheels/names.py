@@ -279,11 +279,7 @@ class LibraryTables(Struct):
 
 
 class TableBytes(Protocol):
-    """The bytes of an open file, or of a stream that has passed.
-
-    Attributes:
-        size: size of the file in bytes.
-    """
+    """The bytes of an open file, or of a stream that has passed."""
 
     size: int
 

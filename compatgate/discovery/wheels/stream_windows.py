@@ -31,8 +31,6 @@ class _WindowPlan(Struct, frozen=True):
     """The parts of a file that are kept.
 
     Attributes:
-        head: number of first bytes.
-        tail: number of last bytes.
         dynamic: place of the dynamic section, or of the tables of a PE file; empty without one.
     """
 

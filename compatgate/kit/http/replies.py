@@ -16,12 +16,12 @@ import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
 from flask import Flask, Response, request
-from msgspec import Meta, Struct
+from msgspec import Struct
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 
@@ -37,6 +37,7 @@ from compatgate.errors import (
     Unavailable,
 )
 from compatgate.kit.http.notes import note_of
+from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.logs import fields
 
 if TYPE_CHECKING:
@@ -178,30 +179,11 @@ def is_not_modified(etag: str) -> bool:
     )
 
 
-Limit = Annotated[int, Meta(ge=1, le=1000, description="number of items on a page")]
-Cursor = Annotated[
-    str, Meta(min_length=1, max_length=2000, description="`next` of the previous page; opaque")
-]
-Filter = Annotated[str, Meta(min_length=1, max_length=1000)]
-Search = Annotated[str, Meta(max_length=200, description="part of the name, case-insensitive")]
-
-
 class ListPart(Struct, frozen=True):
     """A page of a list that is in memory."""
 
     items: Sequence[Any]
     next: str | None
-
-
-class ListQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Query parameters of every list."""
-
-    limit: Limit = 100
-    cursor: Cursor | None = None
-
-    def filters(self) -> dict[str, Any]:
-        """Return the parameters as the gate's lists take them."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 def page_reply(found: Any, render: Callable[[Any], Any] | None = None) -> Reply:

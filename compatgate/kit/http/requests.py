@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from flask import request
-from msgspec import Meta, Struct
+from msgspec import Struct
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 
@@ -23,11 +23,11 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, RequestTooLarge, locate_error, quote_error
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.replies import UnsupportedMediaType
+from compatgate.kit.http.schemas import END_OF_DAY
 from compatgate.strict_json import DuplicateKeyError, check_depth, decode_strict
 
 REASON_HEADER = "X-Compatgate-Reason"
 LONGEST_REASON = 2000
-END_OF_DAY = {"day": "end"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 S = TypeVar("S", bound=Struct)
 Q = TypeVar("Q", bound=Struct)
@@ -128,13 +128,6 @@ def to_struct(body: dict[str, Any], kind: type[S], hints: Mapping[str, str] | No
         about = [text for name, text in (hints or {}).items() if name in field]
         problem = f"has the wrong form: {words}"
         raise BadInput(problem, field=field or "body", hint=" ".join(about)) from None
-
-
-Since = Annotated[datetime, Meta(description="at or after this time; a date means its start, UTC")]
-Until = Annotated[
-    datetime,
-    Meta(description="at or before this time; a date means its end, UTC", extra=END_OF_DAY),
-]
 
 
 class AnyQuery(Struct, frozen=True):

@@ -5,11 +5,24 @@ The client imports this module; it needs neither Flask nor a database.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import Meta, Struct
 
 T = TypeVar("T")
+Limit = Annotated[int, Meta(ge=1, le=1000, description="number of items on a page")]
+Cursor = Annotated[
+    str, Meta(min_length=1, max_length=2000, description="`next` of the previous page; opaque")
+]
+Filter = Annotated[str, Meta(min_length=1, max_length=1000)]
+Search = Annotated[str, Meta(max_length=200, description="part of the name, case-insensitive")]
+END_OF_DAY = {"day": "end"}
+Since = Annotated[datetime, Meta(description="at or after this time; a date means its start, UTC")]
+Until = Annotated[
+    datetime,
+    Meta(description="at or before this time; a date means its end, UTC", extra=END_OF_DAY),
+]
 
 
 class Page(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):
@@ -44,3 +57,14 @@ class Problem(Struct, frozen=True, forbid_unknown_fields=True):
     value: Annotated[Any, Meta(description="value of the field, if it is a scalar")]
     hint: Annotated[str | None, Meta(description="expected value, or next step")]
     problems: list[ProblemItem] = []
+
+
+class ListQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Query parameters of every list."""
+
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """Return the parameters as the gate's lists take them."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}

@@ -23,10 +23,10 @@ from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
-from compatgate.kit.http.replies import ListQuery
+from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.ui.charts import Sparkline
 
-Kind = Literal["text", "name", "code", "number", "time", "badge"]
+Kind = Literal["text", "name", "code", "number", "time", "badge", "acts"]
 _LONG = 24
 """Characters from which the text of a column is long."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -212,8 +212,9 @@ def to_csv(table: Table) -> str:
     """Export a table as CSV; quote values that a spreadsheet would read as formulas."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow([column.label for column in table.columns])
-    writer.writerows([[_export_value(cell.value) for cell in row] for row in table.rows])
+    kept = [place for place, column in enumerate(table.columns) if column.kind != "acts"]
+    writer.writerow([table.columns[place].label for place in kept])
+    writer.writerows([[_export_value(row[place].value) for place in kept] for row in table.rows])
     if table.next:
         writer.writerow([f"# the first {len(table.rows)} rows; there are more"])
     return out.getvalue()

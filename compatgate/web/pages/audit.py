@@ -14,8 +14,7 @@ from compatgate.kit.ui.tables import (
     make_list_table,
     make_page_query,
 )
-from compatgate.service.audit.events.filters import AuditFilters
-from compatgate.service.audit.events.schemas import AuditBody
+from compatgate.service.audit.events.schemas import AuditBody, AuditFilters
 from compatgate.web.page import HtmlPage, PageRequest, page
 
 _COLUMNS = (

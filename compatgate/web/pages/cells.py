@@ -6,6 +6,7 @@ Only the cells on the page are answered, those that take too long in a second re
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -15,7 +16,7 @@ from compatgate.core.cells import CellAnswer, StackRow
 from compatgate.core.components import join_words
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import format_stack
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery, make_table
@@ -27,6 +28,7 @@ from compatgate.service.gate.cells.cells import (
     build_table,
     find_answer,
 )
+from compatgate.service.gate.questions.api import parse_matrix_time
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.question_links import Question
@@ -60,6 +62,7 @@ class CellsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     row: _Word | None = None
     column: _Word | None = None
     every: Literal["", "yes"] = ""
+    at: _Word = ""
 
 
 @page("/", nav="home", query=CellsQuery)
@@ -82,24 +85,26 @@ def show_cells(ask: PageRequest[CellsQuery]) -> HtmlPage:
 
 def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
     """Show the table, and explain the open cell; what cannot be read is said in its place."""
-    query, snapshot = ask.query, ask.gate.snapshot()
+    query, snapshot, now = ask.query, ask.gate.snapshot(), clock.now()
     rows = query.rows or usual
     if query.stack.strip() and rows in ("entry", "framework"):
         rows = "stack"
-    columns: CellColumns = query.columns or _choose_columns(snapshot)
-    asked = CellSection(rows, columns, query.stack, query.q, query.top, query.left, HEIGHT, WIDTH)
-    error: BadInput | None = None
+    error: CompatgateError | None = None
     found: CellTable | None = None
     cell: dict[str, Any] | None = None
     table: Table | None = None
+    columns: CellColumns = query.columns or _choose_columns(snapshot)
+    asked = CellSection(rows, columns, query.stack, query.q, query.top, query.left, HEIGHT, WIDTH)
     try:
+        if query.at.strip():
+            snapshot, now = ask.gate.state_at(parse_matrix_time(query.at.strip()))
         if query.format is not None:
-            table = _export_table(snapshot, asked)
+            table = _export_table(snapshot, asked, now)
         else:
-            found = build_table(snapshot, asked, clock.now(), _SECONDS)
+            found = build_table(snapshot, asked, now, _SECONDS)
         if found and query.row and query.column:
-            cell = _explain_cell(ask, snapshot, found, columns)
-    except BadInput as problem:
+            cell = _explain_cell(ask, snapshot, found, columns, now)
+    except (BadInput, NotFound) as problem:
         if query.format is not None:
             raise
         error = problem
@@ -229,15 +234,15 @@ def _section_links(query: CellsQuery, found: CellTable) -> tuple[SectionLinks, .
     return tuple(pages)
 
 
-def _export_table(snapshot: Snapshot, asked: CellSection) -> Table:
+def _export_table(snapshot: Snapshot, asked: CellSection, now: datetime) -> Table:
     """Return the whole filtered table for export: one line per cell."""
-    counted = build_table(snapshot, replace(asked, height=0, width=0), clock.now())
+    counted = build_table(snapshot, replace(asked, height=0, width=0), now)
     size = counted.rows_total * counted.columns_total
     if size > _MAX_EXPORTED:
         hint = f"filter rows or columns until at most {_MAX_EXPORTED:,} cells are left"
         raise BadInput("too many cells to export", field="q", value=f"{size:,} cells", hint=hint)
     whole = replace(asked, top=0, left=0, height=size, width=size)
-    made = build_table(snapshot, whole, clock.now())
+    made = build_table(snapshot, whole, now)
     names = ("stack", asked.columns, "state", "verdict", "rule", "why")
     lines = _export_lines(made)
     return make_table("cells", [Column(n, n) for n in names], lines, EmptyNotice("nothing"))
@@ -260,7 +265,11 @@ def _export_lines(made: CellTable) -> Iterator[tuple[Cell, ...]]:
 
 
 def _explain_cell(
-    ask: PageRequest[CellsQuery], snapshot: Snapshot, found: CellTable, columns: CellColumns
+    ask: PageRequest[CellsQuery],
+    snapshot: Snapshot,
+    found: CellTable,
+    columns: CellColumns,
+    now: datetime,
 ) -> dict[str, Any] | None:
     """Return the verdict of the open cell with its fixes, and what one can do about it."""
     query = ask.query
@@ -269,7 +278,7 @@ def _explain_cell(
     if down is None or across is None:
         return None
     row, column = found.rows[down], found.columns[across]
-    answer = find_answer(row, column, snapshot, clock.now())
+    answer = find_answer(row, column, snapshot, now)
     target = answer.target if answer.target in snapshot.targets else ""
     verdict = _ask_gate(ask, row, column, target, whole=columns == "target")
     stack = row.stack.to_json() if row.stack else {}
@@ -280,7 +289,9 @@ def _explain_cell(
         "target": target,
         "verdict": verdict.to_json() if verdict else None,
         "stack": stack,
-        "ask": Question(target=target, stack=format_stack(stack)).link() if stack else None,
+        "ask": Question(target=target, stack=format_stack(stack), at=query.at).link()
+        if stack
+        else None,
         "run": link("runs", "new") if stack else None,
     }
 
@@ -295,4 +306,5 @@ def _ask_gate(
     if not whole:
         pools = next(one.pools for one in column.targets if one.name == target)
         body["pools"] = [pool.name for pool in pools]
-    return ask.gate.preview(body)
+    at = ask.query.at.strip()
+    return ask.gate.what_would(body, at=parse_matrix_time(at)) if at else ask.gate.preview(body)

@@ -12,8 +12,7 @@ from compatgate.core.rule import Outcome
 from compatgate.core.stack import format_stack
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
-from compatgate.kit.http.replies import Filter
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.schemas import Filter, Since, Until
 from compatgate.kit.ui.preferences import local_time
 from compatgate.kit.ui.tables import (
     NO_MATCHES,

@@ -14,7 +14,8 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import ListQuery, slice_page
+from compatgate.kit.http.replies import slice_page
+from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.ui.filters import format_compact
 from compatgate.kit.ui.tables import (
     SHOWN_ROWS,

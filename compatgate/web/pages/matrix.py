@@ -31,9 +31,8 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.gate.cells.pairs import Pair, list_entry_pairs, shared_fit_cache
 from compatgate.service.matrix.documents.blessing import EvidenceNeeded
-from compatgate.service.matrix.documents.filters import EntryFilters, RevisionFilters
 from compatgate.service.matrix.documents.models import StoredDocument
-from compatgate.service.matrix.documents.schemas import RevisionBody
+from compatgate.service.matrix.documents.schemas import EntryFilters, RevisionBody, RevisionFilters
 from compatgate.service.matrix.documents.service import STATUS_VERBS
 from compatgate.service.runs.evidence.promotion import EntryRemarks
 from compatgate.web.page import (

@@ -12,7 +12,7 @@ from compatgate.core.request import DriftKind, DriverState, drift_title
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
-from compatgate.kit.http.replies import Filter
+from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
@@ -40,9 +40,8 @@ from compatgate.service.nodes.reports.details import (
     target_matches,
 )
 from compatgate.service.nodes.reports.drift import DriftGroup
-from compatgate.service.nodes.reports.filters import DriftFilters, NodeFilters
 from compatgate.service.nodes.reports.reports import format_gpus
-from compatgate.service.nodes.reports.schemas import GpusBody
+from compatgate.service.nodes.reports.schemas import DriftFilters, GpusBody, NodeFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page
 
 STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}

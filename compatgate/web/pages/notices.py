@@ -11,8 +11,8 @@ from compatgate.core.incidents import KINDS, TITLES, IncidentKind
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.route import LARGEST
+from compatgate.kit.http.schemas import Filter
 from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.tables import (
     Cell,

@@ -1,4 +1,4 @@
-"""Show the report about a target and a period."""
+"""Show the report about a period, on one target or on all."""
 
 from __future__ import annotations
 
@@ -34,10 +34,20 @@ class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         )
 
 
+@page("/report", nav="report", query=PeriodQuery)
+def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    """Show what happened on all targets, and what would be answered today."""
+    return _report_page(ask, None)
+
+
 @page("/targets/<name>/report", nav="targets", query=PeriodQuery)
 def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     """Show what happened on a target, and what would be answered today."""
-    name, problem, sections = ask.args["name"], None, []
+    return _report_page(ask, ask.args["name"])
+
+
+def _report_page(ask: PageRequest[PeriodQuery], name: str | None) -> HtmlPage:
+    problem, sections = None, []
     try:
         report = make_report(ask.gate, ask.rooms.nodes, name, *ask.query.period())
         sections = arrange(msgspec.to_builtins(report))
@@ -50,7 +60,13 @@ def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
         "problem": problem,
         "place_of": _place_of,
     }
-    return HtmlPage("report.html", f"{name}: report", context, None, 400 if problem else 200)
+    return HtmlPage(
+        "report.html",
+        f"{name}: report" if name else "Postmortem",
+        context,
+        None,
+        400 if problem else 200,
+    )
 
 
 _REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")

@@ -13,8 +13,7 @@ from compatgate.canary.history import MetricHistory, Point
 from compatgate.canary.judge.change_points import MIN_HISTORY
 from compatgate.canary.judge.statistics import median
 from compatgate.kit import clock
-from compatgate.kit.http.replies import Filter
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.schemas import Filter, Since, Until
 from compatgate.service.runs.queue.repository import DEFAULT_RUNS
 from compatgate.web.page import HtmlPage, PageRequest, page
 from compatgate.web.pages.trend_charts import RunMark, mark_runs

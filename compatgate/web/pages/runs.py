@@ -13,8 +13,8 @@ from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit.http.links import api_link, link
-from compatgate.kit.http.replies import Filter
 from compatgate.kit.http.route import LARGEST
+from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,

@@ -74,7 +74,7 @@ def describe_hours(quiet: MaintenanceWindow) -> str:
 _HOST_COLUMNS = (
     Column("name", "Host", "name"),
     Column("state", "State", "badge"),
-    Column("acts", "Actions"),
+    Column("acts", "Actions", "acts"),
     Column("gpu", "GPU", "name"),
     Column("driver", "Driver", "code"),
     TREND,

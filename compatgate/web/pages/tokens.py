@@ -32,7 +32,7 @@ from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 _COLUMNS = (
     Column("name", "Name", "name"),
     Column("state", "State", "badge"),
-    Column("acts", "Actions"),
+    Column("acts", "Actions", "acts"),
     Column("scopes", "Scopes"),
     Column("targets", "Targets"),
     Column("created", "Created", "time"),

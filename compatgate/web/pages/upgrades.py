@@ -26,11 +26,11 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.changes.upgrades.filters import UpgradeFilters
 from compatgate.service.changes.upgrades.models import OPEN_STATES
 from compatgate.service.changes.upgrades.schemas import (
     FreezeBody,
     FreezeRequest,
+    UpgradeFilters,
     UpgradeRequest,
     UpgradeSummary,
 )

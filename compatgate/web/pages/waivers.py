@@ -13,7 +13,7 @@ from compatgate.documents.specs import WaiverDoc, decode
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter, Search
+from compatgate.kit.http.schemas import Filter, Search
 from compatgate.kit.ui.tables import (
     NO_MATCHES,
     Act,
@@ -48,7 +48,7 @@ _COLUMNS = (
     Column("name", "Waiver"),
     Column("left", "Days left", "number"),
     Column("state", "State", "badge"),
-    Column("acts", "Actions"),
+    Column("acts", "Actions", "acts"),
     Column("expires", "Last day", "code"),
     Column("rules", "Rules", "code"),
     Column("targets", "Targets"),

@@ -80,7 +80,7 @@ def test_a_driver_is_tried_on_a_target_before_anyone_rolls_it(open_page):
     page.get_by_role("combobox", name="Driver").fill("525.60.13")
     page.get_by_role("button", name="Show").click()
     expect(page.locator(".answer")).to_contain_text("CG106")
-    expect(page.locator("table.data")).to_contain_text("torch28-cu128")
+    expect(page.locator("table.data.list")).to_contain_text("torch28-cu128")
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()
     assert "torch28-cu128" in Path(download.value.path()).read_text()

@@ -45,8 +45,8 @@ def test_what_does_not_exist_says_what_to_do(open_page):
 def test_keys_lead_everywhere(open_page):
     page = open_page("keys")
     page.keyboard.press("g")
-    page.keyboard.press("m")
-    page.wait_for_url("**/ui/matrix")
+    page.keyboard.press("e")
+    page.wait_for_url("**/ui/entries")
     page.keyboard.press("/")
     page.keyboard.type("prod-a")
     expect(page.locator("#found")).to_contain_text("prod-a100")

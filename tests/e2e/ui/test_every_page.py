@@ -82,6 +82,8 @@ PAGES = [
     "upgrades/prod-580",
     "new-upgrade?target=prod-a100&driver=580.95.05",
     "freezes",
+    "attention",
+    "report",
     "incidents",
     "incidents/1",
     "new-target",

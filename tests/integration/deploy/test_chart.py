@@ -390,7 +390,7 @@ def test_a_worker_with_a_token_sees_no_database() -> None:
     names = {variable["name"] for variable in container["env"]}
     assert "COMPATGATE_TOKEN" in names
     assert "COMPATGATE_DATABASE" not in names
-    assert "--gate=https://compatgate.default.svc" in container["args"]
+    assert any(one.startswith("--gate=https://compatgate.") for one in container["args"])
 
 
 def test_the_worker_may_create_jobs_in_its_namespace_and_read_no_secret() -> None:

@@ -97,3 +97,15 @@ def test_a_quiet_fleet_needs_nobody(rooms):
     client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     assert "Nothing needs attention." in client.get("/ui/attention").text
     assert "Nothing needs attention." in client.get("/ui/incidents").text
+
+
+def test_a_postmortem_covers_all_targets(pages, stocked):
+    for target in ("prod-a100", "inference-l4"):
+        body = {"target": target, "stack": {"cuda": "12.4", "arch": "sm_70"}}
+        stocked.gate.decide(body, asked_by="ci", source="rest")
+    text = pages().get("/ui/report").text
+    assert "2 decisions" in text
+    for target in ("prod-a100", "inference-l4"):
+        assert f"cuda 12.4, arch sm_70 on {target}" in text
+        assert f"create Target {target}" in text
+    assert pages().get("/ui/report?since=soon").status_code == 400

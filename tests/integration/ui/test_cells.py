@@ -11,6 +11,12 @@ from compatgate.kit import clock
 from compatgate.service.gate.cells.cells import CellSection, build_table
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch):
+    """On a busy machine every cell is answered at once, too."""
+    monkeypatch.setattr("compatgate.web.pages.cells._SECONDS", 60.0)
+
+
 @pytest.mark.parametrize("rows", ["entry", "torch", "stack"])
 @pytest.mark.parametrize("columns", ["target", "pool", "gpu"])
 def test_each_cell_is_what_the_gate_answers(stocked, rows, columns):
@@ -128,3 +134,16 @@ def test_an_image_that_was_not_read_takes_no_assumption(stocked):
     named = stocked.gate.preview({**body, "image": "registry.example/app:1"})
     assert "CG804" in {finding.rule for finding in alone.findings}
     assert {"CG801", "CG804"} & {finding.rule for finding in named.findings} == {"CG801"}
+
+
+def test_the_matrix_is_shown_as_of_a_revision_and_a_day(pages, stocked, by):
+    stocked.matrix.restate("torch24-cu124", "revoked", by)
+    cell = "rows=entry&row=torch24-cu124&column=prod-a100"
+    now = pages().get(f"/ui/?{cell}").text
+    then = pages().get(f"/ui/?{cell}&at=1").text
+    assert "The entry</a> is revoked" in now
+    assert "The entry</a> is blessed" in then
+    assert "The matrix as of 1, with today's facts." in then
+    assert pages().get("/ui/?at=99").status_code == 400
+    assert pages().get("/ui/?at=soon").status_code == 400
+    assert "No targets" in pages().get("/ui/?at=2020-01-01").text

@@ -115,6 +115,9 @@ def test_the_token_of_another_host_is_named(site: Site) -> None:
     assert status == 2
     assert "the token is for the host admin, and the file has laptop" in log
     assert "compatgate token create --name laptop --scope work" in log
+    status, log = site.work("env", "-u", "COMPATGATE_TOKEN")
+    assert status == 2
+    assert "--token: a worker needs the token of its host" in log
 
 
 def test_a_token_without_the_scope_is_refused(site: Site) -> None:

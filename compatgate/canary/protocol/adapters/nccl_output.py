@@ -57,10 +57,7 @@ class Run(Struct, frozen=True):
     """One execution of a test.
 
     Attributes:
-        tool: version of nccl-tests, if it prints one.
-        nccl: version of the library that it loaded.
         out_of_bounds: number of results that failed validation, from the summary.
-        average: bus bandwidth, GB/s.
         bandwidth_ok: the tool's own judgement; None if it was not requested.
     """
 

@@ -59,11 +59,6 @@ _CONDA = re.compile(
 )
 
 
-def _is_pipfile(file: LockFile) -> bool:
-    shaped = file.may_end(".lock", ".json") and all(s.search(file.text) for s in _PIPFILE_SHAPE)
-    return file.name.lower() == "pipfile.lock" or shaped
-
-
 def _load(file: LockFile, _: Platform) -> Table:
     try:
         document = decode_strict(file.text.encode())
@@ -165,18 +160,6 @@ def _report_python(document: Table, file: str) -> str:
     return f"=={python}.*" if python else ""
 
 
-def _reported_packages(lock: TableLock) -> Iterator[ListedPackage]:
-    """Yield what pip would install."""
-    for entry in lock.tables("install"):
-        yield _described_package(entry, lock, "download_info")
-
-
-def _installed_packages(lock: TableLock) -> Iterator[ListedPackage]:
-    """Yield what is installed."""
-    for entry in lock.tables("installed"):
-        yield _described_package(entry, lock, "direct_url")
-
-
 def _described_package(entry: Table, lock: TableLock, source: str) -> ListedPackage:
     """Return a package by its metadata, and the file that ``source`` says it came from."""
     download = read_table(entry.get(source), source, lock.file)
@@ -200,25 +183,31 @@ def _described_package(entry: Table, lock: TableLock, source: str) -> ListedPack
 
 PIPFILE = TableFormat(
     "Pipfile.lock",
-    _is_pipfile,
+    _PIPFILE_SHAPE,
     _load,
     _pipfile_python,
     _pipfile_packages,
     index=lambda lock: next(iter(_pipfile_indexes(lock).values()), ""),
+    endings=(".lock", ".json"),
+    files=re.compile(r"pipfile\.lock", re.IGNORECASE),
 )
 PIP_REPORT = TableFormat(
     "pip installation report",
-    lambda file: bool(_REPORT_SHAPE.search(file.text) and _INSTALL_SHAPE.search(file.text)),
+    (_REPORT_SHAPE, _INSTALL_SHAPE),
     _load_report,
     _report_python,
-    _reported_packages,
+    lambda lock: [
+        _described_package(entry, lock, "download_info") for entry in lock.tables("install")
+    ],
 )
 PIP_INSPECTION = TableFormat(
     "pip inspect",
-    lambda file: bool(_REPORT_SHAPE.search(file.text) and _INSTALLED_SHAPE.search(file.text)),
+    (_REPORT_SHAPE, _INSTALLED_SHAPE),
     _load_report,
     _report_python,
-    _installed_packages,
+    lambda lock: [
+        _described_package(entry, lock, "direct_url") for entry in lock.tables("installed")
+    ],
 )
 
 

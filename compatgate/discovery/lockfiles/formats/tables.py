@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -47,27 +48,35 @@ class TableFormat(Struct, frozen=True):
     """A format, as the functions in which it differs from others.
 
     Attributes:
-        shape: whether a file is of this format, by name and content.
+        shapes: patterns that together tell the format by its text.
+        endings: of the names of files whose text decides; none: the text of every file does.
         load: reads the document of a file, for a platform.
         requires: the constraint on Python that a document states.
         packages: the packages of a lock; None for those that the platform leaves out.
         conflicts: contradictions with the target, besides its Python.
         index: the index that packages without one are asked of; empty for the installer's own.
         groups: key of the document's list of groups that are always installed.
+        files: names that decide, whatever the text.
     """
 
     name: str
-    shape: Callable[[LockFile], bool]
+    shapes: tuple[re.Pattern[str], ...]
     load: Callable[[LockFile, Platform], Table]
     requires: Callable[[Table, str], str]
     packages: Callable[[TableLock], Iterable[ListedPackage | None]]
     conflicts: Callable[[TableLock], tuple[Conflict, ...]] = lambda _: ()
     index: Callable[[TableLock], str] = lambda _: ""
     groups: str = ""
+    endings: tuple[str, ...] = ()
+    files: re.Pattern[str] | None = None
 
     def recognises(self, file: LockFile) -> bool:
         """Return whether the file is of this format; never raises."""
-        return self.shape(file)
+        if self.files and self.files.fullmatch(file.name):
+            return True
+        return (not self.endings or file.may_end(*self.endings)) and all(
+            shape.search(file.text) for shape in self.shapes
+        )
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return the packages for a platform."""

@@ -53,11 +53,6 @@ def _load(file: LockFile, _: Platform) -> Table:
     return read_toml(file.text, file.name)
 
 
-def _is_poetry(file: LockFile) -> bool:
-    shaped = file.may_end(".lock", ".toml") and bool(_POETRY_SHAPE.search(file.text))
-    return file.name.lower() == "poetry.lock" or shaped
-
-
 def _poetry_python(document: Table, file: str) -> str:
     """Return Poetry's constraint as a PEP 440 specifier; ``""`` where PEP 440 has no equivalent."""
     metadata = document.get("metadata")
@@ -149,11 +144,6 @@ def _collect_edges(entries: list[Table]) -> dict[str, list[str]]:
     return edges
 
 
-def _is_pdm(file: LockFile) -> bool:
-    shaped = file.may_end(".lock") and bool(_PDM_SHAPE.search(file.text))
-    return file.name.lower() == "pdm.lock" or shaped
-
-
 def _pdm_targets(document: Table, file: str) -> list[Table]:
     metadata = document.get("metadata")
     targets = metadata.get("targets") if isinstance(metadata, dict) else None
@@ -201,11 +191,6 @@ def _check_pdm_targets(lock: TableLock) -> tuple[Conflict, ...]:
         return ()
     message = f"{lock.file} is for {', '.join(named)}, the target is {platform}"
     return (Conflict("platform", message, None),)
-
-
-def _is_pylock(file: LockFile) -> bool:
-    named = _PYLOCK_NAME.fullmatch(file.name) is not None
-    return named or all(shape.search(file.text) for shape in _PYLOCK_SHAPE)
 
 
 def _load_pylock(file: LockFile, _: Platform) -> Table:
@@ -283,14 +268,32 @@ def _check_environments(lock: TableLock) -> tuple[Conflict, ...]:
     return (Conflict("platform", message, None),)
 
 
-POETRY = TableFormat("poetry.lock", _is_poetry, _load, _poetry_python, _poetry_packages)
-PDM = TableFormat("pdm.lock", _is_pdm, _load, _pdm_python, _pdm_packages, _check_pdm_targets)
+POETRY = TableFormat(
+    "poetry.lock",
+    (_POETRY_SHAPE,),
+    _load,
+    _poetry_python,
+    _poetry_packages,
+    endings=(".lock", ".toml"),
+    files=re.compile(r"poetry\.lock", re.IGNORECASE),
+)
+PDM = TableFormat(
+    "pdm.lock",
+    (_PDM_SHAPE,),
+    _load,
+    _pdm_python,
+    _pdm_packages,
+    _check_pdm_targets,
+    endings=(".lock",),
+    files=re.compile(r"pdm\.lock", re.IGNORECASE),
+)
 PYLOCK = TableFormat(
     "pylock.toml",
-    _is_pylock,
+    _PYLOCK_SHAPE,
     _load_pylock,
     lambda document, file: read_text(document, "requires-python", file),
     _pylock_packages,
     _check_environments,
     groups="default-groups",
+    files=_PYLOCK_NAME,
 )

@@ -29,7 +29,7 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page, page
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import Filter, ListQuery
+from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.conditions import KnownReleases

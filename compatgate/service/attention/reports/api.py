@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.requests import Since, Until
 from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.schemas import Since, Until
 from compatgate.service.attention.reports.schemas import TargetReportBody
 from compatgate.service.attention.reports.service import make_report
 from compatgate.service.gate.questions.service import Gate

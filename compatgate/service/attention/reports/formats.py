@@ -8,6 +8,8 @@ from typing import Any
 from compatgate.kit.sections import Item, Section, html_page, markdown_lines, markdown_text, shorten
 
 Body = dict[str, Any]
+ALL_TARGETS = "all targets"
+"""Name of a report that is not about one target."""
 _MAX_NAMES = 5
 _MAX_REASONS = 3
 _ASKED = ("stack", "who", "times", "then", "today", "reasons then", "verdict")
@@ -45,31 +47,33 @@ def arrange(report: Body) -> list[Section]:
         )
         for event in report["timeline"]
     ]
-    different = [_compare(one) for one in report["asked"] if one["differs"]]
+    on_all = report["target"] == ALL_TARGETS
+    different = [_compare(one, on_all) for one in report["asked"] if one["differs"]]
+    rows = [_row(one, on_all) for one in report["asked"]]
     sections = [
         Section("Summary", tuple(map(Item, summary))),
         Section("Timeline", head=("UTC", "kind", "who", "what", "see"), rows=tuple(events)),
         Section("Other answers today", tuple(different)),
-        Section("Questions and answers", head=_ASKED, rows=tuple(map(_row, report["asked"]))),
+        Section("Questions and answers", head=_ASKED, rows=tuple(rows)),
     ]
     return [one for one in sections if not one.is_empty]
 
 
-def _compare(one: Body) -> Item:
+def _compare(one: Body, on_all: bool) -> Item:
     then, today = _answer(one, "outcome", "allowed"), _answer(one, "today", "allowed_today")
     details = [
         f"{side} ({finding['cause']}): {finding['rule']} {finding['message']}"
         for side in ("new", "gone")
         for finding in one[side]
     ]
-    subject = name_subject(one["image"], one["stack"])
+    subject = name_subject(one["image"], one["stack"], one["target"] if on_all else None)
     text = f"{subject}: {then} then, {today} today ({one['decisions']} decisions)"
     return Item(text, tuple(details))
 
 
-def _row(one: Body) -> tuple[str, ...]:
+def _row(one: Body, on_all: bool) -> tuple[str, ...]:
     return (
-        name_subject(one["image"], one["stack"]),
+        name_subject(one["image"], one["stack"], one["target"] if on_all else None),
         shorten(one["asked_by"], _MAX_NAMES),
         str(one["decisions"]),
         _answer(one, "outcome", "allowed"),
@@ -83,12 +87,13 @@ def _answer(one: Body, outcome: str, allowed: str) -> str:
     return f"{'allowed' if one[allowed] else 'not allowed'} ({one[outcome]})"
 
 
-def name_subject(image: str | None, stack: Mapping[str, Any]) -> str:
-    """Return what a question was about: an image, or the components of a stack."""
-    return image or ", ".join(
+def name_subject(image: str | None, stack: Mapping[str, Any], target: str | None) -> str:
+    """Return what a question was about: an image, or the components of a stack, on a target."""
+    what = image or ", ".join(
         f"{name} {'+'.join(map(str, value)) if isinstance(value, list) else value}"
         for name, value in stack.items()
     )
+    return f"{what} on {target}" if target else what
 
 
 def _minute(at: str) -> str:

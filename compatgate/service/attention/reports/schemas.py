@@ -62,6 +62,7 @@ class AskedQuestionBody(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     verdict_id: str
+    target: str | None
     stack: dict[str, Any]
     image: str | None
     asked_by: list[str]

@@ -1,4 +1,4 @@
-"""Report what happened on a target in a period, and what would be answered today."""
+"""Report what happened on a target, or on all, in a period, and the answers of today."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Page
+from compatgate.service.attention.reports.formats import ALL_TARGETS
 from compatgate.service.attention.reports.schemas import (
     AskedQuestionBody,
     DifferentFindingBody,
@@ -58,11 +59,11 @@ Body = dict[str, Any]
 def make_report(
     gate: Gate,
     nodes: Nodes,
-    target: str,
+    target: str | None,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> TargetReportBody:
-    """Report what happened on a target, which may have been deleted since."""
+    """Report what happened on a target, which may have been deleted since; None: on all."""
     now, snapshot = clock.now(), gate.snapshot()
     until = until or now
     since = since or until - timedelta(days=DAYS)
@@ -70,11 +71,11 @@ def make_report(
         hint = f"until is {until.isoformat(timespec='seconds')}"
         raise BadInput("the period ends before it begins", field="since", value=since, hint=hint)
     left_out: list[str] = []
-    keys = nodes.keys_of(target)
+    keys = nodes.keys_of(target) if target else ()
     if len(keys) > MAX_NODES:
         left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
     with gate.database.reading() as session:
-        if target not in snapshot.documents:
+        if target and target not in snapshot.documents:
             _require_history(session, target, snapshot)
         period = Period(session, target, since, until, left_out)
         changes = read_changes(period)
@@ -83,20 +84,20 @@ def make_report(
         )
         groups, bodies = _group_answers(period, rows)
         of_runs: list[RunRow] = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
-        links = [*link_events(period, set(keys[:MAX_NODES]))]
+        links = [*link_events(period, set(keys[:MAX_NODES]) if target else None)]
     asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
     timeline = [
         *change_events(changes),
         *links,
         *facts_events(_list_facts(groups, bodies)),
-        *question_events(asked),
+        *question_events(asked, on_all=target is None),
         *run_events(of_runs),
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
     node_events = sum(event.kind == "nodes" for event in links)
     counts = _count(rows, asked, len(changes), len(of_runs), node_events)
     return TargetReportBody(
-        target=target,
+        target=target or ALL_TARGETS,
         since=since,
         until=until,
         made_at=now,
@@ -189,7 +190,7 @@ def _ask_again(
     newest, oldest = group[0], group[-1]
     today: Verdict | None = None
     why = ""
-    if body["target"] not in snapshot.targets:
+    if body["target"] and body["target"] not in snapshot.targets:
         why = "the target no longer exists: decided by its recorded pools, without policy"
     try:
         today = evaluate_again(body, snapshot, now)
@@ -202,6 +203,7 @@ def _ask_again(
     reasons = [one for one in then if OUTCOME_RANK[one["outcome"]] == worst][:_MAX_REASONS]
     return AskedQuestionBody(
         verdict_id=newest.verdict_id,
+        target=body["target"],
         stack=body["stack"],
         image=body.get("image"),
         asked_by=[*dict.fromkeys(row.asked_by for row in group)][:_MAX_NAMES],

@@ -1,4 +1,4 @@
-"""Put changes, approvals, questions, canary runs and node events on one time line."""
+"""Put changes, approvals, questions, canary runs and node events on one timeline."""
 
 from __future__ import annotations
 
@@ -38,10 +38,14 @@ _MAX_NAMED = 10
 
 
 class Period(Struct, frozen=True):
-    """A target and a period, in one session; ``left_out`` gets what exceeds a limit, in words."""
+    """A target (None: all) and a period, in one session.
+
+    Attributes:
+        left_out: gets what exceeds a limit, in words.
+    """
 
     session: Session
-    target: str
+    target: str | None
     since: datetime
     until: datetime
     left_out: list[str]
@@ -60,14 +64,15 @@ class Period(Struct, frozen=True):
 
 def read_changes(period: Period) -> list[ReportedChangeBody]:
     """Return the changes of the target, and of entries and waivers that name it, oldest first."""
-    words = [msgspec.json.encode(name).decode() for name in (period.target, ANY_TARGET)]
+    names = (period.target, ANY_TARGET) if period.target else ()
+    words = [msgspec.json.encode(name).decode() for name in names]
     rows = period.read(revisions.list_revisions, MAX_REVISIONS, "revisions")
     numbers = [row.number for row in rows]
     changes = revisions.read_changes_with(period.session, numbers, period.target, words)
     bodies = []
     for row in rows:
         for change in changes.get(row.number, ()):
-            if not _concerns(change, period.target):
+            if period.target and not _concerns(change, period.target):
                 continue
             fields = msgspec.convert(change.fields, list[ChangedValueBody], from_attributes=True)
             about = (change.kind, change.name, change.action, fields)
@@ -94,11 +99,14 @@ def change_events(changes: Iterable[ReportedChangeBody]) -> Iterator[ReportEvent
         yield ReportEventBody(one.at, "change", one.author, what, ref, details[:_MAX_NAMED])
 
 
-def question_events(asked: Iterable[AskedQuestionBody]) -> Iterator[ReportEventBody]:
-    """Yield an event for the first time of each answer."""
+def question_events(
+    asked: Iterable[AskedQuestionBody], *, on_all: bool
+) -> Iterator[ReportEventBody]:
+    """Yield an event for the first time of each answer; a report on all names its target."""
     for one in asked:
         answer = "allowed" if one.allowed else "undecided" if one.outcome == "unknown" else "denied"
-        what = f"{answer} ({one.outcome}): {name_subject(one.image, one.stack)}"
+        subject = name_subject(one.image, one.stack, one.target if on_all else None)
+        what = f"{answer} ({one.outcome}): {subject}"
         if one.decisions > 1:
             what += f", {one.decisions} times until {clock.readable(one.last)}"
         who = ", ".join(one.asked_by)
@@ -118,15 +126,18 @@ def run_events(runs: Iterable[RunRow]) -> Iterator[ReportEventBody]:
             yield ReportEventBody(run.finished_at, "run", who, what, run.id, details)
 
 
-def link_events(period: Period, nodes: Collection[tuple[str, str]]) -> Iterator[ReportEventBody]:
-    """Yield events of the audit log: reports that changed nodes of the target, and approvals."""
+def link_events(
+    period: Period, nodes: Collection[tuple[str, str]] | None
+) -> Iterator[ReportEventBody]:
+    """Yield reports that changed these nodes (None: all), and approvals, from the audit log."""
     for action in ("nodes.report", "proposal.open", "approval.request"):
         rows: list[AuditBody] = period.read(
             audit.list_records, MAX_LINKS, f"events {action}", action=action
         )
         for row in rows:
             kind: EventKind = "approval"
-            texts = ["proposed a change"] if period.target in row.detail.get("targets", ()) else []
+            named = row.detail.get("targets", ())
+            texts = ["proposed a change"] if not period.target or period.target in named else []
             if action == "nodes.report":
                 kind, groups = "nodes", _group_nodes(row, nodes)
                 texts = [f"{shorten(names, _MAX_NAMED)}: {text}" for text, names in groups.items()]
@@ -135,13 +146,13 @@ def link_events(period: Period, nodes: Collection[tuple[str, str]]) -> Iterator[
                 yield ReportEventBody(at, kind, row.actor, text, ref)
 
 
-def _group_nodes(row: AuditBody, nodes: Collection[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the nodes of the target that a report changed, by the change in words."""
+def _group_nodes(row: AuditBody, nodes: Collection[tuple[str, str]] | None) -> dict[str, list[str]]:
+    """Return the nodes that a report changed, by the change in words."""
     alike: dict[str, list[str]] = {}
     changes = [(name, "new") for name in row.detail.get("new", ())]
     changes += [(name, _describe(one)) for name, one in row.detail.get("changed", {}).items()]
     for name, text in changes:
-        if (row.subject, name) in nodes:
+        if nodes is None or (row.subject, name) in nodes:
             alike.setdefault(text, []).append(name)
     return alike
 

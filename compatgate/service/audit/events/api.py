@@ -5,8 +5,7 @@ from __future__ import annotations
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.route import Returns, route
-from compatgate.service.audit.events.filters import AuditFilters
-from compatgate.service.audit.events.schemas import AuditBody
+from compatgate.service.audit.events.schemas import AuditBody, AuditFilters
 from compatgate.service.audit.events.service import AuditLog
 
 

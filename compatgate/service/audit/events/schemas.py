@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
+
 
 class AuditBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A link of the audit chain."""
@@ -45,3 +47,14 @@ class ChainBody(Struct, frozen=True, forbid_unknown_fields=True):
     checked_links: Annotated[int, Meta(description="number of verified links")] = 0
     checked_decisions: Annotated[int, Meta(description="number of verified decisions")] = 0
     unanchored: Annotated[int, Meta(description="number of decisions that no link covers yet")] = 0
+
+
+class AuditFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the audit log."""
+
+    action: Annotated[Filter, Meta(description="action, or a prefix such as `matrix.`")] | None = (
+        None
+    )
+    actor: Filter | None = None
+    since: Since | None = None
+    until: Until | None = None

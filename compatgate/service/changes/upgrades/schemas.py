@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from compatgate.core.upgrade_state import State, UpgradeNeed
 from compatgate.core.upgrades import Answer, WaveDecision
 from compatgate.documents.specs import Name
+from compatgate.kit.http.schemas import Filter, ListQuery
 
 Driver = Annotated[
     str,
@@ -217,3 +218,19 @@ FREEZE_EXAMPLE: dict[str, Any] = {
     "targets": ["prod-*"],
     "reason": "change stop at the end of the year",
 }
+
+
+class UpgradeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of upgrades."""
+
+    state: State | None = None
+    target: Filter | None = None
+
+
+class FreezeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of freezes."""
+
+    target: (
+        Annotated[Filter, Meta(description="list freezes that hold waves of this target")] | None
+    ) = None
+    ended: Annotated[bool, Meta(description="include ended freezes")] = False

@@ -270,7 +270,7 @@ def _pools_on(name: str, asks: ContainerWorkload, known: PlacementMatrix) -> _Po
     by: PlacedBy = "inventory" if counted else "match"
     matched = name in asks.bound.targets or name not in asks.landing.reached
     found: set[str] = set()
-    for resource in _requests(asks):
+    for resource in asks.resources or (None,):
         declared = pools_for(spec, resource, asks.nodes)
         hit = {pool.name for pool in counted.values() if pool.gives(resource)}
         if matched:
@@ -322,10 +322,6 @@ def _deny_targets(
     if len(used) == len(waivers):
         yield Placement(where[0], finding=_waived_finding(target_contradicted, used[0]))
         yield from _place_on(asks.named, asks, known, "annotation")
-
-
-def _requests(asks: ContainerWorkload) -> Sequence[str | None]:
-    return asks.resources or (None,)
 
 
 def _waiver(

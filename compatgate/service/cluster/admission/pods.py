@@ -52,7 +52,7 @@ def gpu_mount(container: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
     nulls = {
         read_text(v.get("name"))
         for v in map(read_mapping, read_list(spec.get("volumes")))
-        if _is_null(v)
+        if clean_path(read_text(read_mapping(v.get("hostPath")).get("path"))) == _NULL
     }
     for mount in map(read_mapping, read_list(container.get("volumeMounts"))):
         place = clean_path(read_text(mount.get("mountPath")))
@@ -66,10 +66,6 @@ def runtime_class(spec: Mapping[str, Any], kinds: Kinds) -> str:
     """Return the pod's runtime class if it hands out GPUs, else empty text."""
     name = read_text(spec.get("runtimeClassName"))
     return name if name and kinds.hands_out(name) else ""
-
-
-def _is_null(volume: Mapping[str, Any]) -> bool:
-    return clean_path(read_text(read_mapping(volume.get("hostPath")).get("path"))) == _NULL
 
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"

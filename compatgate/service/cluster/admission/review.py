@@ -116,7 +116,12 @@ class ReviewAnswer(Struct, frozen=True):
             status = {"status": "Failure", "message": message, "reason": reason, "code": self.code}
             response["status"] = status
         if self.warnings:
-            response["warnings"] = _limit_warnings(self.warnings)
+            named = (line if line.startswith(_BY) else f"{_BY[0]}{line}" for line in self.warnings)
+            lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in named))
+            if len(lines) > _MAX_WARNINGS:
+                left = len(lines) - _MAX_WARNINGS + 1
+                lines = [*lines[: _MAX_WARNINGS - 1], f"compatgate: {left} more warnings"]
+            response["warnings"] = lines
         if self.audit:
             response["auditAnnotations"] = dict(self.audit)
         return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
@@ -188,15 +193,6 @@ def _review(uid: str, request: Mapping[str, Any]) -> Review:
         document if isinstance(document, dict) else None,
         old if isinstance(old, dict) else None,
     )
-
-
-def _limit_warnings(warnings: tuple[str, ...]) -> list[str]:
-    named = (line if line.startswith(_BY) else f"{_BY[0]}{line}" for line in warnings)
-    lines = list(dict.fromkeys(to_one_line(line, _LONGEST_WARNING) for line in named))
-    if len(lines) > _MAX_WARNINGS:
-        left = len(lines) - _MAX_WARNINGS + 1
-        lines = [*lines[: _MAX_WARNINGS - 1], f"compatgate: {left} more warnings"]
-    return lines
 
 
 OPEN_IMAGE_NEED = f"annotate {STACK_ANNOTATION}, or name an image that the gate may read"

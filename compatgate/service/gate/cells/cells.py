@@ -288,7 +288,7 @@ class _Asker:
     def __init__(self, snapshot: Snapshot, now: datetime, deadline: float) -> None:
         self._snapshot, self._now, self._deadline = snapshot, now, deadline
         self._moment = format_moment(now)
-        self._facts = snapshot.facts.digest
+        self._facts = f"{snapshot.facts.digest} {self._moment[:10]}"
         cache = _caches.get(snapshot.matrix)
         if cache is None:
             cache = _caches.setdefault(snapshot.matrix, BoundedCache(_CACHE_BYTES))

@@ -227,7 +227,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if _is_missing_verdict(error):
+            if "FOREIGN KEY" in str(error).upper():
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -280,11 +280,6 @@ def _check_previous(batch: DecisionBatch, found: str | None) -> None:
         raise ForkedChain(
             f"batch {batch.sequence} of writer {batch.writer} continues another batch"
         )
-
-
-def _is_missing_verdict(error: Exception) -> bool:
-    """Return whether a driver's error says that a decision has no verdict."""
-    return "FOREIGN KEY" in str(error).upper()
 
 
 def _require_owner(writer: str, caller: Principal) -> None:

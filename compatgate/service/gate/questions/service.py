@@ -170,16 +170,19 @@ class Gate:
         explained = self._wheels.add_reasons(body, found)
         return self._decider.decide(explained, snapshot, now, by_image=by_image), not found.why
 
+    def state_at(self, at: int | datetime) -> tuple[Snapshot, datetime]:
+        """Return the snapshot of a revision or a moment, and the moment of its evaluation."""
+        if isinstance(at, datetime):
+            return self.snapshots.at_moment(at), at
+        return self.snapshots.at(at), clock.now()
+
     def what_would(self, body: Mapping[str, Any], *, at: int | datetime) -> Verdict:
         """Decide a question with an earlier matrix and today's facts.
 
         A revision is evaluated today. A moment stands for its revision and evidence, evaluated on
         that day with the waivers and ends of life of that day.
         """
-        if isinstance(at, datetime):
-            now, snapshot = at, self.snapshots.at_moment(at)
-        else:
-            now, snapshot = clock.now(), self.snapshots.at(at)
+        snapshot, now = self.state_at(at)
         completed = self._complete(body, snapshot)
         return decide(completed.body, snapshot, now, by_image=completed.alone)
 

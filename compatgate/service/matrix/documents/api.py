@@ -12,13 +12,13 @@ from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.route import JSON, LARGEST, Body, NoQuery, Returns, route
 from compatgate.service.matrix.documents.document_api import ForceOption
-from compatgate.service.matrix.documents.filters import RevisionFilters
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     TARGET,
     Changes,
     RevisionBody,
     RevisionDetail,
+    RevisionFilters,
     SyncBody,
 )
 from compatgate.service.matrix.documents.service import MatrixService

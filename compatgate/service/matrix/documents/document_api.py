@@ -20,9 +20,14 @@ from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
 from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Scope, route
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_remarks import EvidenceRemarks
-from compatgate.service.matrix.documents.filters import EntryFilters
 from compatgate.service.matrix.documents.models import StoredDocument
-from compatgate.service.matrix.documents.schemas import ENTRY, EntryBody, EntryChange, Made
+from compatgate.service.matrix.documents.schemas import (
+    ENTRY,
+    EntryBody,
+    EntryChange,
+    EntryFilters,
+    Made,
+)
 from compatgate.service.matrix.documents.service import MatrixService
 
 T = TypeVar("T")

@@ -278,16 +278,18 @@ def show_revision(session: Session, number: int) -> RevisionDetail:
 
 
 def read_changes_with(
-    session: Session, numbers: Collection[int], name: str, words: Collection[str]
+    session: Session, numbers: Collection[int], name: str | None, words: Collection[str]
 ) -> dict[int, list[compared.Change]]:
-    """Return the changes of revisions that may concern a name, by revision, in order.
+    """Return the changes of revisions that may concern a name (None: all), in order.
 
     ``words`` are JSON strings: changes whose document before or after has one are returned, too.
     """
     sides = (DocumentChange.before, DocumentChange.after)
     wanted = [side.contains(word, autoescape=True) for side in sides for word in words]
     query = select(DocumentChange.__table__).where(DocumentChange.revision.in_(numbers))
-    query = query.where(or_(DocumentChange.name == name, *wanted)).order_by(DocumentChange.id)
+    if name is not None:
+        query = query.where(or_(DocumentChange.name == name, *wanted))
+    query = query.order_by(DocumentChange.id)
     found: dict[int, list[compared.Change]] = {}
     for row in session.execute(query):
         found.setdefault(row.revision, []).append(_to_change(row, row.action))

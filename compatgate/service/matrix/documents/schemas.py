@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.core.entry_evidence import Promotion
+from compatgate.core.matrix import EntryStatus
 from compatgate.core.request import Cpu, Os
 from compatgate.documents.specs import (
     Change,
@@ -19,6 +20,7 @@ from compatgate.documents.specs import (
     TargetSpec,
     WaiverSpec,
 )
+from compatgate.kit.http.schemas import Filter, ListQuery, Search, Since, Until
 from compatgate.service.matrix.documents.evidence_schemas import WarningBody
 
 Reason = Annotated[
@@ -304,3 +306,26 @@ WAIVER: dict[str, Any] = {
     },
     "reason": "OCR may run until it has moved",
 }
+
+
+class EntryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of entries."""
+
+    target: Filter | None = None
+    status: EntryStatus | None = None
+    component: Annotated[Filter, Meta(description="component that the entry constrains")] | None = (
+        None
+    )
+    label: Annotated[Filter, Meta(examples=["team=ml"])] | None = None
+    owner: Filter | None = None
+    search: Search | None = None
+
+
+class RevisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of revisions."""
+
+    author: Filter | None = None
+    kind: Annotated[Kind, Meta(description="kind of a changed document")] | None = None
+    name: Annotated[Filter, Meta(description="name of a changed document")] | None = None
+    since: Since | None = None
+    until: Until | None = None

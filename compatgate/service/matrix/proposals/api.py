@@ -17,17 +17,18 @@ from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, NoQuery, Returns, route
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import ApprovalBody
-from compatgate.service.matrix.proposals.filters import ApprovalFilters, ProposalFilters
 from compatgate.service.matrix.proposals.models import Proposal
 from compatgate.service.matrix.proposals.readiness import ProposalView, describe, summarize
 from compatgate.service.matrix.proposals.schemas import (
     POOL_EXAMPLE,
     PROPOSAL_EXAMPLE,
+    ApprovalFilters,
     ApproveRequest,
     CommentRequest,
     MergeRequest,
     ProposalBacktest,
     ProposalBody,
+    ProposalFilters,
     ProposalRequest,
     ProposalSummary,
     RevertBody,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Change, Kind, Name
+from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     ForcedSuites,
@@ -288,3 +289,19 @@ POOL_EXAMPLE: dict[str, Any] = {
     "pools": [{"target": "prod-a100", "set": {"driver": "580.95.05"}}],
     "reason": "the driver that fixes Xid 119",
 }
+
+
+class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of proposals."""
+
+    state: State | None = None
+    target: Annotated[Filter, Meta(description="target that the proposal affects")] | None = None
+    author: Filter | None = None
+
+
+class ApprovalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of approvals."""
+
+    waiting: Annotated[bool, Meta(description="only changes that can still be approved")] | None = (
+        None
+    )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from compatgate.kit.http.replies import Filter, ListQuery, Search
+from compatgate.kit.http.schemas import Filter, ListQuery, Search
 
 
 class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -21,7 +21,6 @@ from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.nodes.reports.comparison import MatrixComparer, NodeComparison, NodeView
 from compatgate.service.nodes.reports.drift import DriftGroup, RecentDrift, drift_groups
-from compatgate.service.nodes.reports.filters import DriftFilters, NodeFilters
 from compatgate.service.nodes.reports.fleet import ComparedNodes, Fleet
 from compatgate.service.nodes.reports.inventory import NodeInventory
 from compatgate.service.nodes.reports.merging import (
@@ -32,7 +31,7 @@ from compatgate.service.nodes.reports.merging import (
 )
 from compatgate.service.nodes.reports.reports import is_same_driver, seen_node, sku_of
 from compatgate.service.nodes.reports.repository import Node, NodeKey, NodeRow
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.reports.schemas import DriftFilters, NodeFilters, Report
 
 STALE_AFTER = timedelta(days=1)
 """Time without a report after which a node is stale."""

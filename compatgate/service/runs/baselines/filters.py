@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from compatgate.kit.http.replies import Filter, ListQuery
+from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.service.runs.baselines.schemas import BaselineState
 
 

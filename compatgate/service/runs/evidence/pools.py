@@ -51,11 +51,13 @@ class RunEvidence(Struct, frozen=True):
     Attributes:
         discarded: None: it counts.
         pool: runs of the same suite, content, SKU and driver, the newest first; the run is one.
+        changed: how the row differs from what the audit log says; "" if it does not.
     """
 
     row: EvidenceRow
     discarded: Discard | None
     pool: tuple[PooledRun, ...]
+    changed: str = ""
 
     @property
     def binding(self) -> Binding | None:
@@ -82,6 +84,7 @@ class RunEvidence(Struct, frozen=True):
         return {
             **self.row.to_json(),
             "discarded": discard_json(self.discarded),
+            "changed": self.changed,
             "pool": {
                 "passed": self.passed,
                 "judged": len(self.counted),
@@ -106,7 +109,9 @@ def find_run_evidence(session: Session, run_id: str) -> RunEvidence | None:
     pooled = [row, *(one for one in _alike(session, row) if one.seq != row.seq)]
     gone = discards.find_discards(session, (one.run for one in pooled))
     pooled.sort(key=lambda one: (one.finished, one.seq), reverse=True)
-    return RunEvidence(row, gone.get(run_id), tuple(PooledRun(o, gone.get(o.run)) for o in pooled))
+    pool = tuple(PooledRun(one, gone.get(one.run)) for one in pooled)
+    changed = evidence.find_changed(session, [row]).get(run_id, "")
+    return RunEvidence(row, gone.get(run_id), pool, changed)
 
 
 def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:

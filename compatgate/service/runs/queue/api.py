@@ -14,9 +14,10 @@ from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.call import Call
-from compatgate.kit.http.replies import Filter, ListQuery, Reply, page_reply, slice_page
+from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import LARGEST, Body, NoQuery, Returns, route
+from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
 from compatgate.service.matrix.snapshots.reader import Snapshots

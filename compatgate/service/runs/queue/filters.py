@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from compatgate.canary.run import Purpose, State
-from compatgate.kit.http.replies import Filter, ListQuery
-from compatgate.kit.http.requests import Since, Until
+from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
 
 StateFilter = State | Literal["active", "ended"]
 

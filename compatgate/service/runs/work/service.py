@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from compatgate.canary.engine.interface import BaselineKey, Lease, Order, Settings
 from compatgate.canary.hosts import Host
+from compatgate.core.binding import SuiteDefinition, require_definition
 from compatgate.core.matrix import Evidence
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, Conflict
@@ -133,7 +135,13 @@ class WorkDesk:
 
 def _to_evidence(lease: Lease, claim: EvidenceClaim, outcome: str) -> Evidence:
     """Return evidence about the leased run: a worker says what it measured, and nothing else."""
-    run = lease.run
+    run, own, bound = lease.run, lease.definition, claim.bound
+    if own is not None:
+        if bound is None or not bound.suite:
+            what, hint = "says nothing of the suite", "bound.suite and bound.workloads"
+            raise BadInput(what, field="evidence.bound", hint=hint)
+        require_definition(run.suite, own, SuiteDefinition(bound.suite, bound.workloads))
+        bound = replace(bound, suite=own.digest, workloads=own.workloads)
     if run.gpu is not None and claim.sku != run.gpu:
         raise BadInput(f"the run is for {run.gpu}", field="evidence.sku", value=claim.sku)
     return Evidence(
@@ -145,5 +153,5 @@ def _to_evidence(lease: Lease, claim: EvidenceClaim, outcome: str) -> Evidence:
         outcome,  # type: ignore[arg-type]
         int(clock.now().timestamp()),
         claim.development,
-        msgspec.structs.replace(claim.bound, host=lease.host) if claim.bound else None,
+        replace(bound, host=lease.host) if bound else None,
     )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from canary_runs import DRIVER, GPU, STACK, suites
+from canary_runs import DRIVER, GPU, STACK, evidence, suites
+from msgspec.structs import replace
 from sqlalchemy import text
 
 from compatgate.core.binding import Binding, define_suite
@@ -17,6 +18,9 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.questions.decider import decide
 from compatgate.service.matrix.snapshots.snapshot import open_bundle
+from compatgate.service.runs.queue.queue import DatabaseQueue
+
+from .conftest import take
 
 ONE, TWO = (f"sha256:{digit * 64}" for digit in "12")
 SMOKE = define_suite({w.name: w.digest for w in suites().of_suite("smoke")})
@@ -161,9 +165,16 @@ def test_the_audit_log_vouches_for_bindings_and_discards(
 
 
 def test_a_run_of_a_redefined_suite_is_stale(
-    rooms: Rooms, policy: Callable[..., None], bound_run: Run
+    rooms: Rooms, policy: Callable[..., None], submit: Run, queue: DatabaseQueue
 ) -> None:
-    bound_run(suite="sha256:old", workloads={"gemm": "sha256:0"})
+    submit()
+    lease = take(queue)
+    redefined = suites()
+    changed = replace(redefined.workloads["gemm"], digest="sha256:new")
+    redefined.workloads = {**redefined.workloads, "gemm": changed}
+    rooms.runs.catalogue = lambda: redefined
+    bound = Binding(content=ONE, suite=SMOKE.digest, workloads=SMOKE.workloads)
+    queue.finish(lease, "passed", "all passed", evidence(lease, bound=bound))
     answer = rooms.gate.decide(question(ONE), asked_by="t", source="test")
     (finding,) = (f for f in answer.findings if f.rule == "CG812")
     assert "suite smoke changed since the run" in finding.message

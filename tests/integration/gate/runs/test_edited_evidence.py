@@ -54,12 +54,14 @@ def requires_evidence(
      {"bound": {"content": "sha256:0"}}],
 )  # fmt: skip
 def test_an_edited_row_does_not_count(
-    run: Callable[..., str], change: Callable[..., None], database_url: str,
+    rooms: Rooms, run: Callable[..., str], change: Callable[..., None], database_url: str,
     edit: dict[str, Any], caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     passed = run()
     assert rules(database_url) == set()
     change(passed, **edit)
+    shown = rooms.runs.show(passed).to_json()["evidence"]
+    assert shown["changed"] == "it was changed since the audit log noted it"
     with caplog.at_level(logging.ERROR):
         assert rules(database_url) == {"CG811"}
     assert f"run {passed} does not count: it was changed since the audit log" in caplog.text

@@ -6,7 +6,7 @@ from compatgate.core.facts.nvidia import Source
 from compatgate.core.rule import PASS, Problem, Rule
 from compatgate.core.rules import BY_ID, RULES
 
-TOLD = Source("the vendor's page")
+TOLD = Source("the vendor's page", None)
 
 
 def answer(problem, **options):
@@ -14,7 +14,9 @@ def answer(problem, **options):
 
 
 def problem(outcome, confidence):
-    return Problem(outcome, "driver", "too old", source=Source("a page", confidence=confidence))
+    return Problem(
+        outcome, "driver", "too old", source=Source("a page", None, confidence=confidence)
+    )
 
 
 def test_a_derived_bound_is_unknown_and_says_why():

@@ -35,7 +35,7 @@ def index_wheel(cpu="x86_64", requires=("torch (==2.9.1)",), built_for="2.9"):
 
 def script(*code, labels=("cu130",), cpu=None, confidence="published"):
     arches = tuple(arch for name in code for arch in parse_arch(name))
-    source = Source("build.sh", confidence=confidence)
+    source = Source("build.sh", None, confidence=confidence)
     return Statement("==1.0", None, source, wheels=(ProjectWheels(labels, arches, cpu),))
 
 

@@ -14,7 +14,7 @@ BASE = "torch=2.9.1+cu128"
 
 
 def statement(versions=">=1.0,<2", compiled="install", confidence="metadata", **fields):
-    return Statement(versions, compiled, Source("setup.py", confidence=confidence), **fields)
+    return Statement(versions, compiled, Source("setup.py", None, confidence), **fields)
 
 
 def builds(*names, cuda=None):

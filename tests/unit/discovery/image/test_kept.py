@@ -15,7 +15,7 @@ from compatgate.discovery.findings import CodeFile
 from compatgate.discovery.image.config import ConfigReading
 from compatgate.discovery.image.layers import LayerFindings
 from compatgate.discovery.image.read import conclude_image
-from compatgate.discovery.image.reading import ImageReading, decode_reading, encode_reading
+from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.discovery.registry.image_spec import parse_manifest, parse_platform
 from compatgate.discovery.registry.limits import Deadline, parse_mirrors, read_options
@@ -28,8 +28,8 @@ def test_a_reading_is_the_same_after_it_was_kept(tmp_path: Path) -> None:
         (Observation("cuda", "12.4", "env", "metadata"),), (Conflict("cuda", "x"),), ("open",),
     )  # fmt: skip
     name = cache.entry_key("sha256:1", {"platform": "linux/amd64"})
-    assert cache.write_entry(str(tmp_path), name, encode_reading(reading))
-    assert decode_reading(cache.read_entry(str(tmp_path), name) or {}) == reading
+    assert cache.write_entry(str(tmp_path), name, reading)
+    assert cache.read_struct(str(tmp_path), name, ImageReading) == reading
 
 
 def test_a_damaged_file_is_no_reading(tmp_path: Path) -> None:
@@ -37,7 +37,8 @@ def test_a_damaged_file_is_no_reading(tmp_path: Path) -> None:
     path = next(p for p in tmp_path.rglob("*.json"))
     path.write_bytes(path.read_bytes()[:-1] + b"0")
     assert cache.read_entry(str(tmp_path), "ab12") is None
-    assert decode_reading({"digest": 1}) is None
+    cache.write_entry(str(tmp_path), "cd34", {"digest": 1})
+    assert cache.read_struct(str(tmp_path), "cd34", ImageReading) is None
 
 
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:

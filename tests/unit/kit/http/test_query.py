@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 from werkzeug.datastructures import MultiDict
 
 from compatgate.errors import BadInput
-from compatgate.kit.http.requests import Since, Until, parse_query
+from compatgate.kit.http.requests import parse_query
+from compatgate.kit.http.schemas import Since, Until
 
 
 class Filters(Struct, frozen=True, forbid_unknown_fields=True, rename={"older": "from"}):

@@ -51,6 +51,17 @@ def test_another_spelling_of_a_component_means_the_same(snapshot: Snapshot, now:
     assert one == what_if(snapshot, "prod-a100", {"driver": "470.256.02"}, now)
 
 
+@pytest.mark.parametrize("stated", ["580", "newest"])
+def test_a_driver_may_be_a_branch_or_the_newest(
+    snapshot: Snapshot, now: datetime, stated: str
+) -> None:
+    found = what_if(snapshot, "prod-a100", {"nvidia-driver": stated}, now)
+    chosen = found.set["driver"]
+    assert str(chosen).startswith("580.")
+    assert [pool["driver"] for pool in found.after] == [chosen]
+    assert f"driver {chosen} is the newest of branch 580" in found.remarks[0]
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

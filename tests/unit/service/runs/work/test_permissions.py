@@ -135,9 +135,11 @@ def test_an_older_attempt_writes_nothing(
 
 def claim(lease: Lease, **changed: Any) -> dict[str, Any]:
     """The end of a run with evidence, as a worker sends it."""
+    assert lease.definition
     found = evidence(lease)
     body = {
-        "sku": found.sku, "driver": found.driver.text, "development": False, "bound": None,
+        "sku": found.sku, "driver": found.driver.text, "development": False,
+        "bound": {"suite": lease.definition.digest, "host": "another", "workloads": {"x": "y"}},
         "components": {name: one.text for name, one in found.components.items()},
     }  # fmt: skip
     return {"outcome": "passed", "why": "all passed", "evidence": {**body, **changed}}
@@ -160,6 +162,9 @@ def test_evidence_is_about_the_leased_run_at_the_gate_s_time(
     assert end(claim(lease)).status_code == 200
     (row,) = rooms.runs.evidence(run=lease.run.id).items
     assert (row.suite, row.outcome) == (lease.run.suite, "passed")
+    assert row.bound
+    assert (row.bound["host"], row.bound["suite"]) == (HOST, lease.definition.digest)
+    assert row.bound["workloads"] == lease.definition.workloads
     assert int(before) <= row.finished <= clock.now().timestamp()
 
 
@@ -169,6 +174,8 @@ def test_evidence_is_about_the_leased_run_at_the_gate_s_time(
         ({"finished": 1}, "finished"),
         ({"sku": "H100-SXM5-80GB"}, "evidence.sku: the run is for A100-SXM4-80GB"),
         ({"driver": "new"}, "driver"),
+        ({"bound": None}, "evidence.bound: says nothing of the suite"),
+        ({"bound": {"assurance": "witnessed"}}, "evidence.bound: says nothing of the suite"),
         ({"bound": {"suite": "sha256:0"}}, "the worker's suite smoke is sha256:0, the gate's is"),
     ],
 )
