@@ -19,8 +19,10 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from socket import create_connection
 from typing import Any
 
 from admission import HOOK, review
@@ -52,7 +54,10 @@ KINDS: dict[str, tuple[str, Any]] = {
         "/api/v1/backtests",
         lambda n: {"delete": [{"kind": "Entry", "name": f"e{n % 100}"}]},
     ),
+    "bursts": ("/healthz", None),
 }
+BURST = 60_000
+"""Requests that a client sends at once, without waiting for answers."""
 
 
 def write_matrix(path: Path, entries: int, pools: int) -> None:
@@ -111,6 +116,17 @@ class Client(threading.Thread):
             time.sleep(0.02)
 
 
+class Burst(Client):
+    """Sends thousands of requests at once on one connection after another."""
+
+    def run(self) -> None:
+        sent = f"GET {self._path} HTTP/1.1\r\nHost: x\r\n\r\n".encode() * BURST
+        while not self._stop_event.is_set():
+            with suppress(OSError), create_connection(("127.0.0.1", self._port), 10) as connection:
+                connection.sendall(sent)
+            self.statuses[0] += 1
+
+
 def measure(port: int, pid: int, kind: str, clients: int, seconds: float) -> str:
     """Return a row of the table."""
     stop, numbers = threading.Event(), iter(range(10**9))
@@ -122,6 +138,8 @@ def measure(port: int, pid: int, kind: str, clients: int, seconds: float) -> str
         Client(port, "POST", path, lambda: json.dumps(make(next(numbers) % 150 + 10)), stop)
         for _ in range(clients if make else 0)
     ]
+    if kind == "bursts":
+        asking = [Burst(port, "GET", path, None, stop) for _ in range(clients)]
     for client in (*asking, admission, health):
         client.start()
     most, until = 0, time.monotonic() + seconds
