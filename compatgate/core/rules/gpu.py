@@ -460,7 +460,10 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
     if newer and not context.frameworks and any(one.record for one in context.packages):
         return NOT_APPLICABLE  # CG411 judges their code
     if runs_anyway:
-        message += " (its older code runs, by binary compatibility or from PTX)"
+        message += (
+            ": code made for older GPUs runs, by binary compatibility or from PTX; what is compiled"
+            " for this GPU while it runs, such as TorchScript's fused kernels by NVRTC, fails"
+        )
     elif newer:
         message += "; this CUDA is only assumed: state the CUDA that is installed"
     return (
