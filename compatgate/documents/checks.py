@@ -423,8 +423,8 @@ def _excludes_stacks(match: WaiverMatch) -> bool:
         return True
     return any(
         not all(
-            parse_constraint(name, text).allows(parse_version(name, version))
-            for version in (_LOWEST, _HIGHEST)
+            parse_constraint(name, text).allows(parse_version("cuda", version))
+            for version in (_LOWEST, _HIGHEST)  # drivers have another form, and the same order
         )
         for name, text in match.components.items()
     )

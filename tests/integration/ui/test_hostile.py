@@ -19,6 +19,7 @@ from compatgate.web.app import create_app
 from compatgate.web.settings import Settings
 
 _SAYS_NOTHING = {
+    "/",
     "/what-if",
     "/solve",
     "/proposals/new",
