@@ -235,7 +235,7 @@ def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str
     changed = {}
     for row in rows:
         if row.run not in vouched:
-            changed[row.run] = "the audit log has no link about it: somebody else wrote it"
+            changed[row.run] = "the audit log has no link about it: another person wrote it"
             continue
         told, action, detail = vouched[row.run]
         if told != (row.seq, fingerprint(row), binding_fingerprint(row)):
