@@ -31,7 +31,9 @@ def test_the_drifted_node(open_page):
     expect(page.locator("#advice")).to_contain_text("kubectl taint node gpu-017")
 
     page.get_by_role("link", name="What if prod-a100 had 550.54.15?").click()
-    expect(page.locator(".answer")).to_contain_text("no vendor fact breaks; 4 stacks need an edited")
+    expect(page.locator(".answer")).to_contain_text(
+        "no vendor fact breaks; 4 stacks need an edited"
+    )
     expect(page.locator("table.data")).to_contain_text("torch24-cu124")
     page.go_back()
     page.get_by_role("link", name="Drift of prod-a100").click()

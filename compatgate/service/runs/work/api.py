@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost
+from compatgate.canary.hosts import Host
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import StepResult
 from compatgate.kit.http.call import Call
@@ -38,7 +39,6 @@ from compatgate.service.runs.work.schemas import (
     RunIds,
     StepDocument,
     StepResultsBody,
-    to_host,
 )
 from compatgate.service.runs.work.service import LeaseGone, WorkDesk, require_host
 
@@ -50,6 +50,14 @@ def _host(call: Call[Any]) -> str:
     name: str = call.args["name"]
     require_host(call.principal, name)
     return name
+
+
+def _read_host(call: Call[Any]) -> tuple[Host, HostDeclaration]:
+    """Return the host that the path names, as its worker declares it."""
+    name, declared = _host(call), to_struct(call.document(), HostDeclaration)
+    body = msgspec.to_builtins(declared)
+    known = {key: body[key] for key in body if key in Host.__struct_fields__}
+    return to_struct({"name": name, **known}, Host), declared
 
 
 def _lease(call: Call[Any]) -> Lease:
@@ -80,9 +88,9 @@ def _while_held(handler: Callable[[Call[Any]], Reply]) -> Callable[[Call[Any]], 
 )
 def declare_host(call: Call[NoQuery]) -> Reply:
     """Declare a staging host, and the suites of its worker."""
-    name, declared = _host(call), to_struct(call.document(), HostDeclaration)
-    call.use(WorkDesk).declare(to_host(name, declared), declared)
-    return Reply(call.use(Runs).find_host(name).to_json())
+    host, declared = _read_host(call)
+    call.use(WorkDesk).declare(host, declared)
+    return Reply(call.use(Runs).find_host(host.name).to_json())
 
 
 @route(
@@ -115,8 +123,8 @@ def lease_run(call: Call[NoQuery]) -> Reply:
 
     The declaration is the host's heartbeat. Abandoned runs of the host come first.
     """
-    name, declared = _host(call), to_struct(call.document(), HostDeclaration)
-    lease = call.use(WorkDesk).lease(to_host(name, declared), declared)
+    host, declared = _read_host(call)
+    lease = call.use(WorkDesk).lease(host, declared)
     if lease is None:
         return Reply({"lease": None})
     body = {key: getattr(lease, key) for key in ("slots", "attempt", "abandoned", "definition")}

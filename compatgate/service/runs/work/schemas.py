@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Outcome
 from compatgate.canary.workload import MetricSpec
@@ -188,13 +186,6 @@ class ApprovedBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The approved baselines of a workload, by metric."""
 
     baselines: dict[str, MeasuredBody]
-
-
-def to_host(name: str, declared: HostDeclaration) -> Host:
-    """Return a declared host."""
-    body = msgspec.to_builtins(declared)
-    known = {key: body[key] for key in body if key in Host.__struct_fields__}
-    return msgspec.convert({"name": name, **known}, Host)
 
 
 DECLARATION: dict[str, Any] = {

@@ -208,3 +208,19 @@ def test_a_worker_with_a_wrong_clock_is_refused(
         )
         assert answer.status_code == 400
         assert f"the worker's clock is {said} the gate's" in answer.get_json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "field"),
+    [("two words", "A100-SXM4-80GB", "name"), (HOST, "A100\nB200", "gpu")],
+)
+def test_a_host_that_cannot_be_is_refused_with_its_field(
+    rooms: Rooms, make_client: Callable[..., FlaskClient], name: str, gpu: str, field: str
+) -> None:
+    secret = rooms.tokens.create("root", ["admin"], by="test").secret
+    answer = make_client(anonymous=frozenset()).post(
+        f"{API}/hosts/{name}/lease",
+        headers={"Authorization": f"Bearer {secret}"},
+        json=declaration(gpu=gpu),
+    )
+    assert (answer.status_code, answer.get_json()["field"]) == (400, field)
