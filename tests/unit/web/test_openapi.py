@@ -6,14 +6,17 @@ import re
 from typing import Any
 
 import pytest
+from canary_runs import STACK, host, suites
 from flask.testing import FlaskClient
 from openapi_spec_validator import validate
 
+from compatgate.kit import clock
 from compatgate.kit.http.route import OPEN_SCOPES, Route
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedDeletion
+from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.web.app import create_app
 from compatgate.web.routes import HOOKS, ROUTES, TAGS
 from compatgate.web.settings import Settings
@@ -126,6 +129,16 @@ def _incident(rooms: Rooms, operation: str) -> str:
     return str(number)
 
 
+def _lease(rooms: Rooms) -> dict[str, Any]:
+    """The parts of the paths of workers, of a run that a host has."""
+    rooms.runs.catalogue = suites
+    rooms.runs.queue.register("w1", [host("stage")])
+    rooms.runs.submit(RunRequest("smoke", host="stage", stack=STACK), by="tester")
+    lease = rooms.runs.queue.lease("w1", [host("stage")])
+    assert lease
+    return {"name": "stage", "run": lease.run.id, "attempt": lease.attempt}
+
+
 @pytest.mark.parametrize(("route", "name"), WITH_EXAMPLES)
 def test_every_example_is_accepted(
     client: FlaskClient, rooms: Rooms, route: Route, name: str
@@ -152,6 +165,9 @@ def test_every_example_is_accepted(
         path = path.format(name=_upgrade(client, rooms, route.name))
     elif route.tag == "notices":
         path = path.format(id=_incident(rooms, route.name))
+    elif route.tag == "work":
+        path = path.format(**_lease(rooms))
+        body = {**body, **({"at": clock.iso(clock.now())} if "at" in body else {})}
     elif "{number}" in path:
         path = path.format(number=rooms.gate.snapshot().revision)
     elif "{name}" in path:
@@ -160,5 +176,8 @@ def test_every_example_is_accepted(
     for name in asked.get(route.name, ()):
         client.post("/api/v1/targets", json=_named_target(name))
     headers = {"X-Compatgate-Reason": "an example"} if route.reason else {}
+    if route.name == "import_report":
+        secret = rooms.tokens.create(body["source"], ["operate"], by="test").secret
+        headers["Authorization"] = f"Bearer {secret}"
     answer = client.open(path, method=route.method, json=body, headers=headers)
     assert answer.status_code == route.returns.status, answer.text

@@ -73,8 +73,8 @@ MISTAKES = {
     ),
     "scope": (
         PEOPLE.replace("bless", "write"),
-        "(one of read, admission, gate, plan, deliver, propose, approve, upgrade, operate, bless,"
-        " admin)",
+        "(one of read, admission, gate, plan, deliver, work, propose, approve, upgrade, operate,"
+        " bless, admin)",
     ),
     "http": (
         PEOPLE.replace("https", "http"),
