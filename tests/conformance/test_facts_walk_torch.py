@@ -7,7 +7,11 @@ import re
 import pytest
 
 POOL = {"gpu": "7.5", "driver": "610.43.02"}
-PYTHONS = [f"3.{minor}" for minor in range(6, 17)]
+PYTHONS = [f"3.{minor}" for minor in range(5, 17)]
+NO_DEFAULT = {"0.4.0", "0.4.1", "1.8.2"}
+"""Releases of which the facts hold no metadata of the package index, so no default build."""
+NO_PYTHON = {"1.8.2"}
+"""Releases of which no source lists the Pythons."""
 
 
 def releases(walk, name):
@@ -89,7 +93,12 @@ def test_each_torch_build_expects_its_own_pins(walk, component):
 
 def test_the_default_torch_build_agrees_with_the_packages_own_requirements(walk):
     for release in releases(walk, "torch"):
-        (default,) = [b for b in release["builds"] if b.get("default")]
+        defaults = [b for b in release["builds"] if b.get("default")]
+        if release["version"] in NO_DEFAULT:
+            assert not defaults, release["version"]
+            assert not any("requirements" in b or "pins" in b for b in release["builds"])
+            continue
+        (default,) = defaults
         groups = default.get("requirements", ())  # none where the wheel holds its libraries
         required = " ".join(package for group in groups for package in group["packages"])
         for component in ("cudnn", "nccl"):
@@ -100,6 +109,11 @@ def test_the_default_torch_build_agrees_with_the_packages_own_requirements(walk)
 
 def test_the_tags_of_the_torch_wheels_decide_about_python(walk):
     for release in releases(walk, "torch"):
+        if release["version"] in NO_PYTHON:
+            assert "python" not in release
+            stack = {"torch": release["version"], "cuda": release["builds"][0]["cuda"]}
+            walk.expect("not-applicable", "CG404", {**stack, "python": "3.8"}, **POOL)
+            continue
         listed = release["python"]["wheels"]
         wheels = [python for python in listed if not python.endswith("t")]
         free = [python for python in listed if python.endswith("t")]
@@ -115,7 +129,7 @@ def test_the_tags_of_the_torch_wheels_decide_about_python(walk):
 
 def test_the_aarch64_wheels_of_torch_decide_on_aarch64(walk):
     for release in releases(walk, "torch"):
-        wheels = release["python"].get("wheels_aarch64")
+        wheels = release.get("python", {}).get("wheels_aarch64")
         if wheels is None:
             continue
         for python in [*PYTHONS, "3.13t", "3.14t"]:

@@ -158,6 +158,14 @@ def test_the_lessons_are_answered_by_what_each_rule_says_that_it_reads():
         check(case)
 
 
+def test_a_package_is_answered_for_on_each_driver_whichever_was_asked_first():
+    """The notes of an image of Triton name its drivers."""
+    for driver, outcomes in (("580.95.05", []), ("450.80.02", ["unknown"]), ("580.95.05", [])):
+        pool = {"name": "pool", "gpu": "H100-SXM5-80GB", "driver": driver}
+        answer = BY_ID["CG410"].check(case_of({"tritonserver": "24.05"}, pool))
+        assert [found.outcome for found in answer if answer != "pass"] == outcomes, driver
+
+
 @at_least(300)
 @given(questions())
 def test_any_question_is_answered_by_what_each_rule_says_that_it_reads(question):

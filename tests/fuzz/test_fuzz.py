@@ -32,7 +32,7 @@ _VALUES: tuple[Any, ...] = (None, True, -1, 1.5, "", "x", [], [1], {}, {"a": 1},
 TARGETS = targets()
 PYTHON = re.compile(
     r"has no attribute|NoneType|not subscriptable|index out of range|object is not|Traceback"
-    r"|(?:Key|Value|Type|Attribute|Index|Unicode\w+)Error|invalid literal|unsupported operand"
+    r"|(?:Key|Value|Type|Attribute|Index|Unicode\w+)Error|invalid literal for|unsupported operand"
     r"|Expecting |codec can't|Expected `|<class |could not convert|positional argument"
 )
 """Words of Python's own exceptions, and of the libraries that read formats."""

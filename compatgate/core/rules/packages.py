@@ -53,7 +53,7 @@ def _cuda_text(context: RuleContext) -> str:
     return context.cuda.text if context.cuda else ""
 
 
-@rule("CG410", "package-open", reads=RECORDS)
+@rule("CG410", "package-open", reads=RECORDS | FORWARD)
 def package_open(context: RuleContext) -> RuleAnswer:
     """A package has GPU code or depends on CUDA, but no record describes its content.
 
@@ -73,7 +73,9 @@ def package_open(context: RuleContext) -> RuleAnswer:
 
     Source: the list of packages in ``matrix/facts/components.yaml``.
     """
-    return _run_check(context, "open", context.capability, _cuda_text(context))
+    driver = context.driver.text if context.driver else ""
+    forward = context.forward.usable if context.forward else None
+    return _run_check(context, "open", context.capability, _cuda_text(context), driver, forward)
 
 
 @rule("CG411", "package-arch", reads=RECORDS | FORWARD)

@@ -305,8 +305,8 @@ def test_vllm_is_compiled_against_exactly_one_torch(ask):
         ("triton=2.3.1,python=3.11", ["fail"]),
         ("triton=3.1.0,python=3.11", ["fail"]),
         ("triton=3.0.1,python=3.11", ["warn"]),
-        ("triton=2.3.1,python=3.13", []),
-        ("triton=2.3.1", []),
+        ("triton=2.3.1,python=3.13", ["fail"]),  # no wheel of torch 2.4.1 is for a later Python
+        ("triton=2.3.1", ["fail"]),
     ],
 )
 @pytest.mark.parametrize("torch", ["torch=2.4.1", "torch=2.4.1+cu121"])
