@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 from compatgate.core.compare.differences import Subject
 from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.stack import parse_stack_text
+from compatgate.core.versions import parse_version
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
@@ -210,6 +211,10 @@ def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[
     if not isinstance(driver, str) or not driver:
         hint = "add the version to roll out, like 580.95.05"
         raise BadInput("names no driver", field="driver", value=driver, hint=hint)
+    try:  # a branch would be judged by its newest release, and another might be rolled out
+        parse_version("driver", driver)
+    except BadInput as error:
+        raise error.at("set") from None
     return {**stated, "set": {"driver": driver}}
 
 

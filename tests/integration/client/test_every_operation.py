@@ -166,8 +166,8 @@ def test_checking_a_manifest(call: Call) -> None:
     }
     answer = call("check_manifest", pod, namespace="ml-train", timeout="9s")
     assert answer.uses_gpus
-    assert answer.results[0].paths == ["spec.containers[0]"]
-    assert not call("check_manifest", {**pod, "kind": "Service"}).uses_gpus or answer.warnings == []
+    assert answer.results[0].paths == ("spec.containers[0]",)
+    assert not call("check_manifest", {**pod, "kind": "Service"}).uses_gpus or answer.warnings == ()
 
 
 def test_what_if(call: Call) -> None:

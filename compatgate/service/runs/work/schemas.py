@@ -10,8 +10,9 @@ from msgspec import Meta, Struct
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Outcome
 from compatgate.canary.workload import MetricSpec
-from compatgate.core.binding import Binding, SuiteDefinition
+from compatgate.core.binding import SuiteDefinition
 from compatgate.kit.http.stack_schemas import Text
+from compatgate.service.matrix.documents.evidence_schemas import BindingBody
 from compatgate.service.runs.queue.schemas import QuietBody, RunBody
 
 LongText = Annotated[str, Meta(max_length=8000)]
@@ -150,7 +151,7 @@ class EvidenceClaim(Struct, frozen=True, forbid_unknown_fields=True):
     driver: Text
     components: dict[str, Text]
     development: Annotated[bool, Meta(description="true: the run was outside a container")]
-    bound: Binding | None
+    bound: BindingBody | None
 
 
 class RunEnd(Struct, frozen=True, forbid_unknown_fields=True):
