@@ -30,8 +30,7 @@ def test_nobody_is_led_elsewhere(open_page, site, place):
     page = open_page(f"sign-in?next={place}")
     page.get_by_label("Token").fill(site.admin)
     page.get_by_role("button", name="Sign in").click()
-    page.wait_for_load_state()
-    assert page.url == site.at("")
+    expect(page).to_have_url(site.at(""))
 
 
 def test_the_theme_stays(open_page):

@@ -34,7 +34,7 @@ def test_the_drifted_node(open_page):
     expect(page.locator(".answer")).to_contain_text(
         "no vendor fact breaks; 4 stacks need an edited"
     )
-    expect(page.locator("table.data")).to_contain_text("torch24-cu124")
+    expect(page.locator("#what-if-prod-a100")).to_contain_text("torch24-cu124")
     page.go_back()
     page.get_by_role("link", name="Drift of prod-a100").click()
     page.get_by_role("link", name="The 3 nodes").click()

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 def test_the_comforting_phrase(open_page):
     """Before anyone rolls a driver, every blessed stack is told what it does to it."""
     page = open_page("targets/staging-h100")
-    page.get_by_role("link", name="What if").last.click()
+    page.get_by_role("link", name="Change the driver").click()
     page.get_by_role("combobox", name="Driver").fill("525.60.13")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#outcome")).to_contain_text("breaks")

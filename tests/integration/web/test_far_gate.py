@@ -312,15 +312,20 @@ def test_a_bundle_of_another_key_or_an_older_one_is_refused(site: Site) -> None:
     reason = until(lambda: "older" in (r := state_of(far)["degraded"]["reason"]) and r)
     assert f"(revision {number}" in reason
     assert ask(far, "chained:2")["matrix_revision"] == number, "the last good bundle decides"
-    aside = until(lambda: list((site.state / "spool").glob("*.spool.aside")))
-    assert len(aside) == 1, "the restored log lacks the batch before"
+    spools = site.state / "spool"
+    until(lambda: list(spools.glob("*.spool.aside")))
+    assert len(list(spools.glob("*.spool.aside"))) == 1, "the restored gate lacks its revision"
     assert "compatgate_spool_set_aside 1.0" in far.ask("GET", "/metrics").body.decode()
     ask(far, "chained:3")
-    until(lambda: site.logged()["chained:3"] == 1)
-    assert site.logged()["chained:2"] == 0
+    aside = until(lambda: len(r := list(spools.glob("*.spool.aside"))) == 2 and r)
     assert far.stop() == 0
     for path in (*aside, site.state / "matrix.bundle"):  # as the operator is told
         path.unlink()
+    far = site.start_far()
+    assert ask(far, "chained:4")["matrix_revision"] < number, "the bundle of the restored gate"
+    until(lambda: site.logged()["chained:4"] == 1)
+    assert not site.logged().keys() & {"chained:2", "chained:3"}
+    assert far.stop() == 0
     assert site.verify()["ok"]
 
 

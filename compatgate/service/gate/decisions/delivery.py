@@ -214,6 +214,7 @@ class Courier:
             delivered(len(found))
 
     def _abandon_own(self, error: ForkedChain) -> None:
+        self._pause = min(2 * self._pause, self._destination.longest_retry_s)  # the next may fork
         try:
             _report_fork(self._set_aside(), error)
         except OSError as reason:

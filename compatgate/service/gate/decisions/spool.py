@@ -202,6 +202,10 @@ class SpoolFile:
         sync_folder(place.parent)
         return place
 
+    def shrink(self) -> None:
+        """Give back the bytes after the last record of this process."""
+        os.ftruncate(self._descriptor, self._end)
+
     def close(self, *, remove: bool = False) -> None:
         """Close the file, and so unlock it; or remove it first."""
         with suppress(OSError):
@@ -312,6 +316,8 @@ class Spool:
             if self._file is None:
                 raise OSError("the file does not exist")
             place = self._file.set_aside()
+            with suppress(OSError):
+                self._file.shrink()
             self._file.close()
             self._file = None
             self._places.clear()
