@@ -19,7 +19,7 @@ from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Matrix
 from compatgate.core.request import POOL_CHANGES, Target, change_pool
-from compatgate.core.rule import Verdict, fix_value
+from compatgate.core.rule import REFUSING, Verdict, fix_value
 from compatgate.core.stack import Stack, update_stack
 from compatgate.errors import BadInput
 
@@ -27,7 +27,6 @@ MAX_REMEDIES = 4
 _MAX_TRIALS = 24
 _MAX_PARTS = 8
 """Parts that one remedy changes; what changes more is another stack."""
-_OPEN = ("fail", "unknown")
 
 Judge = Callable[..., Verdict]
 """Evaluates a change of the question; ``with_fixes`` computes the fixes of what stays open."""
@@ -79,7 +78,7 @@ def find_remedies(judge: Judge, most: int = MAX_REMEDIES) -> list[Remedy]:
         *_, changes = heapq.heappop(waiting)
         try:
             verdict = judge(changes)
-            if verdict.allowed and verdict.verdict not in _OPEN:
+            if verdict.allowed and verdict.verdict not in REFUSING:
                 warnings = sum(one.outcome == "warn" for one in verdict.findings)
                 found += [Remedy(changes, _describe(changes), warnings)] if changes else []
                 continue
@@ -98,7 +97,7 @@ def find_remedies(judge: Judge, most: int = MAX_REMEDIES) -> list[Remedy]:
 
 def _list_fixes(verdict: Verdict) -> Iterator[dict[str, str | None]]:
     for finding in verdict.findings:
-        if finding.outcome in _OPEN:
+        if finding.outcome in REFUSING:
             for fix in finding.fixes:
                 yield {n: None if v is None else fix_value(v) for n, v in fix.set.items()}
 

@@ -34,6 +34,8 @@ OUTCOME_RANK: dict[str, int] = {
     "unknown": 2,
     "fail": 3,
 }
+REFUSING = ("fail", "unknown")
+"""Outcomes and verdicts that refuse a stack, where a policy is enforced."""
 """Rank of each outcome; the verdict is the worst of its findings."""
 
 

@@ -7,11 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.core.rule import Verdict
+from compatgate.core.rule import REFUSING, Verdict
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import Version
-
-_REFUSING = ("fail", "unknown")
 
 
 class ChangedPart(Struct, frozen=True):
@@ -68,7 +66,7 @@ class Miss(Struct, frozen=True):
         ]
         return {
             "stack": self.stack,
-            "rules": sorted({one.rule for one in findings if one.outcome in _REFUSING}),
+            "rules": sorted({one.rule for one in findings if one.outcome in REFUSING}),
             "verdicts": [_verdict_json(verdict) for verdict in self.verdicts],
         }
 

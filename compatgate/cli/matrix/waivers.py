@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.gate.opening import Operations
+from compatgate.core.rule import REFUSING
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import add_authorship, add_format, user_name
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from compatgate.client import Client
 
 DAYS = 7
-_OPEN = ("fail", "unknown")
 _EXAMPLES = """\
 examples:
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --dry-run
@@ -63,7 +63,7 @@ def waive(args: argparse.Namespace, gate: Client) -> int:
         return 0
     waived = document["spec"]["rules"]
     for one in verdict["findings"]:
-        if one["outcome"] in _OPEN and one["rule"] not in waived:
+        if one["outcome"] in REFUSING and one["rule"] not in waived:
             print(f"No waiver can cover {one['rule']} {one['name']}: {one['message']}")
     for line in (*describe_preview(result), describe_result(result)):
         print(line)
@@ -79,13 +79,13 @@ def _draft(args: argparse.Namespace, verdict: Body) -> Body:
         split_words,
     )
 
-    if verdict["verdict"] not in _OPEN:
+    if verdict["verdict"] not in REFUSING:
         what = f"the verdict is {verdict['verdict']}: no finding to waive"
         raise BadInput(what, field="verdict", value=args.verdict)
     begun = draft_waiver_form(verdict)
     rules = split_words(begun["rules"])
     if not rules:
-        denying = sorted({f["rule"] for f in verdict["findings"] if f["outcome"] in _OPEN})
+        denying = sorted({f["rule"] for f in verdict["findings"] if f["outcome"] in REFUSING})
         hint = "compatgate explain RULE says why"
         what = f"no waiver can cover {', '.join(denying)}"
         raise BadInput(what, field="verdict", value=args.verdict, hint=hint)

@@ -20,8 +20,8 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.runs.baselines.filters import BaselineFilters
 from compatgate.service.runs.baselines.repository import BaselineRow
+from compatgate.service.runs.baselines.schemas import BaselineFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.run_inspection import format_change
 from compatgate.web.pages.trend_charts import TREND, Trends, read_trends

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from compatgate.core.components import FRAMEWORKS
 from compatgate.core.remedies import Remedy
 from compatgate.core.request import POOL_CHANGES
+from compatgate.core.rule import REFUSING
 from compatgate.core.rules import BY_ID
 from compatgate.core.stack import format_stack
 from compatgate.documents.text import to_yaml
@@ -27,7 +28,6 @@ from compatgate.web.pages.question_links import write_stack
 
 Json = dict[str, Any]
 _YOU = "you"
-_OPEN = ("fail", "unknown")
 _MAX_FINDINGS = 5
 _SUITE = re.compile(r"suite (\S+)")
 _UNSAFE = re.compile(r"[^a-z0-9]+")
@@ -93,8 +93,8 @@ def list_steps(
 
     There are none for a verdict that passes.
     """
-    findings = [f for f in verdict["findings"] if f["outcome"] in _OPEN]
-    if verdict["verdict"] not in _OPEN or not findings:
+    findings = [f for f in verdict["findings"] if f["outcome"] in REFUSING]
+    if verdict["verdict"] not in REFUSING or not findings:
         return []
     found, guide = found or Resolution(), _Guide(verdict, place)
     if found.is_allowed:
@@ -165,7 +165,9 @@ class _Guide:
     @property
     def _breaks_fact(self) -> bool:
         """Tell whether a fact is against the stack, which no entry mends."""
-        rules = (BY_ID.get(f["rule"]) for f in self._verdict["findings"] if f["outcome"] in _OPEN)
+        rules = (
+            BY_ID.get(f["rule"]) for f in self._verdict["findings"] if f["outcome"] in REFUSING
+        )
         return any(rule is not None and rule.about_facts for rule in rules)
 
     def waive(self, found: Resolution) -> Step:
@@ -297,7 +299,7 @@ class _Guide:
 
 def _is_about_evidence(finding: Json) -> bool:
     rule = BY_ID.get(finding["rule"])
-    return finding["outcome"] in _OPEN and rule is not None and rule.cause == "evidence"
+    return finding["outcome"] in REFUSING and rule is not None and rule.cause == "evidence"
 
 
 def _resolves(finding: Json) -> str:

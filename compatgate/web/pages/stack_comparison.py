@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from compatgate.core.compare.differences import compare_verdicts
 from compatgate.core.components import sort_components
 from compatgate.core.entry_stacks import represent
-from compatgate.core.rule import Verdict
+from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.web.page import MAX_CHOICES, HtmlPage, PageRequest, page
 from compatgate.web.pages.question_links import Question, write_stack
@@ -93,11 +93,12 @@ def _list_parts(left: Side, right: Side) -> list[tuple[str, Any, Any]]:
 def _split_findings(left: Side, right: Side) -> tuple[list[Any], list[Any], list[Any]]:
     """Return the findings of the left stack alone, of the right one alone, and of both."""
     ours, theirs = left.verdict.findings, right.verdict.findings
-    known = {(one.rule, one.component, one.outcome) for one in theirs}
-    both = [one for one in ours if (one.rule, one.component, one.outcome) in known]
-    shared = {(one.rule, one.component, one.outcome) for one in both}
-    alone = [
-        [one.to_json() for one in side if (one.rule, one.component, one.outcome) not in shared]
-        for side in (ours, theirs)
-    ]
-    return alone[0], alone[1], [one.to_json() for one in both]
+    shared = {_key(one) for one in ours} & {_key(one) for one in theirs}
+    left_alone, right_alone = (
+        [one.to_json() for one in side if _key(one) not in shared] for side in (ours, theirs)
+    )
+    return left_alone, right_alone, [one.to_json() for one in ours if _key(one) in shared]
+
+
+def _key(finding: Finding) -> tuple[str, str | None, str]:
+    return finding.rule, finding.component, finding.outcome

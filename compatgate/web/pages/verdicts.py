@@ -10,7 +10,7 @@ from typing import Any
 from flask import request
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, label_of
-from compatgate.core.rule import EXIT_NO_DECISION, exit_code
+from compatgate.core.rule import EXIT_NO_DECISION, REFUSING, exit_code
 from compatgate.core.rules import BY_ID
 from compatgate.errors import NotFound
 from compatgate.formats.markdown import render_section
@@ -30,7 +30,6 @@ _MAX_DECISIONS = 20
 _WAIVER_DAYS = 7
 _MAX_PARTS = 3
 """Parts of the stack that the heading names, frameworks first."""
-_OPEN = ("fail", "unknown")
 _BASIS_TEXTS = {
     "image": "read from the image",
     "stated": "stated by the client",
@@ -64,7 +63,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "answer": _decision_badge(verdict),
         "changes": [one for one in steps if one.changes is not None],
         "steps": [one for one in steps if one.changes is None],
-        "open": [f for f in verdict["findings"] if f["outcome"] in _OPEN],
+        "open": [f for f in verdict["findings"] if f["outcome"] in REFUSING],
         "folded": _fold_findings(verdict["findings"]),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "compared": ask.rooms.runs.comparisons(verdict["evidence"]),

@@ -15,7 +15,7 @@ from compatgate.core.constraints import parse_constraint
 from compatgate.core.matrix import Matrix, Waiver
 from compatgate.core.remedies import Remedy, find_remedies, make_judge
 from compatgate.core.request import Target, parse_pool
-from compatgate.core.rule import Verdict
+from compatgate.core.rule import REFUSING, Verdict
 from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput
 from compatgate.kit import clock
@@ -25,8 +25,6 @@ from compatgate.service.matrix.waivers.service import (
     parse_components,
     split_words,
 )
-
-_OPEN = ("fail", "unknown")
 
 
 class Resolution(Struct, frozen=True):
@@ -51,7 +49,7 @@ def resolve_verdict(snapshot: Snapshot, verdict: Mapping[str, Any], expires: dat
     Args:
         expires: last day of the drafted waiver.
     """
-    if verdict["verdict"] not in _OPEN:
+    if verdict["verdict"] not in REFUSING:
         return Resolution()
     try:
         target = _find_target(snapshot, verdict)
@@ -87,7 +85,7 @@ def resolve_verdict(snapshot: Snapshot, verdict: Mapping[str, Any], expires: dat
 
 def _is_resolved(verdict: Verdict) -> bool:
     """Tell whether nothing is left to do; a policy that only warns allows what fails."""
-    return verdict.verdict not in _OPEN or (verdict.allowed and verdict.mode == "enforce")
+    return verdict.verdict not in REFUSING or (verdict.allowed and verdict.mode == "enforce")
 
 
 def _find_target(snapshot: Snapshot, verdict: Mapping[str, Any]) -> Target | None:

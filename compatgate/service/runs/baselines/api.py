@@ -7,8 +7,11 @@ from msgspec import convert
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.route import NoQuery, Returns, route
-from compatgate.service.runs.baselines.filters import BaselineFilters
-from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
+from compatgate.service.runs.baselines.schemas import (
+    BaselineBody,
+    BaselineDetailBody,
+    BaselineFilters,
+)
 from compatgate.service.runs.baselines.service import BaselineService
 
 

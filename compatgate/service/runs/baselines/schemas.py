@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.kit.http.schemas import Filter, ListQuery
+
 BaselineState = Literal["proposed", "approved", "replaced", "refused"]
 
 
@@ -62,3 +64,15 @@ class BaselineDetailBody(BaselineBody, frozen=True, forbid_unknown_fields=True):
         NearestBody | None,
         Meta(description="nearest approved baseline; set only if the stack family has none"),
     ] = None
+
+
+class BaselineFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the list of baselines."""
+
+    workload: Annotated[Filter, Meta(description="workload with its digest, as listed")] | None = (
+        None
+    )
+    sku: Filter | None = None
+    family: Filter | None = None
+    metric: Filter | None = None
+    state: BaselineState | None = None
