@@ -14,7 +14,7 @@ from compatgate.kit import clock
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, Since
 from compatgate.service.changes.comparison.backtests import backtest_edits, plan_edits
 from compatgate.service.changes.comparison.dependents import find_dependents
@@ -42,15 +42,16 @@ from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.proposals.backtest import BacktestBody
 from compatgate.service.nodes.reports.service import Nodes
 
+gate_routes = Routes("gate", targets="checked", scope="plan")
+targets_routes = Routes("targets", targets="checked", scope="plan")
+matrix_routes = Routes("matrix", targets="checked", scope="plan")
+entries_routes = Routes("entries", targets="checked")
 
-@route(
-    "POST",
+
+@gate_routes.post(
     "/what-if",
-    scope="plan",
-    tag="gate",
-    targets="checked",
+    Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES, argument="body"),
-    returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     errors=(404,),
 )
 def what_if(call: Call[NoQuery]) -> Reply:
@@ -68,15 +69,11 @@ def what_if(call: Call[NoQuery]) -> Reply:
     return Reply(body)
 
 
-@route(
-    "POST",
+@targets_routes.post(
     "/targets/{name}/plan",
-    scope="plan",
-    tag="targets",
-    targets="checked",
+    Returns(PlanBody, "The plan; denials also return 200"),
     body=Body(PlanRequest, examples=PLAN_EXAMPLES, argument="body"),
     slow=True,
-    returns=Returns(PlanBody, "The plan; denials also return 200"),
     errors=(404,),
 )
 def plan(call: Call[NoQuery]) -> Reply:
@@ -92,15 +89,11 @@ def plan(call: Call[NoQuery]) -> Reply:
     return Reply(plan_upgrade(gate, matrix, nodes, call.args["name"], call.document()))
 
 
-@route(
-    "POST",
+@matrix_routes.post(
     "/backtests",
-    scope="plan",
-    tag="matrix",
-    targets="checked",
+    Returns(BacktestBody, "The answers that differ"),
     body=Body(BacktestRequest, examples=BACKTEST_EXAMPLES, argument="body"),
     slow=True,
-    returns=Returns(BacktestBody, "The answers that differ"),
     errors=(404,),
 )
 def backtest(call: Call[NoQuery]) -> Reply:
@@ -134,14 +127,10 @@ def backtest(call: Call[NoQuery]) -> Reply:
     return Reply(msgspec.to_builtins(answer))
 
 
-@route(
-    "GET",
+@entries_routes.get(
     "/entries/{name}/dependents",
-    scope="read",
-    tag="entries",
-    targets="checked",
+    Returns(DependentsBody, "Targets, recorded stacks, nodes and entries"),
     slow=True,
-    returns=Returns(DependentsBody, "Targets, recorded stacks, nodes and entries"),
     errors=(404,),
 )
 def list_dependents(call: Call[NoQuery]) -> Reply:
@@ -171,14 +160,12 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = PACKAGES_DECISIONS
 
 
-@route(
-    "GET",
+@matrix_routes.get(
     "/matrix/packages-report",
-    scope="read",
-    tag="matrix",
+    Returns(PackagesReport, "Decisions and entries that `packages: enforce` would stop"),
+    targets="refused",
     query=PackagesReportOptions,
     slow=True,
-    returns=Returns(PackagesReport, "Decisions and entries that `packages: enforce` would stop"),
     errors=(404,),
 )
 def packages_report(call: Call[PackagesReportOptions]) -> Reply:

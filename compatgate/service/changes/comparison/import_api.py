@@ -9,13 +9,15 @@ from msgspec import Meta
 
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.route import Returns, Routes
 from compatgate.service.changes.comparison.backtests import preview_import
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.api import DOCUMENTS, FileName, read_sources
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import ImportBody
 from compatgate.service.matrix.documents.service import MatrixService
+
+routes = Routes("matrix", targets="checked", scope="bless")
 
 
 class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
@@ -26,18 +28,14 @@ class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
     file: FileName = "request"
 
 
-@route(
-    "POST",
+@routes.post(
     "/matrix/import",
-    scope="bless",
+    Returns(ImportBody, "The changes, made or planned"),
     part="operate",
-    tag="matrix",
-    targets="checked",
     query=ImportOptions,
     reason="query",
     body=DOCUMENTS,
     slow=True,
-    returns=Returns(ImportBody, "The changes, made or planned"),
     errors=(409,),
 )
 def import_matrix(call: Call[ImportOptions]) -> Reply:

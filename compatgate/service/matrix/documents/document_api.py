@@ -17,7 +17,7 @@ from compatgate.errors import Conflict, PreconditionFailed
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
-from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Scope, route
+from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Routes, Scope, route
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_remarks import EvidenceRemarks
 from compatgate.service.matrix.documents.models import StoredDocument
@@ -29,6 +29,8 @@ from compatgate.service.matrix.documents.schemas import (
     Made,
 )
 from compatgate.service.matrix.documents.service import MatrixService
+
+routes = Routes("entries", targets="checked")
 
 T = TypeVar("T")
 
@@ -222,15 +224,7 @@ def _delete_route(of: _DocumentKind) -> Route:
     return delete
 
 
-@route(
-    "GET",
-    "/entries",
-    scope="read",
-    tag="entries",
-    targets="checked",
-    query=EntryFilters,
-    returns=Returns(EntryBody, "A page of entries", paged=True, etag=True),
-)
+@routes.pages("/entries", EntryBody, "A page of entries", query=EntryFilters)
 def list_entries(call: Call[EntryFilters]) -> Reply:
     """List entries by name, with warnings and promotion from canary runs."""
     found = call.use(MatrixService).list_entries(**call.filters())

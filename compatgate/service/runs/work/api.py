@@ -16,7 +16,7 @@ from compatgate.canary.run import StepResult
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.schemas import HostBody
@@ -41,6 +41,8 @@ from compatgate.service.runs.work.schemas import (
     StepResultsBody,
 )
 from compatgate.service.runs.work.service import LeaseGone, WorkDesk, require_host
+
+routes = Routes("work", scope="work")
 
 _GO: dict[str, str] = {"order": "go"}
 
@@ -78,13 +80,10 @@ def _while_held(handler: Callable[[Call[Any]], Reply]) -> Callable[[Call[Any]], 
     return handle
 
 
-@route(
-    "PUT",
+@routes.put(
     "/hosts/{name}",
-    scope="work",
-    tag="work",
+    Returns(HostBody, "The host"),
     body=Body(HostDeclaration, examples={"host": DECLARATION}, argument="body"),
-    returns=Returns(HostBody, "The host"),
 )
 def declare_host(call: Call[NoQuery]) -> Reply:
     """Declare a staging host, and the suites of its worker."""
@@ -93,14 +92,11 @@ def declare_host(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(Runs).find_host(host.name).to_json())
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/report",
-    scope="work",
-    tag="work",
+    Returns(HostBody, "The host"),
     body=Body(HostReport, examples={"away": {"away": "the engine does not answer"}}),
     repeatable=True,
-    returns=Returns(HostBody, "The host"),
     errors=(404,),
 )
 def report_host(call: Call[NoQuery]) -> Reply:
@@ -110,13 +106,10 @@ def report_host(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(Runs).find_host(name).to_json())
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/lease",
-    scope="work",
-    tag="work",
+    Returns(LeaseBody, "The run, or none"),
     body=Body(HostDeclaration, examples={"host": DECLARATION}, argument="body"),
-    returns=Returns(LeaseBody, "The run, or none"),
 )
 def lease_run(call: Call[NoQuery]) -> Reply:
     """Lease the next run that the host can run now.
@@ -132,14 +125,11 @@ def lease_run(call: Call[NoQuery]) -> Reply:
     return Reply({"lease": {**msgspec.to_builtins(body), "run": run}})
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/ended-runs",
-    scope="work",
-    tag="work",
+    Returns(RunIds, "The runs that have ended"),
     body=Body(RunIds, examples={"runs": {"runs": ["run_0123456789abcdef"]}}),
     repeatable=True,
-    returns=Returns(RunIds, "The runs that have ended"),
 )
 def find_ended_runs(call: Call[NoQuery]) -> Reply:
     """Say which of the runs that a host has leftovers of have ended."""
@@ -148,13 +138,10 @@ def find_ended_runs(call: Call[NoQuery]) -> Reply:
     return Reply({"runs": sorted(call.use(Runs).ended(asked.runs))})
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/verifications",
-    scope="work",
-    tag="work",
+    Returns(RunIds, "The runs that were queued"),
     body=Body(Reverification, examples={"month": {"worker": "stage-1234", "every_s": 2592000}}),
-    returns=Returns(RunIds, "The runs that were queued"),
 )
 def queue_verifications(call: Call[NoQuery]) -> Reply:
     """Queue the runs that blessed entries depend on, where they are due again."""
@@ -171,13 +158,11 @@ class BaselineQuery(Struct, frozen=True, forbid_unknown_fields=True):
     family: Annotated[str, Meta(description="stack family")] = ""
 
 
-@route(
-    "GET",
+@routes.get(
     "/hosts/{name}/baselines",
+    Returns(ApprovedBody, "The approved baselines"),
     scope="work",
-    tag="work",
     query=BaselineQuery,
-    returns=Returns(ApprovedBody, "The approved baselines"),
 )
 def list_approved_baselines(call: Call[BaselineQuery]) -> Reply:
     """Return the approved baselines of a workload, for a worker to judge by."""
@@ -186,13 +171,10 @@ def list_approved_baselines(call: Call[BaselineQuery]) -> Reply:
     return Reply({"baselines": msgspec.to_builtins(call.use(BaselineService).approved(key))})
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/baselines",
-    scope="work",
-    tag="work",
+    Returns(OrderBody, "The order"),
     body=Body(BaselineOffer, argument="body"),
-    returns=Returns(OrderBody, "The order"),
     errors=(404, 409),
 )
 def offer_baselines(call: Call[NoQuery]) -> Reply:
@@ -202,14 +184,11 @@ def offer_baselines(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@route(
-    "POST",
+@routes.post(
     "/leases/{run}/{attempt:int}/heartbeat",
-    scope="work",
-    tag="work",
+    Returns(OrderBody, "The order"),
     body=Body(Heartbeat, examples={"running": {"state": "running"}}),
     repeatable=True,
-    returns=Returns(OrderBody, "The order"),
     errors=(409,),
 )
 @_while_held
@@ -219,13 +198,10 @@ def renew_lease(call: Call[NoQuery]) -> Reply:
     return Reply({"order": call.use(WorkDesk).beat(lease, to_struct(call.document(), Heartbeat))})
 
 
-@route(
-    "POST",
+@routes.post(
     "/leases/{run}/{attempt:int}/output",
-    scope="work",
-    tag="work",
+    Returns(OrderBody, "The order"),
     body=Body(OutputPiece, examples={"line": {"step": "gemm-0", "data": "YmVnYW4K"}}),
-    returns=Returns(OrderBody, "The order"),
     errors=(409,),
 )
 @_while_held
@@ -236,12 +212,10 @@ def write_output(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@route(
-    "GET",
+@routes.get(
     "/leases/{run}/{attempt:int}/steps",
+    Returns(StepResultsBody, "The steps"),
     scope="work",
-    tag="work",
-    returns=Returns(StepResultsBody, "The steps"),
     errors=(409,),
 )
 @_while_held
@@ -251,14 +225,11 @@ def list_recorded_steps(call: Call[NoQuery]) -> Reply:
     return Reply({"steps": [msgspec.to_builtins(step) for step in steps]})
 
 
-@route(
-    "POST",
+@routes.post(
     "/leases/{run}/{attempt:int}/steps",
-    scope="work",
-    tag="work",
+    Returns(OrderBody, "The order"),
     body=Body(StepDocument, examples={"passed": {"result": STEP}}),
     repeatable=True,
-    returns=Returns(OrderBody, "The order"),
     errors=(409,),
 )
 @_while_held
@@ -277,13 +248,11 @@ class PastQuery(Struct, frozen=True, forbid_unknown_fields=True):
     digest: Annotated[str, Meta(description="content of its workload")] = ""
 
 
-@route(
-    "GET",
+@routes.get(
     "/leases/{run}/{attempt:int}/past",
+    Returns(PastBody, "What earlier runs showed"),
     scope="work",
-    tag="work",
     query=PastQuery,
-    returns=Returns(PastBody, "What earlier runs showed"),
     errors=(409,),
 )
 @_while_held
@@ -295,12 +264,10 @@ def show_past(call: Call[PastQuery]) -> Reply:
     return Reply({"lengths": dict(queue.lengths(lease, names)), "in_time": in_time})
 
 
-@route(
-    "GET",
+@routes.get(
     "/leases/{run}/{attempt:int}/pairs",
+    Returns(PairsDocument, "The pairs of earlier runs"),
     scope="work",
-    tag="work",
-    returns=Returns(PairsDocument, "The pairs of earlier runs"),
     errors=(409,),
 )
 @_while_held
@@ -310,13 +277,10 @@ def list_earlier_pairs(call: Call[NoQuery]) -> Reply:
     return Reply({"pairs": [state.to_json() for state in earlier]})
 
 
-@route(
-    "PUT",
+@routes.put(
     "/leases/{run}/{attempt:int}/pairs",
-    scope="work",
-    tag="work",
+    Returns(OrderBody, "The order"),
     body=Body(PairsDocument, examples={"none": {"pairs": [{}]}}),
-    returns=Returns(OrderBody, "The order"),
     errors=(409,),
 )
 @_while_held
@@ -328,13 +292,10 @@ def store_pairs(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@route(
-    "POST",
+@routes.post(
     "/leases/{run}/{attempt:int}/end",
-    scope="work",
-    tag="work",
+    Returns(OrderBody, "The order"),
     body=Body(RunEnd, examples={"again": {"outcome": "again", "why": "the engine is away"}}),
-    returns=Returns(OrderBody, "The order"),
     errors=(409,),
 )
 @_while_held
