@@ -39,7 +39,7 @@ from compatgate.service.gate.decisions.decision_counts import MAX_DECISIONS
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.blessing import targets_of
 from compatgate.service.matrix.documents.service import MatrixService
-from compatgate.service.matrix.proposals.backtest import BacktestBody
+from compatgate.service.matrix.proposals.schemas import BacktestBody
 from compatgate.service.nodes.reports.service import Nodes
 
 gate_routes = Routes("gate", targets="checked", scope="plan")

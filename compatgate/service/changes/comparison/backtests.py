@@ -27,7 +27,7 @@ from compatgate.service.matrix.documents.schemas import (
     NeededEvidenceBody,
     WaiverScopeBody,
 )
-from compatgate.service.matrix.proposals.backtest import DAYS, BacktestBody
+from compatgate.service.matrix.proposals.schemas import DAYS, BacktestBody
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, advance_snapshot
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from compatgate.service.changes.comparison.schemas import (
     DependentTargetBody,
 )
 from compatgate.service.changes.comparison.service import MAX_DECISIONS, MAX_STACKS, pools_of
-from compatgate.service.matrix.proposals.backtest import DAYS
+from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.nodes.reports.comparison import driver_version
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from compatgate.service.matrix.documents.blessing import EntryNeed, EvidenceStat
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals.agreement import Demand, find_demands
-from compatgate.service.matrix.proposals.backtest import DAYS, BacktestBody
+from compatgate.service.matrix.proposals.schemas import DAYS, BacktestBody
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from compatgate.service.changes.comparison.questions import (
 )
 from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, PlanBody, WhatIfBody
-from compatgate.service.matrix.proposals.backtest import DAYS
+from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.nodes.reports.comparison import (
     NodeView,
     find_gpu,

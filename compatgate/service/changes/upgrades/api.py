@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Routes, Scope, route
+from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Routes
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.changes.upgrades.schemas import (
@@ -122,19 +122,11 @@ def may_start(call: Call[MayStartQuery]) -> Reply:
 
 
 def _change(
-    action: str, returns: str, *, scope: Scope = "upgrade", **others: Any
+    action: str, returns: str, **fields: Any
 ) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
     """Declare the route of a change of an upgrade, which returns the upgrade."""
-    return route(
-        "POST",
-        f"/upgrades/{{name}}/{action}",
-        scope=scope,
-        tag="upgrades",
-        targets="checked",
-        returns=Returns(UpgradeBody, returns),
-        errors=(404, 409),
-        **others,
-    )
+    path, found = f"/upgrades/{{name}}/{action}", Returns(UpgradeBody, returns)
+    return routes.post(path, found, errors=(404, 409), **fields)
 
 
 @_change("approve", "The upgrade", scope="approve")

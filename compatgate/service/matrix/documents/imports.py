@@ -179,7 +179,7 @@ def find_uses_left(
             yield target, uses
 
 
-def export_documents(session: Session, revision: int | None) -> list[dict[str, Any]]:
+def export_documents(session: Session, *, revision: int | None = None) -> list[dict[str, Any]]:
     """Return every document, now or at a revision: targets, entries, waivers, each by name."""
     with pause_garbage_collection():
         return [
@@ -188,7 +188,7 @@ def export_documents(session: Session, revision: int | None) -> list[dict[str, A
         ]
 
 
-def diff_revisions(session: Session, older: int, newer: int | None) -> list[Edit]:
+def diff_revisions(session: Session, older: int, newer: int | None = None) -> list[Edit]:
     """Return the edits between two revisions, by kind, then by name; None: the stored matrix.
 
     Only documents whose texts differ are read.

@@ -122,8 +122,11 @@ class DocumentLookup:
             self._known |= {key: found.get(key) for key in missing}
         return {key: one for key in keys if (one := self._known[key]) is not None}
 
-    def targets(self) -> tuple[TargetDoc, ...]:
-        """Return every target, by name."""
+    def targets(self, names: Collection[str] = (ANY_TARGET,)) -> Sequence[TargetDoc]:
+        """Return targets of some names; of every one, by name, where ``*`` is among these."""
+        if ANY_TARGET not in names:
+            found = self.find([("Target", name) for name in names])
+            return [one for one in found.values() if isinstance(one, TargetDoc)]
         if self._targets is None:
             stored = (document for document, _ in load_documents(self.session, "Target"))
             self._targets = tuple(one for one in stored if isinstance(one, TargetDoc))
@@ -270,6 +273,7 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def list_documents(
     session: Session,
+    /,
     kind: Kind,
     *,
     search: str | None = None,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.core.compare.backtest import BacktestCounts, BacktestGroup
 from compatgate.documents.specs import Change, Kind, Name
 from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.service.matrix.documents.schemas import (
@@ -15,8 +16,10 @@ from compatgate.service.matrix.documents.schemas import (
     ForcedSuites,
     NeededEvidenceBody,
 )
-from compatgate.service.matrix.proposals.backtest import DAYS, MAX_DAYS, BacktestBody
 
+DAYS = 30
+"""Days of decisions that a question considers, unless it says otherwise."""
+MAX_DAYS = 366
 PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
 """Pattern of a proposal id, which commands distinguish from files and documents."""
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
@@ -37,6 +40,26 @@ Reason = Annotated[
         description="reason of the change; or use the header X-Compatgate-Reason",
     ),
 ]
+
+
+class BacktestBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The difference that a change makes to recorded questions."""
+
+    summary: str
+    counts: BacktestCounts
+    groups: Annotated[list[BacktestGroup], Meta(description="groups, worst first")]
+    changes: Annotated[list[Change], Meta(description="tested changes")]
+    days: int
+    since: datetime
+    questions: Annotated[
+        int,
+        Meta(description="number of different questions, each decided with and without the change"),
+    ]
+    decisions: Annotated[int, Meta(description="number of recorded decisions of these questions")]
+    complete: Annotated[bool, Meta(description="true: every question of the period was decided")]
+    remarks: Annotated[list[str], Meta(description="omissions, in words")]
+    matrix_revision: int
+    facts: str
 
 
 class ProposedFile(Struct, frozen=True, forbid_unknown_fields=True):

@@ -167,7 +167,7 @@ class ProposalService:
             automatic=automatic,
         )
         proposals.store_proposal(session, made)
-        return self._view(session, made["id"])
+        return self._view(session, made.id)
 
     def change(
         self, number: str, request: ProposalRequest, by: Authorship, *, most: int | None = None
@@ -184,8 +184,9 @@ class ProposalService:
             reader = self._open_reader(session, force=by.force)
             edits = drafts.make_edits(session, request, by.reason, reader, most)
             check_reach(session, edits, by.principal)
-            base = revisions.latest_revision(session)
-            proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
+            row.digest, row.edits = proposals.digest_edits(edits), tuple(edits)
+            row.changed_at, row.targets = clock.now(), proposals.name_targets(session, edits)
+            row.base, row.reason = revisions.latest_revision(session), by.reason
             note(session, row, "change", by, by.reason)
             return replace(self._view(session, number), warnings=tuple(reader.warnings))
 
@@ -254,8 +255,7 @@ class ProposalService:
     ) -> tuple[int | None, Proposal | None, tuple[Edit, ...]]:
         """Restore the documents that a revision changed, as a new revision or a proposal.
 
-        Returns:
-            The new revision, or the new proposal; and the edits.
+        Return the new revision, or the new proposal, and the edits.
         """
         by.check()
         with self._writing() as session:

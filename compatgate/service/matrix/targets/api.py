@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import convert
+from typing import Annotated
+
+from msgspec import Meta, convert
 
 from compatgate.kit.database.tables import Page
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.route import Routes
-from compatgate.kit.http.schemas import ListQuery
+from compatgate.kit.http.schemas import Filter, ListQuery, Search
 from compatgate.service.matrix.documents.document_api import document_routes
 from compatgate.service.matrix.documents.models import Pool
 from compatgate.service.matrix.documents.schemas import (
@@ -18,9 +20,28 @@ from compatgate.service.matrix.documents.schemas import (
     TargetChange,
 )
 from compatgate.service.matrix.documents.service import MatrixService
-from compatgate.service.matrix.targets.filters import PoolFilters, TargetFilters
 
 routes = Routes("targets", targets="checked")
+
+
+class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of targets."""
+
+    label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
+    owner: Filter | None = None
+    gpu: Annotated[Filter, Meta(description="GPU of any pool, exactly as written")] | None = None
+    driver: Annotated[Filter, Meta(description="driver of any pool, exactly as written")] | None = (
+        None
+    )
+    search: Search | None = None
+
+
+class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of pools."""
+
+    target: Filter | None = None
+    gpu: Annotated[Filter, Meta(description="GPU, exactly as written")] | None = None
+    driver: Annotated[Filter, Meta(description="driver, exactly as written")] | None = None
 
 
 @routes.pages("/targets", TargetBody, "A page of targets", query=TargetFilters)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -32,9 +32,19 @@ from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody, WarningBody
 from compatgate.service.matrix.documents.models import Revision
 from compatgate.service.runs.evidence.discards import DiscardedRun
+from compatgate.service.runs.queue.filters import EvidenceFilters
 
-if TYPE_CHECKING:
-    from compatgate.service.runs.queue.filters import EvidenceFilters
+_log = logging.getLogger(__name__)
+StateNumbers = tuple[int, int, int]
+"""Numbers of the last revision, of the last judged run and of the last discarded run."""
+FreshnessState = Literal["passed", "failed", "stale", "missing"]
+FAILED_BEFORE = "it was changed since the audit log noted it, and it failed: as failed it counts on"
+_JUDGED = ("run.passed", "run.failed", "run.imported")
+"""Actions of links that vouch for evidence."""
+_BINDING = ("content", "bound")
+"""Columns with a digest of their own: rows of older versions have none."""
+_TOGETHER = 500
+"""Rows whose links are read at once."""
 
 
 class EvidenceRecord(Base):
@@ -109,19 +119,12 @@ class WarningRow(WarningBody, frozen=True):
 
 _EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__struct_fields__]
 
-
-_log = logging.getLogger(__name__)
-_TOGETHER = 500
-"""Rows whose links are read at once."""
+_WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
 
 
 def latest_number(session: Session) -> int:
     """Return the number of the last row; 0 before the first."""
     return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
-
-
-StateNumbers = tuple[int, int, int]
-"""Numbers of the last revision, of the last judged run and of the last discarded run."""
 
 
 def latest_state(session: Session) -> StateNumbers:
@@ -176,10 +179,6 @@ def fingerprint(row: EvidenceRow) -> str:
     return audit.digest_rows([{name: body[name] for name in body if name not in _BINDING}])
 
 
-_BINDING = ("content", "bound")
-"""Columns with a digest of their own: rows of older versions have none."""
-
-
 def binding_fingerprint(row: EvidenceRow) -> str | None:
     """Return the digest by which the audit chain vouches for a row's binding; None: none."""
     return audit.digest_rows([[row.content, row.bound]]) if row.bound is not None else None
@@ -197,10 +196,8 @@ def load_evidence(
     """Load judged runs in the order of their numbers.
 
     A row that is not as the audit chain says does not count, and the log says so. Where the chain
-    says that the run failed, it counts as failed, so that no edit takes a failure away.
-
-    Args:
-        new: run whose link is added later in this transaction.
+    says that the run failed, it counts as failed, so that no edit takes a failure away. The link of
+    the ``new`` run is added later in this transaction.
     """
     query = select(*_EVIDENCE_COLUMNS).where(EvidenceRecord.seq > after)
     query = query.where(EvidenceRecord.seq <= until) if until is not None else query
@@ -218,10 +215,17 @@ def load_evidence(
                 if why != FAILED_BEFORE:
                     continue
                 row = msgspec.structs.replace(row, outcome="failed")
-            yield to_evidence(row)
-
-
-FAILED_BEFORE = "it was changed since the audit log noted it, and it failed: as failed it counts on"
+            yield Evidence(
+                row.run,
+                row.suite,
+                row.sku,
+                parse_version("driver", row.driver),
+                {name: parse_version(name, text) for name, text in row.components.items()},
+                row.outcome,
+                row.finished,
+                row.development,
+                msgspec.convert(row.bound, Binding) if row.bound is not None else None,
+            )
 
 
 def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str]:
@@ -246,27 +250,9 @@ def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str
     return changed
 
 
-_JUDGED = ("run.passed", "run.failed", "run.imported")
-"""Actions of links that vouch for evidence."""
-
-
-def to_evidence(row: EvidenceRow) -> Evidence:
-    """Return a stored row as the rules read it."""
-    return Evidence(
-        row.run,
-        row.suite,
-        row.sku,
-        parse_version("driver", row.driver),
-        {name: parse_version(name, text) for name, text in row.components.items()},
-        row.outcome,
-        row.finished,
-        row.development,
-        msgspec.convert(row.bound, Binding) if row.bound is not None else None,
-    )
-
-
-def list_evidence(session: Session, asked: EvidenceFilters) -> Page[EvidenceRow]:
-    """List evidence, newest first; ``since`` and ``until`` limit the time of storage."""
+def list_evidence(session: Session, /, **filters: Any) -> Page[EvidenceRow]:
+    """List evidence, newest first, by `EvidenceFilters`; these limit the time of storage."""
+    asked = EvidenceFilters(**filters)
     query = select(*_EVIDENCE_COLUMNS)
     for name in ("suite", "sku", "run", "outcome", "content"):
         if value := getattr(asked, name):
@@ -288,37 +274,25 @@ def _row(found: Any) -> EvidenceRow:
     return EvidenceRow(**found._mapping)
 
 
-_WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
-
-
 def open_warnings(
     session: Session,
     *,
     entries: Collection[str] | None = None,
     suite: str | None = None,
     sku: str | None = None,
-) -> Iterator[WarningRow]:
+) -> list[WarningRow]:
     """Return open warnings, oldest first."""
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
     query = query.where(EntryWarning.suite == suite) if suite else query
     query = query.where(EntryWarning.sku == sku) if sku else query
-    for result in session.execute(query.order_by(EntryWarning.id)):
-        yield WarningRow(*result)
-
-
-def open_warning(session: Session, **values: Any) -> None:
-    """Open a warning; ``values`` are those of `WarningRow`, without ``id``."""
-    session.execute(insert(EntryWarning), [values])
+    return [WarningRow(*result) for result in session.execute(query.order_by(EntryWarning.id))]
 
 
 def close_warnings(session: Session, ids: Collection[int], run: str, at: datetime) -> None:
     """Close warnings after a passed run."""
     changed = update(EntryWarning).where(EntryWarning.id.in_(ids))
     session.execute(changed.values(closed_at=at, closed_by=run))
-
-
-FreshnessState = Literal["passed", "failed", "stale", "missing"]
 
 
 class Freshness(Struct, frozen=True):
@@ -347,9 +321,7 @@ class Freshness(Struct, frozen=True):
 def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[Freshness]:
     """Return the freshness for each suite of a target's policy.
 
-    Args:
-        evidence: judged runs, the newest of each kind.
-        now: seconds since the epoch.
+    ``evidence`` are judged runs, the newest of each kind; ``now`` is in seconds since the epoch.
     """
     policy = target.policy.canary
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))

@@ -15,6 +15,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.canary.workloads import Library
+from compatgate.errors import NotFound
 from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs.queue import repository as runs
 from compatgate.service.runs.queue.filters import HostFilters
@@ -24,11 +25,7 @@ _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", 
 
 
 def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
-    """Store hosts as declared, with the current time as last seen.
-
-    Args:
-        declared: ``name`` and what `HostRow` has of a host.
-    """
+    """Store hosts as declared, by name and what `HostRow` has, as seen now."""
     for host in declared:
         values = {**host, "seen_at": at}
         changed = update(Host).where(Host.name == host["name"]).values(**values)
@@ -62,9 +59,16 @@ def load_hosts(session: Session, names: Collection[str] | None = None) -> list[H
     return [_row(result) for result in session.execute(query.order_by(Host.name))]
 
 
-def list_hosts(session: Session, asked: HostFilters) -> Page[HostRow]:
-    """Return hosts by name."""
-    query = _query()
+def find_host(session: Session, name: str) -> HostRow:
+    """Return a host."""
+    for host in load_hosts(session, [name]):
+        return host
+    raise NotFound(f"no worker has registered the host {name!r}", field="name", value=name)
+
+
+def list_hosts(session: Session, /, **filters: Any) -> Page[HostRow]:
+    """Return hosts by name, by the filters of `HostFilters`."""
+    query, asked = _query(), HostFilters(**filters)
     query = query.where(Host.gpu == asked.gpu) if asked.gpu else query
     return page(session, query, Host.name, _row, cursor=asked.cursor, limit=asked.limit)
 
