@@ -20,6 +20,7 @@ from compatgate.documents.specs import (
     TargetDoc,
     compare_document,
     key_of,
+    order_of,
     suite_refs,
     target_refs,
     to_sorted_body,
@@ -31,8 +32,8 @@ from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents.revisions import (
     Edit,
     decode_edit,
-    read_documents_at,
     read_texts_at,
+    read_versions_at,
     require_revision,
 )
 from compatgate.service.matrix.waivers import service as waiver_limits
@@ -130,7 +131,7 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
     stored = documents.find_documents(session, [key_of(document) for document in imported])
     edits = [
         Edit(stored.get(key_of(document)), document)
-        for document in sort_documents(imported)
+        for document in sorted(imported, key=order_of)
         if stored.get(key_of(document)) != document
     ]
     changes = [c for edit in edits if (c := compare_document(edit.before, edit.after))]
@@ -159,10 +160,8 @@ def find_uses_left(
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield each target that edits delete and that documents still name afterwards.
 
-    Of each target at most ``most`` stored documents are read; they come first.
-
-    Yields:
-        Name of the target; kind and name of the documents, stored ones first.
+    Of each target at most ``most`` stored documents are read; they come first. Each is its kind and
+    name.
     """
     touched = {key_of(edit.document) for edit in edits}
     for edit in edits:
@@ -182,10 +181,14 @@ def find_uses_left(
 def export_documents(session: Session, *, revision: int | None = None) -> list[dict[str, Any]]:
     """Return every document, now or at a revision: targets, entries, waivers, each by name."""
     with pause_garbage_collection():
-        return [
-            to_sorted_body(document)
-            for document in sort_documents(_load_documents(session, revision))
-        ]
+        if revision is None:
+            versions = documents.read_versions(session)
+        else:
+            if revision != 0:
+                require_revision(session, revision)
+            versions = read_versions_at(session, revision)
+        found = [document for _, _, document, _ in versions if document]
+        return [to_sorted_body(document) for document in sorted(found, key=order_of)]
 
 
 def diff_revisions(session: Session, older: int, newer: int | None = None) -> list[Edit]:
@@ -211,23 +214,3 @@ def _load_texts(session: Session, revision: int | None) -> dict[tuple[Kind, str]
     if revision != 0:
         require_revision(session, revision)
     return {(kind, name): text for kind, name, text, _ in read_texts_at(session, revision)}
-
-
-def _load_documents(session: Session, revision: int | None) -> list[Document]:
-    if revision is None:
-        return [
-            document for kind in KINDS for document, _ in documents.load_documents(session, kind)
-        ]
-    if revision != 0:
-        require_revision(session, revision)
-    return [document for document, _ in read_documents_at(session, revision)]
-
-
-def sort_documents(found: Iterable[Document]) -> list[Document]:
-    """Return documents in the order of an export: targets, entries, waivers, each by name."""
-
-    def order(document: Document) -> tuple[int, str]:
-        kind, name = key_of(document)
-        return KINDS.index(kind), name
-
-    return sorted(found, key=order)

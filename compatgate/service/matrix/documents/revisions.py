@@ -245,13 +245,6 @@ def _read_versions(session: Session, query: Any) -> Iterator[DocumentVersion]:
         yield kind, name, decode(kind, after) if after else None, revision
 
 
-def read_documents_at(session: Session, number: int) -> Iterator[tuple[Document, int]]:
-    """Yield every document at a revision, with the revision of its version."""
-    for _, _, document, revision in read_versions_at(session, number):
-        if document is not None:
-            yield document, revision
-
-
 def require_revision(session: Session, number: int) -> Any:
     """Return the row of a revision."""
     last = latest_revision(session)

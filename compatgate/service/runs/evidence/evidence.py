@@ -18,7 +18,6 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from compatgate.core.binding import Binding, Comparison
 from compatgate.core.matrix import Evidence
 from compatgate.core.request import Pool, Target
-from compatgate.core.versions import parse_version
 from compatgate.kit.database.tables import (
     Base,
     BigKey,
@@ -43,6 +42,7 @@ _JUDGED = ("run.passed", "run.failed", "run.imported")
 """Actions of links that vouch for evidence."""
 _BINDING = ("content", "bound")
 """Columns with a digest of their own: rows of older versions have none."""
+_MEASURED = ("suite", "sku", "driver", "components", "outcome", "finished", "development")
 _TOGETHER = 500
 """Rows whose links are read at once."""
 
@@ -145,16 +145,10 @@ def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
     """Store a judged run, in a writing session."""
     query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
     last = session.execute(query.order_by(EvidenceRecord.seq.desc()).limit(1)).first()
-    values: dict[str, Any] = {
+    values = run.to_text()
+    values |= {
         "seq": last.seq + 1 if last else 1,
-        "run": run.id,
-        "suite": run.suite,
-        "sku": run.sku,
-        "driver": run.driver.text,
-        "components": {name: version.text for name, version in run.components.items()},
-        "outcome": run.outcome,
-        "finished": run.finished,
-        "development": run.development,
+        "run": values.pop("id"),
         "known_at": max(at, last.known_at) if last else at,
         "content": run.content,
         "bound": run.bound.to_json() if run.bound else None,
@@ -215,17 +209,9 @@ def load_evidence(
                 if why != FAILED_BEFORE:
                     continue
                 row = msgspec.structs.replace(row, outcome="failed")
-            yield Evidence(
-                row.run,
-                row.suite,
-                row.sku,
-                parse_version("driver", row.driver),
-                {name: parse_version(name, text) for name, text in row.components.items()},
-                row.outcome,
-                row.finished,
-                row.development,
-                msgspec.convert(row.bound, Binding) if row.bound is not None else None,
-            )
+            stored = {name: getattr(row, name) for name in _MEASURED}
+            bound = msgspec.convert(row.bound, Binding) if row.bound is not None else None
+            yield Evidence.read(id=row.run, bound=bound, **stored)
 
 
 def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str]:

@@ -235,14 +235,14 @@ class _Import:
             "outcome": row.state,
         }
         if found.outcome != "inconclusive":
-            measured = Evidence(
-                run_id,
-                row.suite,
-                self.sku,
-                parse_version("driver", self.driver),
-                {name: parse_version(name, text) for name, text in self.components.items()},
-                found.outcome,
-                int(self.measured_at.timestamp()),
+            measured = Evidence.read(
+                id=run_id,
+                suite=row.suite,
+                sku=self.sku,
+                driver=self.driver,
+                components=self.components,
+                outcome=found.outcome,
+                finished=int(self.measured_at.timestamp()),
             )
             stored = store.add_evidence(session, measured, at)
             detail |= {"evidence": stored.seq, "sha256": store.fingerprint(stored)}
