@@ -15,6 +15,14 @@ Limit = Annotated[int, Meta(ge=1, le=1000, description="number of items on a pag
 Cursor = Annotated[
     str, Meta(min_length=1, max_length=2000, description="`next` of the previous page; opaque")
 ]
+Reason = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=2000,
+        description="reason of the change; or use the header X-Compatgate-Reason",
+    ),
+]
 Filter = Annotated[str, Meta(min_length=1, max_length=1000)]
 Search = Annotated[str, Meta(max_length=200, description="part of the name, case-insensitive")]
 END_OF_DAY = {"day": "end"}
@@ -23,6 +31,14 @@ Until = Annotated[
     datetime,
     Meta(description="at or before this time; a date means its end, UTC", extra=END_OF_DAY),
 ]
+
+
+class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a change without a body."""
+
+    reason: (
+        Annotated[str, Meta(description="reason; or use the header X-Compatgate-Reason")] | None
+    ) = None
 
 
 class Page(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Serve what-if questions, plans, backtests, dependents and the packages report."""
+"""Serve what-if questions, plans, backtests, dependents, the packages report, and imports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, Since
-from compatgate.service.changes.comparison.backtests import backtest_edits, plan_edits
+from compatgate.service.changes.comparison.backtests import (
+    backtest_edits,
+    plan_edits,
+    preview_import,
+)
 from compatgate.service.changes.comparison.dependents import find_dependents
 from compatgate.service.changes.comparison.schemas import (
     BACKTEST_EXAMPLES,
@@ -37,7 +41,10 @@ from compatgate.service.changes.comparison.service import (
 )
 from compatgate.service.gate.decisions.decision_counts import MAX_DECISIONS
 from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.api import DOCUMENTS, FileName, read_sources
 from compatgate.service.matrix.documents.blessing import targets_of
+from compatgate.service.matrix.documents.document_api import ForceOption
+from compatgate.service.matrix.documents.schemas import ImportBody
 from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.proposals.schemas import BacktestBody
 from compatgate.service.nodes.reports.service import Nodes
@@ -179,3 +186,37 @@ def packages_report(call: Call[PackagesReportOptions]) -> Reply:
         call.use(Gate), target=asked.target, since=asked.since, decisions=asked.decisions
     )
     return Reply(msgspec.to_builtins(report))
+
+
+class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
+    """Options of an import."""
+
+    dry_run: Annotated[bool, Meta(description="return the changes without storing them")] = False
+    reason: Annotated[str, Meta(max_length=2000)] | None = None
+    file: FileName = "request"
+
+
+@matrix_routes.post(
+    "/matrix/import",
+    Returns(ImportBody, "The changes, made or planned"),
+    scope="bless",
+    part="operate",
+    query=ImportOptions,
+    reason="query",
+    body=DOCUMENTS,
+    slow=True,
+    errors=(409,),
+)
+def import_matrix(call: Call[ImportOptions]) -> Reply:
+    """Import documents as one revision, or not at all.
+
+    The body is a JSON list of documents, or YAML documents, with at most one value for each 24
+    bytes of the server's largest request. If there are mistakes, nothing changes; the error lists
+    every mistake with its line and field. With `dry_run`, `preview` says which canary runs a
+    blessing lacks, and which decisions of the last 30 days each waiver would allow.
+    """
+    sources = read_sources(call, call.query.file)
+    by, dry_run = call.by(), call.query.dry_run
+    result = call.use(MatrixService).import_documents(sources, by, dry_run=dry_run)
+    preview = preview_import(call.use(Gate), result.edits) if dry_run else None
+    return Reply({**result.to_json(), "preview": msgspec.to_builtins(preview)})

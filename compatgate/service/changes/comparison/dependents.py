@@ -63,8 +63,11 @@ def find_dependents(
             most=MAX_DECISIONS,
             keep=lambda body: name in body.get("entries", {}).values(),
         )
-    questions, without = asked.questions[:MAX_STACKS], _remove(entry, snapshot)
-    compared = compare(snapshot, without, questions, now, with_fixes=False).subjects
+    questions, old = asked.questions[:MAX_STACKS], snapshot.matrix
+    others = EntryIndex([one for one in snapshot.entries.values() if one.name != name])
+    matrix_without = Matrix(old.revision, others, old.waivers, old.evidence, old.suites)
+    without = replace(snapshot, matrix=matrix_without)
+    compared = compare(snapshot, without, questions, now, with_fixes=False)
     stacks = list(map(_describe_stack, compared))
     dependent = _list_nodes(nodes, entry, targets, snapshot)
     left_out = []
@@ -96,27 +99,14 @@ def find_dependents(
     )
 
 
-def _remove(entry: Entry, snapshot: Snapshot) -> Snapshot:
-    others = [one for one in snapshot.entries.values() if one.name != entry.name]
-    old = snapshot.matrix
-    matrix = Matrix(old.revision, EntryIndex(others), old.waivers, old.evidence, old.suites)
-    return replace(snapshot, matrix=matrix)
-
-
 def _describe_stack(one: Subject) -> DependentStackBody:
     assert one.first_asked  # noqa: S101 - it is recorded
     assert one.last_asked  # noqa: S101
     case = one.cases[0] if one.cases else None
     lost = case.allowed == (True, False) if case and case.before else None
+    first, last = one.first_asked, one.last_asked
     return DependentStackBody(
-        one.name,
-        one.target,
-        one.stack,
-        one.image,
-        one.decisions,
-        one.first_asked,
-        one.last_asked,
-        lost,
+        one.name, one.target, one.stack, one.image, one.decisions, first, last, lost
     )
 
 

@@ -122,7 +122,7 @@ def compare_facts(
     """
     names = [name for name in sorted(before.targets) if name in after.targets]
     entries = [one for name in names for one in list_entries_in_use(before.matrix, name)]
-    compared = compare(before, after, [*entries, *verdicts], now).subjects
+    compared = compare(before, after, [*entries, *verdicts], now)
     by_target: dict[str, list[Subject]] = {name: [] for name in names}
     for one in compared:
         if one.kind == "entry":

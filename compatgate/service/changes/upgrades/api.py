@@ -12,7 +12,7 @@ from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Routes
-from compatgate.kit.http.schemas import ListQuery
+from compatgate.kit.http.schemas import ListQuery, ReasonQuery
 from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.changes.upgrades.schemas import (
     FREEZE_EXAMPLE,
@@ -48,14 +48,6 @@ class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = None
     dry_run: Annotated[bool, Meta(description="report only; do not start the wave")] = False
-
-
-class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters of a change without a body."""
-
-    reason: (
-        Annotated[str, Meta(description="reason; or use the header X-Compatgate-Reason")] | None
-    ) = None
 
 
 @routes.pages("/upgrades", UpgradeSummary, "A page of upgrades", query=UpgradeFilters)

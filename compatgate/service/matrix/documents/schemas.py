@@ -20,17 +20,9 @@ from compatgate.documents.specs import (
     TargetSpec,
     WaiverSpec,
 )
-from compatgate.kit.http.schemas import Filter, ListQuery, Search, Since, Until
+from compatgate.kit.http.schemas import Filter, ListQuery, Reason, Search, Since, Until
 from compatgate.service.matrix.documents.evidence_schemas import WarningBody
 
-Reason = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=2000,
-        description="reason of the change; or use the header X-Compatgate-Reason",
-    ),
-]
 ApiVersion = Literal["compatgate.dev/v1"]
 
 

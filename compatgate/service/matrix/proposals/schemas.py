@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from compatgate.core.compare.backtest import BacktestCounts, BacktestGroup
 from compatgate.documents.specs import Change, Kind, Name
-from compatgate.kit.http.schemas import Filter, ListQuery
+from compatgate.kit.http.schemas import Filter, ListQuery, Reason
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     ForcedSuites,
@@ -32,12 +32,21 @@ Digest = Annotated[
         " after the edits have changed: 409, with the current difference",
     ),
 ]
-Reason = Annotated[
+_Base = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=2**31 - 1,
+        description="revision that the edits are based on; 409 if a document changed since",
+    ),
+]
+_Override = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=2000,
-        description="reason of the change; or use the header X-Compatgate-Reason",
+        description="reason to merge without the canary evidence that a policy requires; stays"
+        " visible with the proposal and in the audit log",
     ),
 ]
 
@@ -116,17 +125,7 @@ class ProposalRequest(Struct, frozen=True, forbid_unknown_fields=True):
     delete: list[ProposedDeletion] = []
     pools: list[ProposedPool] = []
     entries: Annotated[list[ProposedStatus], Meta(description="status changes of entries")] = []
-    base: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                le=2**31 - 1,
-                description="revision that the edits are based on; 409 if a document changed since",
-            ),
-        ]
-        | None
-    ) = None
+    base: _Base | None = None
     merge: Annotated[
         Literal["manual", "approved"],
         Meta(description="`approved`: the last approval merges it; `manual`: a person merges it"),
@@ -150,18 +149,7 @@ class MergeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a merge."""
 
     digest: Digest | None = None
-    override: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=2000,
-                description="reason to merge without the canary evidence that a policy requires;"
-                " stays visible with the proposal and in the audit log",
-            ),
-        ]
-        | None
-    ) = None
+    override: _Override | None = None
 
 
 class ProposalBacktest(Struct, frozen=True, forbid_unknown_fields=True):
