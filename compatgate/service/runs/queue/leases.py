@@ -14,6 +14,7 @@ from msgspec import Struct
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
+from compatgate.canary.engine.interface import Lease
 from compatgate.canary.workloads import Library
 from compatgate.errors import NotFound
 from compatgate.kit.database.tables import Page, page
@@ -145,22 +146,10 @@ class Offer(Struct, frozen=True):
         return self.slots if self.exclusive and run.measures else run.gpus
 
 
-class LeaseClaim(Struct, frozen=True):
-    """A worker's claim on a run: run, attempt and worker."""
-
-    run: str
-    attempt: int
-    worker: str
-
-
 def abandoned_run(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
     """Return, locked, the run of these hosts whose worker has been silent longest."""
-    query = (
-        runs.select_runs()
-        .where(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
-        .order_by(Run.lease_until)
-    )
-    return _first_row(session, query)
+    silent = (Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
+    return _first_row(session, runs.select_runs().where(*silent).order_by(Run.lease_until))
 
 
 def next_waiting_run(
@@ -217,42 +206,26 @@ def has_work(session: Session, names: Sequence[str], at: datetime) -> bool:
     )
 
 
-def assign_run(
-    session: Session, run: RunRow, worker: str, host: str, *, at: datetime, until: datetime
-) -> int:
-    """Assign a run to a worker; return the number of the new attempt."""
-    attempt = run.attempts + 1
-    values = {
-        "state": "leased",
-        "attempts": attempt,
-        "worker": worker,
-        "on_host": host,
-        "lease_until": until,
-        "not_before": None,
-        "doing": "",
-        "progress": None,
-        "reason": "",
-        "started_at": run.started_at or at,
-    }
-    session.execute(update(Run).where(Run.id == run.id).values(**values))
-    return attempt
+def set_run(session: Session, run_id: str, **values: Any) -> None:
+    """Set columns of a run, whoever has it."""
+    session.execute(update(Run).where(Run.id == run_id).values(**values))
 
 
-def lock_run(session: Session, held: LeaseClaim) -> RunRow | None:
+def lock_run(session: Session, held: Lease) -> RunRow | None:
     """Return the run, locked; None: the worker has lost it."""
     result = session.execute(runs.select_runs().where(*_held_by(held)).with_for_update()).first()
     return runs.to_row(result) if result else None
 
 
-def update_run(session: Session, held: LeaseClaim, **values: Any) -> bool:
+def update_run(session: Session, held: Lease, **values: Any) -> bool:
     """Set columns of a run; return False if the worker has lost it."""
     changed = session.execute(update(Run).where(*_held_by(held)).values(**values))
     return bool(changed.rowcount)  # type: ignore[attr-defined]
 
 
-def _held_by(held: LeaseClaim) -> Sequence[Any]:
+def _held_by(held: Lease) -> Sequence[Any]:
     return (
-        Run.id == held.run,
+        Run.id == held.run.id,
         Run.attempts == held.attempt,
         Run.worker == held.worker,
         Run.state.in_(ACTIVE),
@@ -261,32 +234,13 @@ def _held_by(held: LeaseClaim) -> Sequence[Any]:
 
 def end_run(session: Session, run_id: str, state: str, reason: str, at: datetime) -> None:
     """End a run in any state, and free its slots."""
-    values = {
-        "state": state,
-        "reason": reason,
-        "doing": "",
-        "left_s": None,
-        "lease_until": None,
-        "finished_at": at,
-    }
-    session.execute(update(Run).where(Run.id == run_id).values(**values))
+    ended = {"doing": "", "left_s": None, "lease_until": None, "finished_at": at}
+    set_run(session, run_id, state=state, reason=reason, **ended)
     free_slots(session, run_id)
 
 
 def requeue_run(session: Session, run_id: str, reason: str, not_before: datetime) -> None:
     """Queue a run again after a pause, and free its slots."""
-    values = {
-        "state": "queued",
-        "reason": reason,
-        "doing": "",
-        "progress": None,
-        "lease_until": None,
-        "not_before": not_before,
-    }
-    session.execute(update(Run).where(Run.id == run_id).values(**values))
+    waiting = {"doing": "", "progress": None, "lease_until": None, "not_before": not_before}
+    set_run(session, run_id, state="queued", reason=reason, **waiting)
     free_slots(session, run_id)
-
-
-def ask_to_cancel(session: Session, run_id: str, by: str) -> None:
-    """Request the end of a run; its worker learns that with its next heartbeat."""
-    session.execute(update(Run).where(Run.id == run_id).values(cancel_by=by))

@@ -23,7 +23,6 @@ from compatgate.service.runs.evidence.discards import DiscardedRun
 from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.models import (
     ACTIVE,
-    OutputRow,
     PastStep,
     PrunedLog,
     QueueState,
@@ -184,16 +183,12 @@ def record_step(session: Session, run_id: str, step: StepRow) -> None:
         known = (last.scalar() or 0) + 1
     else:
         session.execute(delete(RunStep).where(mine, RunStep.name == step.name))
-    values = {
-        "run": run_id,
-        "attempt": step.attempt,
-        "name": step.name,
-        "position": known,
-        "host": step.host,
-        "outcome": step.body["outcome"],
-        "body": _encode(step.body).decode(),
-    }
-    session.execute(insert(RunStep), [values])
+    session.add(
+        RunStep(
+            run=run_id, attempt=step.attempt, name=step.name, position=known, host=step.host,
+            outcome=step.body["outcome"], body=_encode(step.body).decode(),
+        )
+    )  # fmt: skip
 
 
 def list_steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
@@ -211,8 +206,7 @@ def append_output(
     session: Session, run_id: str, attempt: int, step: str, data: bytes, at: Any
 ) -> None:
     """Append to a step's log."""
-    values = {"run": run_id, "attempt": attempt, "step": step, "data": data, "at": at}
-    session.execute(insert(RunOutput), [values])
+    session.add(RunOutput(run=run_id, attempt=attempt, step=step, data=data, at=at))
 
 
 def find_pruned_log(session: Session, run_id: str) -> PrunedLog | None:
@@ -229,14 +223,11 @@ def read_output(
     after: int = 0,
     step: str | None = None,
     limit: int = 100,
-) -> list[OutputRow]:
+) -> list[RunOutput]:
     """Return the pieces of a run's log after the piece with an id, in order."""
-    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
-    query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
-    query = query.where(RunOutput.step == step) if step else query
-    return [
-        OutputRow(*result) for result in session.execute(query.order_by(RunOutput.id).limit(limit))
-    ]
+    query = select(RunOutput).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    query = query.where(RunOutput.id > after).order_by(RunOutput.id).limit(limit)
+    return list(session.scalars(query.where(RunOutput.step == step) if step else query))
 
 
 def find_logged_steps(session: Session, run_id: str) -> set[str]:
@@ -246,12 +237,10 @@ def find_logged_steps(session: Session, run_id: str) -> set[str]:
     return ended | set(session.execute(query.distinct()).scalars())
 
 
-def read_last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
+def read_last_output(session: Session, run_id: str, *, limit: int) -> list[RunOutput]:
     """Return the last pieces of a run's log, in order."""
-    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
-    query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
-    query = query.order_by(RunOutput.id.desc()).limit(limit)
-    return [OutputRow(*result) for result in session.execute(query)][::-1]
+    query = select(RunOutput).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    return list(session.scalars(query.order_by(RunOutput.id.desc()).limit(limit)))[::-1]
 
 
 def read_queue(session: Session) -> QueueState:

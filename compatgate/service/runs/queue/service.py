@@ -53,7 +53,7 @@ from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs
 from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.leases import could_take
-from compatgate.service.runs.queue.models import HostRow, OutputRow, RunRow, StepRow
+from compatgate.service.runs.queue.models import HostRow, RunOutput, RunRow, StepRow
 from compatgate.service.runs.queue.queue import DatabaseQueue, make_offer, note_run
 from compatgate.service.runs.queue.reference import AUTO, NONE, AllowedImages, find_against
 from compatgate.service.runs.queue.repository import list_measured_steps
@@ -312,13 +312,13 @@ class Runs(EvidenceRemarks):
 
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
-    ) -> tuple[RunRow, Sequence[OutputRow]]:
+    ) -> tuple[RunRow, Sequence[RunOutput]]:
         """Return a run, and pieces of its log after one; both as of one moment."""
         with self._database.reading() as session:
             result = self._find(session, run_id)
             return result, runs.read_output(session, run_id, after=after, step=step, limit=limit)
 
-    def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
+    def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[RunOutput]]:
         """Return a run, and the last pieces of its log; both as of one moment."""
         with self._database.reading() as session:
             return self._find(session, run_id), runs.read_last_output(session, run_id, limit=limit)
@@ -342,7 +342,7 @@ class Runs(EvidenceRemarks):
                 leases.end_run(session, run_id, "cancelled", f"cancelled by {by}; {gone}", now)
                 note_run(session, now, by, "cancelled", run_id, {"worker": run.worker})
             elif run.cancel_by is None:
-                leases.ask_to_cancel(session, run_id, by)
+                leases.set_run(session, run_id, cancel_by=by)
                 note_run(session, now, by, "cancel", run_id, {"state": run.state})
             return runs.find_run(session, run_id)
 
