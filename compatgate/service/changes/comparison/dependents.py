@@ -12,8 +12,6 @@ from compatgate.core.compare.comparison import compare
 from compatgate.core.compare.differences import Subject
 from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex, Matrix
 from compatgate.core.request import Pool, Target
-from compatgate.documents.sources import suggest_name
-from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import (
@@ -45,10 +43,7 @@ def find_dependents(
 ) -> DependentsBody:
     """Return what depends on an entry, on the targets that the caller reaches."""
     snapshot, now = gate.snapshot(), clock.now()
-    entry = snapshot.entries.get(name)
-    if entry is None:
-        hint = suggest_name(name, snapshot.entries)
-        raise NotFound(f"entry {name!r} does not exist", field="name", value=name, hint=hint)
+    entry = snapshot.entry(name, "name")
     targets = [
         target
         for _, target in sorted(snapshot.targets.items())

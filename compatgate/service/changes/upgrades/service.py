@@ -78,10 +78,7 @@ class Upgrades:
         snapshot = self._snapshots.refresh()
         snapshot.target(request.target)
         for place, entry in enumerate(request.accepts):
-            if entry not in snapshot.entries:
-                hint = suggest_name(entry, snapshot.entries)
-                what = f"entry {entry!r} does not exist"
-                raise NotFound(what, field=f"accepts[{place}]", value=entry, hint=hint)
+            snapshot.entry(entry, f"accepts[{place}]")
         asked = {"rack_labels": request.rack_labels, "set": {"driver": request.driver}}
         plan = self._plan(request.target, asked | ({"pool": request.pool} if request.pool else {}))
         waves = plan["order"]["waves"]

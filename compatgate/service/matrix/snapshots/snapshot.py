@@ -32,7 +32,7 @@ from compatgate.core.binding import Binding, SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
 from compatgate.core.performance import pause_garbage_collection
-from compatgate.core.request import Target
+from compatgate.core.request import Pool, Target
 from compatgate.documents.convert import to_entry, to_target, to_waiver
 from compatgate.documents.sources import suggest_name
 from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc, key_of
@@ -115,6 +115,22 @@ class Snapshot(Struct, frozen=True):
             raise Unavailable(f"the target {name!r} cannot be used: {why}", field="target")
         hint = suggest_name(name, self.targets)
         raise NotFound(f"target {name!r} does not exist", field="target", value=name, hint=hint)
+
+    def entry(self, name: str, field: str = "entry") -> Entry:
+        """Return an entry by name; the field states the name."""
+        if name not in self.entries:
+            hint = suggest_name(name, self.entries)
+            raise NotFound(f"entry {name!r} does not exist", field=field, value=name, hint=hint)
+        return self.entries[name]
+
+
+def find_pool(target: str, pools: Sequence[Pool], name: str) -> Pool:
+    """Return a pool of a target by name."""
+    known = {pool.name: pool for pool in pools}
+    if name not in known:
+        what, hint = f"the target {target!r} has no pool {name!r}", suggest_name(name, known)
+        raise NotFound(what, field="pool", value=name, hint=hint)
+    return known[name]
 
 
 def build(

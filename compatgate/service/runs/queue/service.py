@@ -55,7 +55,7 @@ from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.leases import could_take
 from compatgate.service.runs.queue.models import HostRow, RunOutput, RunRow, StepRow
 from compatgate.service.runs.queue.queue import DatabaseQueue, make_offer, note_run
-from compatgate.service.runs.queue.reference import AUTO, NONE, AllowedImages, find_against
+from compatgate.service.runs.queue.reference import AUTO, NONE, AllowedImages, ReferenceFinder
 from compatgate.service.runs.queue.repository import list_measured_steps
 from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
 from compatgate.service.runs.queue.submission import (
@@ -252,7 +252,8 @@ class Runs(EvidenceRemarks):
         self, session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
     ) -> RunRow:
         """Return the run with what it is compared with."""
-        against = find_against(session, asked, run, snapshot, now, self._allowed_images)
+        finder = ReferenceFinder(session, run, snapshot, now, self._allowed_images)
+        against = finder.find(asked)
         if against is None:
             return run
         try:

@@ -35,7 +35,7 @@ from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.quantities import describe_seconds
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.matrix.snapshots.snapshot import Snapshot, find_pool
 from compatgate.service.runs.queue.leases import could_take
 from compatgate.service.runs.queue.models import HostRow, RunRow, new_run
 from compatgate.service.runs.queue.queue import make_offer
@@ -99,14 +99,7 @@ def find_destinations(
 def find_pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
     """Return the pools of a target, or the named one."""
     pools = list(snapshot.target(target).pools)
-    if name is None:
-        return pools
-    results = [pool for pool in pools if pool.name == name]
-    if not results:
-        hint = suggest_name(name, [pool.name for pool in pools])
-        what = f"the target {target!r} has no pool {name!r}"
-        raise NotFound(what, field="pool", value=name, hint=hint)
-    return results
+    return pools if name is None else [find_pool(target, pools, name)]
 
 
 def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
@@ -175,18 +168,14 @@ def plan_runs(
     if not -PRIORITIES <= asked.priority <= PRIORITIES:
         what = "out of range"
         raise BadInput(what, field="priority", value=asked.priority, hint=PRIORITY_HINT)
-    if asked.entry is not None and asked.entry not in snapshot.entries:
-        hint = suggest_name(asked.entry, snapshot.entries)
-        what = f"entry {asked.entry!r} does not exist"
-        raise NotFound(what, field="entry", value=asked.entry, hint=hint)
+    needs = {f"workload {one.name}": one.needs for one in workloads}
+    if asked.entry is not None:
+        needs[f"entry {asked.entry}"] = snapshot.entry(asked.entry).needs
+    if asked.stack:
+        needs["the stack"] = parse_stack(asked.stack).needs
     where = asked.target, asked.pool, asked.host
     result = find_destinations(*where, snapshot, hosts, needs_gpu=bool(gpus))
-    stated_needs = {f"workload {one.name}": one.needs for one in workloads}
-    if asked.entry is not None:
-        stated_needs[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
-    if asked.stack:
-        stated_needs["the stack"] = parse_stack(asked.stack).needs
-    _refuse_unfit(result, {who: needs for who, needs in stated_needs.items() if needs}, facts)
+    _refuse_unfit(result, {who: stated for who, stated in needs.items() if stated}, facts)
     stated = {name: getattr(asked, name) for name in _STATED}
     made = [
         new_run(
