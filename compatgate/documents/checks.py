@@ -60,21 +60,25 @@ def check_target_refs(raw: RawDocument, known: Collection[str]) -> Mistakes:
 
 def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     pools = _get(raw.value, "spec", "pools")
+    readers: dict[str, Callable[[str], object]] = {
+        "gpu": lambda text: resolve_gpu(text, gpus),
+        "driver": lambda text: parse_version("driver", text),
+        "platform": lambda text: read_platform(text, "platform"),
+    }
     names: dict[str, int] = {}
     for index, pool in enumerate(pools if isinstance(pools, list) else ()):
         if not isinstance(pool, dict):
             continue
         path: FieldPath = ("spec", "pools", index)
-        yield from _check_value(
-            raw, (*path, "gpu"), pool.get("gpu"), lambda v: resolve_gpu(v, gpus)
-        )
-        yield from _check_value(
-            raw, (*path, "driver"), pool.get("driver"), lambda v: parse_version("driver", v)
-        )
-        yield from _check_value(
-            raw, (*path, "platform"), pool.get("platform"), lambda v: read_platform(v, "platform")
-        )
-        yield from _check_node(raw, (*path, "node"), pool.get("node"))
+        for field, read in readers.items():
+            yield from _check_value(raw, (*path, field), pool.get(field), read)
+        node = pool.get("node")
+        for part, value in node.items() if isinstance(node, dict) else ():
+            try:
+                read_node_value(part, value, part)
+            except BadInput as error:
+                where = (*path, "node", part)
+                yield raw.problem(where, error.problem, value=value, hint=error.hint)
         name = pool.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
             what = f"the pool {name!r} is stated twice"
@@ -82,21 +86,12 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _check_namespaces(raw)
     yield from _check_strictness(raw)
     yield from _check_approvers(raw)
-    age = ("spec", "policy", "canary", "maxAge")
-    yield from _check_value(raw, age, _get(raw.value, *age), parse_duration)
-    longest = ("spec", "policy", "waivers", "maxDuration")
-    yield from _check_value(raw, longest, _get(raw.value, *longest), parse_duration)
-    yield from _check_repeats(raw, ("spec", "policy", "canary", "suites"))
-    yield from _check_repeats(raw, ("spec", "policy", "canary", "soak"))
+    for at in (("canary", "maxAge"), ("waivers", "maxDuration")):
+        age: FieldPath = ("spec", "policy", *at)
+        yield from _check_value(raw, age, _get(raw.value, *age), parse_duration)
+    for suites in ("suites", "soak"):
+        yield from _check_repeats(raw, ("spec", "policy", "canary", suites))
     yield from _check_imported(raw)
-
-
-def _check_node(raw: RawDocument, path: FieldPath, node: Any) -> Mistakes:
-    for name, value in node.items() if isinstance(node, dict) else ():
-        try:
-            read_node_value(name, value, name)
-        except BadInput as error:
-            yield raw.problem((*path, name), error.problem, value=value, hint=error.hint)
 
 
 def _check_strictness(raw: RawDocument) -> Mistakes:
@@ -264,7 +259,7 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
         pools = _get(body, "spec", "pools")
         if not isinstance(pools, list):
             return body
-        found = [_write_node(_add_processor(pool, gpus)) for pool in pools]
+        found = [_complete_pool(pool, gpus) if isinstance(pool, dict) else pool for pool in pools]
         return body if found == pools else _replace_at(body, ("spec", "pools"), found)
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
@@ -276,18 +271,12 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     return _replace_at(body, (*path, "components"), renamed)
 
 
-def _add_processor(pool: Any, gpus: Gpus) -> Any:
-    if not isinstance(pool, dict) or "cpu" in pool or not isinstance(pool.get("gpu"), str):
-        return pool
-    cpu = resolve_gpu(pool["gpu"], gpus).cpu
-    return {**pool, "cpu": cpu} if cpu else pool
-
-
-def _write_node(pool: Any) -> Any:
-    if not isinstance(pool, dict):
-        return pool
+def _complete_pool(pool: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
     node, platform = pool.get("node"), pool.get("platform")
     changed = dict(pool)
+    if "cpu" not in pool and isinstance(pool.get("gpu"), str):
+        cpu = resolve_gpu(pool["gpu"], gpus).cpu
+        changed |= {"cpu": cpu} if cpu else {}
     if isinstance(node, dict):
         changed["node"] = read_node(node, "node")
     if isinstance(platform, str):

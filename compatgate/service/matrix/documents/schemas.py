@@ -156,6 +156,12 @@ class NeededEvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ]
 
+    def describe(self) -> str:
+        """Return the need in words."""
+        where = f"{self.entry} on {self.target}, {self.sku}, driver {self.driver}"
+        what = f"suite {self.suite} for {where}"
+        return f"run {self.failed} failed: {what}" if self.failed else f"has not passed: {what}"
+
 
 class LetThroughBody(Struct, frozen=True):
     """A recorded question that a waiver lets through."""
