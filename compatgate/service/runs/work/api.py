@@ -147,7 +147,8 @@ def queue_verifications(call: Call[NoQuery]) -> Reply:
     """Queue the runs that blessed entries depend on, where they are due again."""
     _host(call)
     asked = to_struct(call.document(), Reverification)
-    return Reply({"runs": call.use(WorkDesk).reverify(asked.worker, asked.every_s)})
+    made = call.use(Runs).verify_due(by=asked.worker, every_s=asked.every_s)
+    return Reply({"runs": [run.id for run in made]})
 
 
 class BaselineQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,7 +6,6 @@ definition and the run that evidence is about are the gate's, whatever the worke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
@@ -126,10 +125,6 @@ class WorkDesk:
             offer.run,
             offer.found,
         )
-
-    def reverify(self, worker: str, every_s: int) -> Sequence[str]:
-        """Queue the runs that are due, as the matrix and its policies say."""
-        return [run.id for run in self._runs.verify_due(by=worker, every_s=every_s)]
 
 
 def _to_evidence(lease: Lease, claim: EvidenceClaim, outcome: str) -> Evidence:
