@@ -8,7 +8,7 @@ hand, about releases without a wheel to measure.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -103,10 +103,6 @@ def to_yaml(
     return yaml.safe_dump(
         document, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
     )
-
-
-def _errors(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    return sources.schema_errors(SCHEMA, document)
 
 
 def _path(name: str) -> str:
