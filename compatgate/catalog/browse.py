@@ -106,11 +106,7 @@ Action = Literal["add", "change", "remove"]
 
 
 class FactSet(Struct, frozen=True):
-    """One side of a comparison.
-
-    Attributes:
-        documents: every fact file, parsed, overlays applied.
-    """
+    """One side of a comparison; ``documents``: every fact file, parsed, overlays applied."""
 
     name: str
     facts: Facts

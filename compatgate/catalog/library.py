@@ -22,10 +22,7 @@ from compatgate.errors import BadInput, CompatgateError
 
 
 class Library:
-    """The catalog of one process; every table is read at most once.
-
-    Of overlays, later ones win.
-    """
+    """The catalog of one process; every table is read at most once. Of overlays, later ones win."""
 
     def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
         self.overlays = tuple(overlays)

@@ -41,11 +41,7 @@ class EvidenceNeeded(Conflict):
 
 
 class EvidenceState(Struct, frozen=True):
-    """The canary evidence for the entries that edits bless.
-
-    Attributes:
-        runs: that passed and count.
-    """
+    """The canary evidence for the entries that edits bless; ``runs``: that passed and count."""
 
     runs: tuple[str, ...] = ()
     needs: tuple[NeededEvidenceBody, ...] = ()

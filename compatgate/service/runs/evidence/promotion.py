@@ -232,11 +232,7 @@ class _Matrix:
 
 
 class EntryRemarks(Struct, frozen=True):
-    """The remarks on one entry.
-
-    Attributes:
-        warnings: open ones, oldest first.
-    """
+    """The remarks on one entry; ``warnings``: open ones, oldest first."""
 
     warnings: tuple[WarningRow, ...] = ()
     promotion: Promotion | None = None
