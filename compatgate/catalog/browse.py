@@ -163,14 +163,8 @@ def _read_set(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
     for source in library.names:
         for table in build.typed_tables(source):
             library.compiled(table)
-    facts = Facts(
-        library.load,
-        library.digest,
-        tuple(overlay.label for overlay in library.overlays),
-        frameworks=build.names_in_folder("frameworks", library.names),
-        recorded=build.names_in_folder("packages", library.names),
-    )
-    return FactSet(name, facts, {source: library.document(source) for source in library.names})
+    documents = {source: library.document(source) for source in library.names}
+    return FactSet(name, library.facts(), documents)
 
 
 def compare_sets(before: FactSet, after: FactSet) -> list[RecordChange]:

@@ -17,6 +17,7 @@ from compatgate.catalog import build, sources
 from compatgate.catalog import compiled as form
 from compatgate.catalog.compiled import CompiledTable, Manifest
 from compatgate.catalog.overlay import Overlay, merge_overlays
+from compatgate.core.facts import Facts
 from compatgate.core.performance import combine_digests, sha256
 from compatgate.errors import BadInput, CompatgateError
 
@@ -44,6 +45,15 @@ class Library:
     def names(self) -> tuple[str, ...]:
         """Return the names of all fact files without suffix, including those only in overlays."""
         return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
+
+    def facts(self) -> Facts:
+        """Return all facts; each table is read on first use."""
+        labels = tuple(overlay.label for overlay in self.overlays)
+        frameworks, recorded = (
+            frozenset(n.removeprefix(folder) for n in self.names if n.startswith(folder))
+            for folder in ("frameworks/", "packages/")
+        )
+        return Facts(self.load, self.digest, labels, frameworks, recorded)
 
     def load(self, name: str, kind: type[Any]) -> Any:
         """Return a table, decoded."""

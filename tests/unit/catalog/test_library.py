@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.catalog import compiled as kept
-from compatgate.catalog import library, load_facts, read_source, source_names, sources
+from compatgate.catalog import library, load_facts, read_source, sources
 from compatgate.errors import CatalogError, NotFound
 
 pytestmark = pytest.mark.usefixtures("cache")
@@ -118,8 +118,8 @@ def test_digests_of_a_file_that_changed_just_now_are_not_kept(tmp_path: Path, ca
 
 
 def test_sources_are_the_files_and_not_how_they_are_checked() -> None:
-    assert {"cuda_driver", "frameworks/torch", "xid", "require_cuda"} <= set(source_names())
-    assert "exceptions" not in source_names()
+    assert {"cuda_driver", "frameworks/torch", "xid", "require_cuda"} <= set(sources.names())
+    assert "exceptions" not in sources.names()
 
 
 def test_a_source_is_given_whole() -> None:
