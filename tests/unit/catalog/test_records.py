@@ -8,7 +8,8 @@ import pytest
 from tables import read_table
 
 from compatgate.catalog import records, sources
-from compatgate.catalog.checks import Context, Problem, package_records
+from compatgate.catalog.checks import package_records
+from compatgate.catalog.references import Context, Problem
 from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.errors import CatalogError
 

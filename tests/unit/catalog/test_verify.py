@@ -9,7 +9,8 @@ import pytest
 from fact_checks import ALL, verify_all
 from tables import read_table
 
-from compatgate.catalog.checks import Problem, verify
+from compatgate.catalog.checks import verify
+from compatgate.catalog.references import Problem
 
 Write = Callable[..., str]
 pytestmark = pytest.mark.usefixtures("schemas_asked_once")
