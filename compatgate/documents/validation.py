@@ -26,7 +26,7 @@ from compatgate.documents.sources import (
     Source,
 )
 from compatgate.documents.specs import API_VERSION, KINDS, TYPES, Document, Kind, make_explicit
-from compatgate.documents.text import RawDocument, read_nodes
+from compatgate.documents.text import RawDocument, get_at, read_nodes
 from compatgate.errors import CompatgateError, explain_form, quote_error
 from compatgate.resources import matrix_dir
 
@@ -98,8 +98,7 @@ def _check_identity(raw: RawDocument, kind: str, name: str | None, problems: Pro
         hint = f"write {kind}"
         problems.add(raw.problem(("kind",), f"must be {kind}, not {stated}", hint=hint))
         raw.value["kind"] = kind
-    metadata = raw.value.get("metadata")
-    inside = metadata.get("name") if isinstance(metadata, dict) else None
+    inside = get_at(raw.value, "metadata", "name")
     if name is not None and inside != name:
         what = f"the document says {inside!r}, the request {name!r}"
         path = ("metadata", "name")
@@ -190,8 +189,7 @@ def _check_duplicate(
     firsts: dict[tuple[str, str], RawDocument],
     problems: Problems,
 ) -> None:
-    metadata = raw.value.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    name = get_at(raw.value, "metadata", "name")
     if not isinstance(name, str):
         return
     first = firsts.setdefault((kind, name), raw)
@@ -202,14 +200,9 @@ def _check_duplicate(
 
 
 def _target_names(raws: Iterable[RawDocument]) -> set[str]:
-    names = set()
-    for raw in raws:
-        if isinstance(raw.value, dict) and raw.value.get("kind") == "Target":
-            metadata = raw.value.get("metadata")
-            name = metadata.get("name") if isinstance(metadata, dict) else None
-            if isinstance(name, str):
-                names.add(name)
-    return names
+    targets = (raw.value for raw in raws if get_at(raw.value, "kind") == "Target")
+    names = (get_at(target, "metadata", "name") for target in targets)
+    return {name for name in names if isinstance(name, str)}
 
 
 _NAME = "letters, digits, and . _ - between them; at most 128 characters"
