@@ -141,7 +141,7 @@ def takes_back(before: Document | None, after: Document | None) -> bool:
         return not loosens(before, after)
     if isinstance(before, EntryDoc) and isinstance(after, EntryDoc):
         ends = after.spec.status in ("deprecated", "revoked")
-        return ends and _scope(before.spec) == _scope(after.spec) and not loosens(before, after)
+        return ends and scope_of(before.spec) == scope_of(after.spec) and not loosens(before, after)
     return False
 
 
@@ -151,7 +151,7 @@ def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
         return before is not None and before.status == "revoked"
     if before is None:
         return after.status in ("blessed", "deprecated")
-    same = _scope(before) == _scope(after)
+    same = scope_of(before) == scope_of(after)
     if before.status == "revoked":
         return not (same and after.status == "revoked")
     if after.status in ("candidate", "revoked"):
@@ -160,7 +160,8 @@ def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
     return not (same and before.status in allowed_before)
 
 
-def _scope(entry: EntrySpec) -> tuple[object, ...]:
+def scope_of(entry: EntrySpec) -> tuple[object, ...]:
+    """Return what an entry is for; more of it allows more stacks."""
     return entry.targets, entry.components, entry.gpus, entry.needs
 
 

@@ -21,7 +21,7 @@ from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.request import Target
 from compatgate.documents.convert import to_entry, to_target
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, kind_of, target_refs
-from compatgate.documents.weakening import find_weakened, takes_pods
+from compatgate.documents.weakening import find_weakened, scope_of, takes_pods
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.principal import AccessRefused, Principal
@@ -71,11 +71,7 @@ def _new(edit: Edit) -> bool:
     before, after = edit.before, edit.after
     if not isinstance(before, EntryDoc) or not isinstance(after, EntryDoc):
         return True
-    old, new = before.spec, after.spec
-    return old.status != "blessed" or any(
-        getattr(old, name) != getattr(new, name)
-        for name in ("targets", "components", "gpus", "needs")
-    )
+    return before.spec.status != "blessed" or scope_of(before.spec) != scope_of(after.spec)
 
 
 def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> EvidenceState:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -140,11 +140,6 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
 
 def check_import(session: Session, imported: Sequence[Document]) -> None:
     """Check documents again in the transaction that writes them; they were read before."""
-    _check_targets(session, imported)
-    waiver_limits.check_waivers(session, imported)
-
-
-def _check_targets(session: Session, imported: Iterable[Document]) -> None:
     known = documents.target_names(session) | {ANY_TARGET}
     known |= {d.metadata.name for d in imported if isinstance(d, TargetDoc)}
     for document in imported:
@@ -153,6 +148,7 @@ def _check_targets(session: Session, imported: Iterable[Document]) -> None:
                 kind, user = key_of(document)
                 what = f"{kind} {user} names the target {name!r}, which was deleted meanwhile"
                 raise Conflict(what, field="targets", value=name)
+    waiver_limits.check_waivers(session, imported)
 
 
 def find_uses_left(

@@ -70,16 +70,14 @@ def to_stored_document(kind: Kind, row: Any) -> StoredDocument:
 
 def load_documents(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
     """Yield every document of a kind by name, with the revision of its version."""
-    model = MODELS[kind]
-    query = select(model.document, model.revision).order_by(model.name)
-    for text, revision in session.execute(query.execution_options(yield_per=5000)):
+    for _, text, revision in read_texts(session, kind):
         yield decode(kind, text), revision
 
 
 def read_texts(session: Session, kind: Kind) -> Iterator[tuple[str, str, int]]:
-    """Yield name, stored text and revision of every document of a kind."""
+    """Yield name, stored text and revision of every document of a kind, by name."""
     model = MODELS[kind]
-    query = select(model.name, model.document, model.revision)
+    query = select(model.name, model.document, model.revision).order_by(model.name)
     for row in session.execute(query.execution_options(yield_per=5000)):
         yield row.name, row.document, row.revision
 

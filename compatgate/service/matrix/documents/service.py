@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -76,6 +75,7 @@ class MatrixService(MatrixReader):
     ) -> None:
         super().__init__(database, facts)
         self._snapshots = snapshots
+        self._writing = partial(propose_refused, database, snapshots)
         self._find_unknown = find_unknown
 
     def open_reader(self, session: Session, *, force: bool = False) -> ChangeReader:
@@ -221,12 +221,6 @@ class MatrixService(MatrixReader):
                 if not edits:
                     return found
                 return replace(found, revision=self._revise(session, edits, by, action, detail))
-
-    @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        with propose_refused(self._database) as session:
-            yield session
-        self._snapshots.refresh()
 
     def _revise(
         self,

@@ -25,6 +25,7 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.models import Proposal, ProposalEvent
 from compatgate.service.matrix.proposals.schemas import Requirement
+from compatgate.service.matrix.snapshots.reader import Snapshots
 
 
 class Approval(Protocol):
@@ -112,8 +113,11 @@ class ApprovalNeeded(ProposalNeeded):
 
 
 @contextmanager
-def propose_refused(database: Database) -> Iterator[Session]:
-    """Give a writing transaction; where it is refused, store what its error holds."""
+def propose_refused(database: Database, snapshots: Snapshots) -> Iterator[Session]:
+    """Give a writing transaction; where it is refused, store what its error holds.
+
+    After it, the snapshot of the matrix is new.
+    """
     try:
         with database.writing() as session:
             yield session
@@ -122,6 +126,7 @@ def propose_refused(database: Database) -> Iterator[Session]:
             with database.writing() as session:
                 error.store(session)
         raise
+    snapshots.refresh()
 
 
 class Consent(Struct, frozen=True):

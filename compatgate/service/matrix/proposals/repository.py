@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, defer, selectinload
@@ -50,19 +51,15 @@ def draft_proposal(
     session: Session,
     edits: Sequence[Edit],
     *,
-    author: str,
-    identity: str,
-    reason: str,
-    action: str,
     asking: Iterable[str] = (),
-    base: int | None = None,
     automatic: bool = False,
     lifetime: timedelta | None = None,
+    **about: Any,
 ) -> Proposal:
     """Return a new proposal; ids sort by the time of their proposals, to a millisecond.
 
-    ``base`` is the revision that the author saw. Without ``lifetime`` it stays open until somebody
-    ends it.
+    ``about``: author, identity, reason, action, and perhaps ``base``, the revision that the author
+    saw. Without ``lifetime`` it stays open until somebody ends it.
     """
     at = clock.now()
     return Proposal(
@@ -72,15 +69,11 @@ def draft_proposal(
         made_at=at,
         changed_at=at,
         expires_at=at + lifetime if lifetime else None,
-        author=author,
-        identity=identity,
-        reason=reason,
-        action=action,
         targets=name_targets(session, edits),
         asking=tuple(asking),
-        base=base,
         automatic=automatic,
         edits=tuple(edits),
+        **about,
     )
 
 

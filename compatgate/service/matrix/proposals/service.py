@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -71,6 +72,7 @@ class ProposalService:
         self._database = database
         self._facts = facts
         self._snapshots = snapshots
+        self._writing = partial(propose_refused, database, snapshots)
         self._backtest = backtest
         self._open_reader = open_reader
 
@@ -119,12 +121,6 @@ class ProposalService:
     def _view(self, session: Session, number: str) -> ProposalView:
         row = proposals.find_proposal(session, number)
         return ProposalView(row, assess(session, row, self._snapshots.current(), self._facts))
-
-    @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        with propose_refused(self._database) as session:
-            yield session
-        self._snapshots.refresh()
 
     @contextmanager
     def _changing(self, number: str) -> Iterator[tuple[Session, Proposal]]:
