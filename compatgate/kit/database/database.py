@@ -52,7 +52,7 @@ def in_reading(query: Callable[Concatenate[Session, P], R]) -> Callable[Concaten
     """Return a query as the method of a service, which reads its ``_database`` at one moment."""
 
     @wraps(query)
-    def read(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+    def read(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._database.reading() as session:
             return query(session, *args, **kwargs)
 

@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.entry_evidence import index_runs, judge_candidate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.request import Target
 from compatgate.documents.convert import to_entry, to_target
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, kind_of, target_refs
@@ -86,9 +85,7 @@ def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> 
     needs: list[NeededEvidenceBody] = []
     for document in blessed:
         entry = to_entry(document, facts.gpus, snapshot.revision)
-        everywhere = ANY_TARGET in entry.targets
-        named = [one for one in targets.values() if everywhere or one.name in entry.targets]
-        found = judge_candidate(entry, named, index, now, suites)
+        found = judge_candidate(entry, targets.values(), index, now, suites)
         runs.update((run, None) for run in found.runs)
         for need in found.needs:
             asks = targets[need.target].policy.canary.require

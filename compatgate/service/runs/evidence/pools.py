@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.binding import Binding
 from compatgate.core.entry_evidence import find_places, is_run_of_entry
-from compatgate.core.matrix import ANY_TARGET, Evidence
+from compatgate.core.matrix import Evidence
 from compatgate.errors import BadInput, Conflict
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.snapshots.snapshot import MAX_POOLED, Snapshot
@@ -172,9 +172,7 @@ def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
     entry = snapshot.entries.get(name)
     if entry is None:
         return []
-    every = ANY_TARGET in entry.targets
-    names = snapshot.targets if every else [t for t in entry.targets if t in snapshot.targets]
-    places = find_places(entry, [snapshot.targets[target] for target in names])
+    places = find_places(entry, snapshot.targets.values())
     pools = {(p.gpu.sku, p.driver): p for _, p in places if p.gpu is not None}
     results: dict[tuple[str, str, str, str], list[Evidence]] = {}
     for run in snapshot.matrix.evidence:

@@ -282,9 +282,5 @@ def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> Promotion
     entry = snapshot.entries.get(name)
     if entry is None or entry.status != "candidate":
         return None
-    if ANY_TARGET in entry.targets:
-        targets = list(snapshot.targets.values())
-    else:
-        targets = [snapshot.targets[t] for t in entry.targets if t in snapshot.targets]
-    suites = snapshot.matrix.suites
+    targets, suites = snapshot.targets.values(), snapshot.matrix.suites
     return judge_candidate(entry, targets, runs, now().timestamp(), suites)
