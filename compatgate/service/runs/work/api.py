@@ -16,7 +16,7 @@ from compatgate.canary.run import StepResult
 from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, Routes
+from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Routes
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.schemas import HostBody
@@ -44,6 +44,7 @@ from compatgate.service.runs.work.service import LeaseGone, WorkDesk, require_ho
 
 routes = Routes("work", scope="work")
 
+_ORDER = Returns(OrderBody, "The order")
 _GO: dict[str, str] = {"order": "go"}
 
 
@@ -67,17 +68,24 @@ def _lease(call: Call[Any]) -> Lease:
     return call.use(WorkDesk).find(call.principal, call.args["run"], call.args["attempt"])
 
 
-def _while_held(handler: Callable[[Call[Any]], Reply]) -> Callable[[Call[Any]], Reply]:
-    """Answer 409 where the lease ends while the handler writes."""
+def _of_lease(
+    declare: Callable[..., Any], name: str, returns: Returns, **fields: Any
+) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
+    """Declare a route of a lease; it answers 409 where the lease ends while the handler writes."""
+    path = f"/leases/{{run}}/{{attempt:int}}/{name}"
 
-    @wraps(handler)
-    def handle(call: Call[Any]) -> Reply:
-        try:
-            return handler(call)
-        except LeaseLost as lost:
-            raise LeaseGone(str(lost)) from None
+    def of(handler: Callable[[Call[Any]], Reply]) -> Route:
+        @wraps(handler)
+        def handle(call: Call[Any]) -> Reply:
+            try:
+                return handler(call)
+            except LeaseLost as lost:
+                raise LeaseGone(str(lost)) from None
 
-    return handle
+        made: Route = declare(path, returns, errors=(409,), **fields)(handle)
+        return made
+
+    return of
 
 
 @routes.put(
@@ -174,7 +182,7 @@ def list_approved_baselines(call: Call[BaselineQuery]) -> Reply:
 
 @routes.post(
     "/hosts/{name}/baselines",
-    Returns(OrderBody, "The order"),
+    _ORDER,
     body=Body(BaselineOffer, argument="body"),
     errors=(404, 409),
 )
@@ -185,27 +193,25 @@ def offer_baselines(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@routes.post(
-    "/leases/{run}/{attempt:int}/heartbeat",
-    Returns(OrderBody, "The order"),
+@_of_lease(
+    routes.post,
+    "heartbeat",
+    _ORDER,
     body=Body(Heartbeat, examples={"running": {"state": "running"}}),
     repeatable=True,
-    errors=(409,),
 )
-@_while_held
 def renew_lease(call: Call[NoQuery]) -> Reply:
     """Renew a lease, and state what has changed of the run."""
     lease = _lease(call)
     return Reply({"order": call.use(WorkDesk).beat(lease, to_struct(call.document(), Heartbeat))})
 
 
-@routes.post(
-    "/leases/{run}/{attempt:int}/output",
-    Returns(OrderBody, "The order"),
+@_of_lease(
+    routes.post,
+    "output",
+    _ORDER,
     body=Body(OutputPiece, examples={"line": {"step": "gemm-0", "data": "YmVnYW4K"}}),
-    errors=(409,),
 )
-@_while_held
 def write_output(call: Call[NoQuery]) -> Reply:
     """Append to the log of a step."""
     lease, piece = _lease(call), to_struct(call.document(), OutputPiece)
@@ -213,27 +219,20 @@ def write_output(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@routes.get(
-    "/leases/{run}/{attempt:int}/steps",
-    Returns(StepResultsBody, "The steps"),
-    scope="work",
-    errors=(409,),
-)
-@_while_held
+@_of_lease(routes.get, "steps", Returns(StepResultsBody, "The steps"), scope="work")
 def list_recorded_steps(call: Call[NoQuery]) -> Reply:
     """Return the steps that earlier attempts completed on this host."""
     steps = call.use(Runs).queue.results(_lease(call))
     return Reply({"steps": [msgspec.to_builtins(step) for step in steps]})
 
 
-@routes.post(
-    "/leases/{run}/{attempt:int}/steps",
-    Returns(OrderBody, "The order"),
+@_of_lease(
+    routes.post,
+    "steps",
+    _ORDER,
     body=Body(StepDocument, examples={"passed": {"result": STEP}}),
     repeatable=True,
-    errors=(409,),
 )
-@_while_held
 def record_step(call: Call[NoQuery]) -> Reply:
     """Record the result of a step; it replaces the step's result of this attempt."""
     lease, sent = _lease(call), to_struct(call.document(), StepDocument)
@@ -249,14 +248,9 @@ class PastQuery(Struct, frozen=True, forbid_unknown_fields=True):
     digest: Annotated[str, Meta(description="content of its workload")] = ""
 
 
-@routes.get(
-    "/leases/{run}/{attempt:int}/past",
-    Returns(PastBody, "What earlier runs showed"),
-    scope="work",
-    query=PastQuery,
-    errors=(409,),
+@_of_lease(
+    routes.get, "past", Returns(PastBody, "What earlier runs showed"), scope="work", query=PastQuery
 )
-@_while_held
 def show_past(call: Call[PastQuery]) -> Reply:
     """Return what earlier runs showed of the same steps: their lengths, and one in time."""
     lease, queue, asked = _lease(call), call.use(Runs).queue, call.query
@@ -265,26 +259,16 @@ def show_past(call: Call[PastQuery]) -> Reply:
     return Reply({"lengths": dict(queue.lengths(lease, names)), "in_time": in_time})
 
 
-@routes.get(
-    "/leases/{run}/{attempt:int}/pairs",
-    Returns(PairsDocument, "The pairs of earlier runs"),
-    scope="work",
-    errors=(409,),
-)
-@_while_held
+@_of_lease(routes.get, "pairs", Returns(PairsDocument, "The pairs of earlier runs"), scope="work")
 def list_earlier_pairs(call: Call[NoQuery]) -> Reply:
     """Return the pairs of earlier runs of the suite on the same SKU, newest first."""
     earlier = call.use(Runs).queue.earlier_pairs(_lease(call))
     return Reply({"pairs": [state.to_json() for state in earlier]})
 
 
-@routes.put(
-    "/leases/{run}/{attempt:int}/pairs",
-    Returns(OrderBody, "The order"),
-    body=Body(PairsDocument, examples={"none": {"pairs": [{}]}}),
-    errors=(409,),
+@_of_lease(
+    routes.put, "pairs", _ORDER, body=Body(PairsDocument, examples={"none": {"pairs": [{}]}})
 )
-@_while_held
 def store_pairs(call: Call[NoQuery]) -> Reply:
     """Store how the pairs of a run stand."""
     lease = _lease(call)
@@ -293,13 +277,12 @@ def store_pairs(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@routes.post(
-    "/leases/{run}/{attempt:int}/end",
-    Returns(OrderBody, "The order"),
+@_of_lease(
+    routes.post,
+    "end",
+    _ORDER,
     body=Body(RunEnd, examples={"again": {"outcome": "again", "why": "the engine is away"}}),
-    errors=(409,),
 )
-@_while_held
 def end_run(call: Call[NoQuery]) -> Reply:
     """End a run with its evidence, or hand it back.
 
