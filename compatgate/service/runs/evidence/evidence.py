@@ -6,7 +6,7 @@ Evidence is numbered and only ever added. A failed run opens a warning, and a pa
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.core.binding import Binding, Comparison
+from compatgate.core.binding import Binding, Comparison, SuiteDefinition
 from compatgate.core.matrix import Evidence
 from compatgate.core.request import Pool, Target
 from compatgate.kit.database.tables import (
@@ -30,8 +30,8 @@ from compatgate.kit.database.tables import (
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody, WarningBody
 from compatgate.service.matrix.documents.models import Revision
-from compatgate.service.runs.evidence.discards import DiscardedRun
-from compatgate.service.runs.queue.filters import EvidenceFilters
+from compatgate.service.runs.evidence.discards import DiscardedRun, latest_discard, load_discarded
+from compatgate.service.runs.queue.schemas import EvidenceFilters
 
 _log = logging.getLogger(__name__)
 StateNumbers = tuple[int, int, int]
@@ -135,12 +135,6 @@ def latest_state(session: Session) -> StateNumbers:
     return result[0] or 0, result[1] or 0, result[2] or 0
 
 
-def latest_number_at(session: Session, when: datetime) -> int:
-    """Return the number of the last row at a moment."""
-    query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= when)
-    return session.execute(query).scalar() or 0
-
-
 def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
     """Store a judged run, in a writing session."""
     query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
@@ -234,6 +228,36 @@ def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str
                 FAILED_BEFORE if failed else "it was changed since the audit log noted it"
             )
     return changed
+
+
+def _define() -> Mapping[str, SuiteDefinition]:
+    """Return the definitions of the suites; only a run that is bound to one needs them."""
+    from compatgate.service.runs.queue.service import define_suites, load_library
+
+    return define_suites(load_library)
+
+
+class StoredEvidence:
+    """The evidence of one database that counts, as `EvidenceSource` describes it."""
+
+    latest_state = staticmethod(latest_state)
+
+    def __init__(self, define: Callable[[], Mapping[str, SuiteDefinition]] = _define) -> None:
+        self.suites = define
+
+    def state_at(self, session: Session, moment: datetime) -> tuple[int, int]:
+        """Return the numbers of the last run and discard before a moment."""
+        query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= moment)
+        return session.execute(query).scalar() or 0, latest_discard(session, until=moment)
+
+    def read(
+        self, session: Session, *, after: int = 0, until: int | None = None, discarded: int | None
+    ) -> Iterator[Evidence]:
+        """Yield the runs that count, oldest first."""
+        left_out = load_discarded(session, until=discarded)
+        for run in load_evidence(session, after=after, until=until):
+            if run.id not in left_out:
+                yield run
 
 
 def list_evidence(session: Session, /, **filters: Any) -> Page[EvidenceRow]:

@@ -20,21 +20,21 @@ from compatgate.kit.http.route import LARGEST, Body, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
-from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.runs.evidence.imports import require_source
-from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import logs
-from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
 from compatgate.service.runs.queue.logs import LogListeners, check_log_exists, follow, print_pieces
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.repository import DEFAULT_RUNS
 from compatgate.service.runs.queue.schemas import (
     IMPORT,
     RUN,
+    EvidenceFilters,
     HostBody,
+    HostFilters,
     ImportRequest,
     RunBody,
     RunDetailBody,
+    RunFilters,
     RunRequest,
     RunsMade,
     SamplesBody,
@@ -177,10 +177,8 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     A step gives no sample if it failed, printed an incomplete report, or was not
     measured on the GPU that its host claims; `refused` says why.
     """
-    facts, query = call.use(Snapshots).facts, call.query
-    found = collect_samples(
-        call.use(Runs), facts, _reached_run(call), step=query.step, note=query.note
-    )
+    query = call.query
+    found = call.use(Runs).take_samples(_reached_run(call), step=query.step, note=query.note)
     return Reply(found)
 
 

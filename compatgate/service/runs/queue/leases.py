@@ -19,8 +19,8 @@ from compatgate.canary.workloads import Library
 from compatgate.errors import NotFound
 from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.filters import HostFilters
 from compatgate.service.runs.queue.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
+from compatgate.service.runs.queue.schemas import HostFilters
 
 _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", "suites")
 

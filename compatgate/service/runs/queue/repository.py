@@ -20,7 +20,6 @@ from compatgate.kit.database.tables import Page, page
 from compatgate.kit.database.target_limit import in_limit
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.runs.evidence.discards import DiscardedRun
-from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.models import (
     ACTIVE,
     PastStep,
@@ -32,6 +31,7 @@ from compatgate.service.runs.queue.models import (
     RunStep,
     StepRow,
 )
+from compatgate.service.runs.queue.schemas import RunFilters
 
 _DERIVED = ("cancelling", "source")
 _COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__ if name not in _DERIVED]

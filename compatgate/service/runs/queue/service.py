@@ -26,12 +26,15 @@ from compatgate.canary.history import (
     follow_metrics,
 )
 from compatgate.canary.peaks import PeakShare, find_shares
-from compatgate.canary.run import BY_HISTORY, Report, select_due
+from compatgate.canary.run import BY_HISTORY, Report, StepResult, select_due
+from compatgate.canary.samples.extract import FinishedRun, extract_samples, sample_files
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
-from compatgate.errors import CompatgateError, Conflict
+from compatgate.core.stack import parse_stack
+from compatgate.documents.sources import suggest_name
+from compatgate.errors import CompatgateError, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import Page
@@ -51,13 +54,12 @@ from compatgate.service.runs.evidence.pools import (
 from compatgate.service.runs.evidence.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.leases import could_take
 from compatgate.service.runs.queue.models import HostRow, RunOutput, RunRow, StepRow
 from compatgate.service.runs.queue.queue import DatabaseQueue, make_offer, note_run
 from compatgate.service.runs.queue.reference import AUTO, NONE, AllowedImages, ReferenceFinder
 from compatgate.service.runs.queue.repository import list_measured_steps
-from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
+from compatgate.service.runs.queue.schemas import ImportRequest, RunFilters, RunRequest
 from compatgate.service.runs.queue.submission import (
     blessed_evidence,
     expect_run,
@@ -369,6 +371,32 @@ class Runs(EvidenceRemarks):
             discard_run(session, run_id, by=by, reason=reason, at=clock.now())
         self._snapshots.expire()
         return self.show(run_id)
+
+    def take_samples(
+        self, run_id: str, *, step: str | None = None, note: str = ""
+    ) -> dict[str, Any]:
+        """Return the measurements of an ended run as files, and why steps give none.
+
+        ``note`` stays in each file.
+        """
+        detail = self.show(run_id)
+        if not detail.run.has_ended:
+            hint = "wait for the end of the run, then take samples"
+            what = f"the run {run_id} is {detail.run.state}"
+            raise Conflict(what, field="run", value=run_id, hint=hint)
+        names = [row.name for row in detail.steps]
+        if step is not None and step not in names:
+            hint = suggest_name(step, names)
+            raise NotFound(f"{run_id} has no step {step!r}", field="step", value=step, hint=hint)
+        whole = FinishedRun(
+            id=run_id,
+            state=detail.run.state,
+            reason=detail.run.reason,
+            stack=parse_stack(detail.run.stack),
+            steps=tuple(msgspec.convert(row.body, StepResult) for row in detail.steps),
+        )
+        workloads, facts = self.catalogue().workloads, self._snapshots.facts
+        return sample_files(extract_samples(whole, workloads, facts, step=step, note=note))
 
     def entry_pools(self, name: str) -> Sequence[EntryPool]:
         """Return the pools of runs that measured what an entry allows."""
