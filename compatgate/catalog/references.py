@@ -94,7 +94,8 @@ def _list_kernel_names(facts: Facts) -> Iterator[_Named]:
     known = facts.driver_branches.branches
     for branch in sorted(branches):
         yield "kernel-branches", f"kernel_support {branch}", branch, known, "no such driver branch"
-    conditions = [(f"node_components {one.id}", one.when) for one in (*parts.needs, *parts.defects)]
+    conditional: tuple[Any, ...] = (*parts.needs, *parts.defects)
+    conditions = [(f"node_components {one.id}", one.when) for one in conditional]
     named = [
         *((f"kernel_modules {r.architecture}", r.gpus) for r in facts.kernel_modules.architectures),
         *((f"node_components {one.system}", one.gpus) for one in parts.fabric_systems),

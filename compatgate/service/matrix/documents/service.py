@@ -231,7 +231,7 @@ class MatrixService(MatrixReader):
         detail: Mapping[str, Any] = revisions.NO_DETAIL,
     ) -> int:
         """Make a revision, after what the policies of the edits' targets ask for is there."""
-        about = {"author": by.author, "reason": by.reason, "action": action}
+        about: dict[str, Any] = {"author": by.author, "reason": by.reason, "action": action}
         consent = require_consent(session, edits, identity=by.identity, **about)
         if list_blessed(edits):
             require_evidence(edits, self._snapshots.refresh(), self._facts)
