@@ -62,9 +62,7 @@ class ClusterApi:
     def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
         """Make a request; requests of this module can safely be repeated.
 
-        Args:
-            api: ``admission``, ``core`` or ``custom``.
-            operation: of the client, such as ``list_node``.
+        ``api``: ``admission``, ``core`` or ``custom``.
         """
 
         def once() -> dict[str, Any]:

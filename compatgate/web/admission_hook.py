@@ -139,9 +139,8 @@ class AdmissionDesk:
     ) -> OpenRequest | HookAnswer:
         """Read a review and place its object, or return the answer to one that needs no decision.
 
-        Args:
-            sender: of the request, if memory knows it; then only memory is asked. None: it is
-                authenticated first.
+        ``sender``: of the request, if memory knows it; then only memory is asked. None: it is
+        authenticated first.
         """
         service = self._service
         uid, review = parse_review(raw)

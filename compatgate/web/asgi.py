@@ -56,8 +56,7 @@ class Front:
 
     The process ends without its parent; None: its present parent.
 
-    Attributes:
-        listeners: descriptors of the sockets that the server accepts connections from.
+    ``listeners``: descriptors of the sockets that the server accepts connections from.
     """
 
     def __init__(

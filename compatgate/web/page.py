@@ -46,13 +46,7 @@ Q = TypeVar("Q", bound=Struct)
 
 
 class PageRequest(Struct, Generic[Q], frozen=True):
-    """A request for a page.
-
-    Attributes:
-        args: values of the path.
-        query: validated query parameters.
-        form: the posted form.
-    """
+    """A request for a page."""
 
     service: Service
     page: Page
@@ -82,8 +76,6 @@ class HtmlPage(Struct, frozen=True):
 
     Attributes:
         template: below ``templates``.
-        title: of the page.
-        context: for the template.
         table: the page's main table, which its CSV export is made of.
     """
 
@@ -109,12 +101,7 @@ class Redirect(Struct, frozen=True):
 
 
 class PageOf(Struct, Generic[Q], frozen=True):
-    """A page, or the action of a form.
-
-    Attributes:
-        path: below ``/ui``, in Flask's form.
-        nav: its item in the navigation.
-    """
+    """A page, or the action of a form; ``path``: below ``/ui``, in Flask's form."""
 
     handler: Callable[[PageRequest[Q]], Any]
     path: str
@@ -156,7 +143,6 @@ class NavigationItem(Struct, frozen=True):
     Attributes:
         name: its path below ``/ui``, but for home.
         key: key to press after ``g``.
-        scope: scope that the item needs.
     """
 
     name: str
@@ -173,8 +159,7 @@ class NavigationItem(Struct, frozen=True):
 class NavigationGroup(Struct, frozen=True):
     """A link of the navigation: to the first of its pages, which the others follow as tabs.
 
-    Attributes:
-        begins: a line separates it from the links before.
+    ``begins``: a line separates it from the links before.
     """
 
     label: str

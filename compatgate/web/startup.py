@@ -42,7 +42,6 @@ class StartOptions(Struct, frozen=True):
     Attributes:
         database: URL or path; None: as `open_rooms`.
         matrix: files and folders, imported when the stored matrix is empty.
-        overlays: the operator's fact files.
         state: folder of the replica's state; None: as `open_state_folder`.
         max_stale: as of `OutageOptions`.
         start_empty: accept a missing SQLite file although it had a matrix.
@@ -60,8 +59,6 @@ class Prepared(Struct, frozen=True):
     """The prepared service.
 
     Attributes:
-        options: of the start.
-        facts: every table in memory.
         snapshot: what answers rest on at the start; every process begins with it.
         outages: what each process keeps for outages of the database.
         confirmed_at: when the database last confirmed the snapshot.

@@ -114,7 +114,6 @@ class Database:
     Attributes:
         on_error: called for each failed transaction; ``refused``: the database answers, and
             refuses the statement.
-        file: of SQLite, and whether it is still there.
         log_is_doubtful: a sync of SQLite's log failed in this process (`wal.LogSync`).
     """
 

@@ -61,7 +61,6 @@ class Upgrade(Struct, frozen=True):
 
     Attributes:
         before: schema version; None: the database was empty.
-        after: schema version.
         copy: the SQLite file as it was; None: the database was empty, or is not SQLite.
     """
 

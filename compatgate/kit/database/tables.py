@@ -133,12 +133,7 @@ Column = InstrumentedAttribute[Any]
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """A page of a list.
-
-    Attributes:
-        items: up to the requested number.
-        next: cursor of the next page; None: this is the last.
-    """
+    """A page of a list; ``next``: cursor of the next page; None: this is the last."""
 
     items: tuple[T, ...]
     next: str | None = None

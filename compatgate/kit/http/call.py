@@ -51,10 +51,7 @@ class Services(Protocol):
 class Call(Struct, Generic[Q]):
     """One request, its query validated and its sender known.
 
-    Attributes:
-        args: values of the path.
-        query: validated query parameters.
-        parsed: the body as JSON, once it was read.
+    ``parsed``: the body as JSON, once it was read.
     """
 
     services: Services

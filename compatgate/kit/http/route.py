@@ -54,15 +54,7 @@ class Body(Struct, frozen=True):
 
 
 class Returns(Struct, frozen=True):
-    """The successful answer of a route.
-
-    Attributes:
-        model: type of the body; None: no body.
-        description: one phrase.
-        paged: the body is a page of ``model``.
-        media: content types of the answer.
-        etag: the answer carries an entity tag.
-    """
+    """The successful answer of a route; ``paged``: the body is a page of ``model``."""
 
     model: Any
     description: str
@@ -88,11 +80,9 @@ class RouteOf(Struct, Generic[Q], frozen=True):
             content type.
         signed: a signature, or a token as a password, does instead of a bearer token.
         repeatable: a change that may be sent twice.
-        slow: the answer may take minutes.
         command: that asks it, ``nodes racks``: the group ``nodes`` derives it.
         columns: members of the answer that command and page show.
         nav: item of the navigation, below which a page of the same path is derived.
-        name: the handler's, where it is left out.
         what: replaces ``{what}`` in the docstring of a handler that several resources share.
     """
 

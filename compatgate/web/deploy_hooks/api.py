@@ -172,11 +172,7 @@ def hook(
 def decide_hook(
     call: Call[Any], question: dict[str, Any], tool: str, timeout: str | None
 ) -> tuple[dict[str, Any], str]:
-    """Return the verdict in JSON form, logged, and its address.
-
-    Args:
-        question: as ``POST /gate`` takes it.
-    """
+    """Return the verdict in JSON form, logged, and its address."""
     call.principal.require_question(question)
     call.use(RequestLimits).take_question(call.principal, peer_address())
     began = perf_counter()

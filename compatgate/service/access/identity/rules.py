@@ -27,8 +27,7 @@ _UNREADABLE = re.compile(r"[^\w.@+:/\- ]")
 class Access(Struct, frozen=True):
     """The rights of a person or job.
 
-    Attributes:
-        targets: patterns of the targets that the scopes are for; None: every target.
+    ``targets``: patterns of the targets that the scopes are for; None: every target.
     """
 
     scopes: frozenset[str]

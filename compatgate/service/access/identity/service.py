@@ -26,12 +26,7 @@ _LONGEST_JWT = 16 * 1024
 
 
 class Identity:
-    """Callers with sessions of people and with job tokens.
-
-    Attributes:
-        people: None: people cannot sign in.
-        sessions: of people.
-    """
+    """Callers with sessions of people and with job tokens."""
 
     def __init__(self, database: Database, settings: IdentitySettings) -> None:
         self.sessions = IdentitySessions(database, settings.people)

@@ -44,11 +44,7 @@ class NewSession(Struct, frozen=True):
 
 
 class IdentitySessions:
-    """The sessions of people.
-
-    Args:
-        people: None: nobody signs in, and no session counts.
-    """
+    """The sessions of people; ``people`` is None: nobody signs in, and no session counts."""
 
     def __init__(self, database: Database, people: PeopleSettings | None) -> None:
         self._database = database

@@ -45,9 +45,7 @@ https://docs.gitlab.com/ci/secrets/id_token_authentication/ (GitLab).
 class Grant(Struct, frozen=True, forbid_unknown_fields=True):
     """The rights that a group or a rule grants.
 
-    Attributes:
-        scopes: as tokens have them.
-        targets: patterns of the targets that the scopes are for; None: every target.
+    ``targets``: patterns of the targets that the scopes are for; None: every target.
     """
 
     scopes: _Scopes
@@ -89,15 +87,12 @@ class PeopleSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         issuer: its URL, exactly as its discovery document and its tokens spell it.
-        client_id: of the pages.
         name: on the sign-in page; empty: the host of the issuer.
         client_secret_file: file with the secret of ``client_id``; without one, the client is
             public. ``client_secret_env``: a variable instead.
         command_line: id of the public client of ``compatgate login``; None: no such sign-in.
-        scopes: of the authorization request.
         userinfo: read claims that the ID token lacks from the issuer's userinfo endpoint.
         groups: scopes by group, exactly as the claim spells it.
-        default: scopes of everybody who signs in.
     """
 
     issuer: _Text
@@ -127,10 +122,8 @@ class PeopleSettings(Struct, frozen=True, forbid_unknown_fields=True):
 class JobRule(Struct, frozen=True, forbid_unknown_fields=True):
     """The rights of jobs with certain claims.
 
-    Attributes:
-        name: in the logs, with the job's subject.
-        claims: globs by claim, all of which must match; of a list, one must. ``*`` stops at ``/``,
-            ``**`` does not.
+    ``claims``: globs by claim, all of which must match; of a list, one must. ``*`` stops at ``/``,
+    ``**`` does not.
     """
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")]
@@ -154,12 +147,7 @@ class JobIssuer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IdentitySettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file.
-
-    Attributes:
-        people: None: people sign in with tokens alone.
-        jobs: issuers that are trusted for jobs.
-    """
+    """The whole file."""
 
     people: PeopleSettings | None = None
     jobs: list[JobIssuer] = []

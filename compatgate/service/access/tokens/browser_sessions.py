@@ -25,12 +25,7 @@ _OUTAGE_SECONDS = 900.0
 
 
 class SessionLimits(Struct, frozen=True):
-    """The ends of browser sessions; they end earlier if their token or its secret does.
-
-    Attributes:
-        lifetime: absolute; a working day.
-        idle: without a request.
-    """
+    """The ends of browser sessions; they end earlier if their token or its secret does."""
 
     lifetime: timedelta = timedelta(hours=12)
     idle: timedelta = timedelta(hours=2)

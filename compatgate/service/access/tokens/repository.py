@@ -105,8 +105,7 @@ class TokenRow(Struct, frozen=True):
 class KnownToken(Struct, frozen=True):
     """A token with the digest of its secret, to recognize it without the database.
 
-    Attributes:
-        until: end of this secret, which was rotated out; None: the token's own end.
+    ``until``: end of this secret, which was rotated out; None: the token's own end.
     """
 
     digest: str

@@ -112,9 +112,8 @@ class Tokens:
     ) -> NewToken:
         """Make a token; its name is unique, also among revoked tokens.
 
-        Args:
-            targets: patterns of the only targets that it reaches; None: every target. An admin
-                token has no limit: it could create tokens without one.
+        ``targets``: patterns of the only targets that it reaches; None: every target. An admin
+        token has no limit: it could create tokens without one.
         """
         if not _NAME.fullmatch(name):
             hint = "letters, digits and . _ - @; at most 128 characters"

@@ -83,7 +83,6 @@ class Attention(Struct, frozen=True):
 
     Attributes:
         leading: a few of each kind, in the order of kinds.
-        counts: number by kind and level.
         surveyed_at: None: there was no survey yet.
     """
 
@@ -94,11 +93,7 @@ class Attention(Struct, frozen=True):
 
 
 class IncidentService:
-    """The incidents of one database.
-
-    Attributes:
-        is_watched: a thread of this process surveys.
-    """
+    """The incidents of one database; ``is_watched``: a thread of this process surveys."""
 
     def __init__(
         self,

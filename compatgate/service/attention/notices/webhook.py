@@ -53,7 +53,6 @@ def read_webhook(url: str, key: str, public_url: str) -> IncidentWebhook:
     """Return the receiver of incidents.
 
     Args:
-        url: with ``http`` or ``https``.
         key: a file with the key, or ``env:VARIABLE``.
         public_url: of this service, for links; empty: there are none.
     """
@@ -71,11 +70,7 @@ def read_webhook(url: str, key: str, public_url: str) -> IncidentWebhook:
 
 
 class Posted(Struct, frozen=True):
-    """What the receiver knows: the episode of each incident that is open there.
-
-    Attributes:
-        failures: attempts in a row that failed.
-    """
+    """What the receiver knows: the episode of each incident that is open there."""
 
     episodes: dict[int, int] = {}
     failures: int = 0

@@ -37,7 +37,6 @@ class SigningOptions(Struct, frozen=True):
         make: makes the signer, in each process; None: this gate signs nothing.
         keys: public keys, the signer's first; then former and future keys.
         valid_for: validity of an attestation after the last decision.
-        verifier: URI of this gate.
     """
 
     make: Callable[[], Signer] | None = None
@@ -49,8 +48,7 @@ class SigningOptions(Struct, frozen=True):
 class SignedStatement(Struct, frozen=True):
     """A statement in its envelope.
 
-    Attributes:
-        etag: changes only with the statement, not with the signing key.
+    ``etag``: changes only with the statement, not with the signing key.
     """
 
     envelope: dict[str, Any]
@@ -84,11 +82,7 @@ class Attestations:
         return found
 
     def attest(self, verdict_id: str, form: PredicateForm = "verdict") -> SignedStatement:
-        """Sign a verdict as it was given.
-
-        Args:
-            form: compatgate's predicate, or SLSA's summary.
-        """
+        """Sign a verdict as it was given; ``form``: compatgate's predicate, or SLSA's summary."""
         about = self._vouched(verdict_id)
         signing = self._signing
         if signing.make is None:

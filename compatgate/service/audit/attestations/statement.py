@@ -49,9 +49,8 @@ def digest_set(text: str) -> DigestSet:
 def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
     """Return the digest of a stack in its canonical form.
 
-    Args:
-        stack: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``, ``unmeasured``) do
-            not count, and neither does the order of ``arch`` and ``require``.
+    ``stack``: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``, ``unmeasured``) do
+    not count, and neither does the order of ``arch`` and ``require``.
     """
     form = {name: value for name, value in stack.items() if name not in _REMARKS}
     for name in _UNORDERED:
@@ -98,8 +97,7 @@ class Descriptor(Struct, frozen=True, rename="camel"):
 class Image(Struct, frozen=True, rename="camel"):
     """The image that a question named.
 
-    Attributes:
-        read: the gate itself read it, and the stack is what it showed, nothing else.
+    ``read``: the gate itself read it, and the stack is what it showed, nothing else.
     """
 
     reference: str
@@ -169,9 +167,6 @@ def verdict_content(
 
     The image is the subject only where the gate read it and decided on nothing else: whoever may
     ask may state any stack, and put any image's name on it.
-
-    Args:
-        confirmed_at: when it was given last; None: then.
     """
     verdict: dict[str, Any] = msgspec.json.decode(stored)
     _check(verdict)

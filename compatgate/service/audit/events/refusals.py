@@ -31,9 +31,7 @@ _log = logging.getLogger("compatgate.audit")
 class _Waiting(Struct):
     """The refusals of a caller that are not written yet.
 
-    Attributes:
-        due: monotonic time of the next link.
-        count: refusals since the last link; 0: none waits.
+    ``due``: monotonic time of the next link.
     """
 
     actor: str
@@ -44,11 +42,7 @@ class _Waiting(Struct):
 
 
 class RefusalLog:
-    """Counts refusals and writes them to the audit chain; safe for any number of threads.
-
-    Args:
-        window_s: seconds between two links of a caller.
-    """
+    """Counts refusals and writes them to the audit chain; safe for any number of threads."""
 
     def __init__(self, database: Database, window_s: float = WINDOW_S) -> None:
         self._database = database
@@ -60,11 +54,7 @@ class RefusalLog:
         self._closed = False
 
     def note(self, identity: str, actor: str, place: str, reason: str) -> None:
-        """Count a refusal; never raise and never wait for the database.
-
-        Args:
-            place: what was asked for, like ``PUT /targets/{name}``.
-        """
+        """Count a refusal; never raise and never wait for the database."""
         present = time.monotonic()
         with self._changed:
             if self._closed:

@@ -78,8 +78,7 @@ def append(
 ) -> int:
     """Add a link, in a writing session that no other overlaps; return its number.
 
-    Args:
-        action: ``matrix.change``, ``token.create``, ``decisions``, ...
+    ``action``: ``matrix.change``, ``token.create``, ``decisions``, ...
     """
     seq, previous = head(session) or (0, GENESIS)
     body = {

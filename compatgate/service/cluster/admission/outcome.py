@@ -25,10 +25,8 @@ _RANK = {result: rank for rank, result in enumerate(RESULTS)}
 class ReviewOutcome(Struct, frozen=True):
     """The result of a review.
 
-    Attributes:
-        would_deny: targets that would deny a container in mode ``enforce``, once for each of these
-            containers.
-        reason: of a denial, or of the first container that would be denied.
+    ``would_deny``: targets that would deny a container in mode ``enforce``, once for each of these
+    containers.
     """
 
     result: ReviewResult = "undecided"
@@ -46,11 +44,7 @@ def weightiest(results: Iterable[ReviewResult]) -> ReviewResult:
 
 
 def result_of_verdict(verdict: Verdict, policy: Policy | None) -> ReviewResult:
-    """Return the result of a container that the gate allows.
-
-    Args:
-        policy: of its target; None: the target is gone.
-    """
+    """Return the result of a container that the gate allows."""
     if policy and not is_allowed(verdict.verdict, replace(policy, mode="enforce")):
         return "would_deny"
     return "allowed" if verdict.verdict == "pass" else "warned"

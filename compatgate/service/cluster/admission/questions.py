@@ -71,13 +71,9 @@ class Question(Struct, frozen=True):
 
     Attributes:
         target: None: it is bound for none.
-        body: as ``POST /gate`` takes it.
-        containers: names of the containers that it is about.
         possible: nothing says that it runs on this target, nor that it does not.
         waiver: that the object names for its exemption.
         finding: what is wrong with where it is to run; then the gate is not asked.
-        placed_by: who says that it runs on this target.
-        paths: of these containers in the object.
     """
 
     target: str | None
@@ -102,12 +98,7 @@ class Question(Struct, frozen=True):
 
 
 class Questions(Struct, frozen=True):
-    """The questions of an object.
-
-    Attributes:
-        asked: in the order of the containers.
-        remarks: notes for the author of the object.
-    """
+    """The questions of an object."""
 
     asked: tuple[Question, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -123,8 +114,7 @@ def make_questions(
 ) -> Questions:
     """Return the questions of an object, empty where nothing in it asks for GPUs.
 
-    Args:
-        known: asked only where there is a GPU, so that nothing else depends on the database.
+    ``known``: asked only where there is a GPU, so that nothing else depends on the database.
     """
     maker = _QuestionMaker(kind, namespace, kinds, known, claims)
     found = find_pods(document, kind, kinds)
@@ -234,11 +224,7 @@ def _workload(
     *,
     is_pod: bool,
 ) -> ContainerWorkload:
-    """Return the properties that all containers of a pod share.
-
-    Args:
-        is_pod: it is a pod, and not what makes pods.
-    """
+    """Return the properties that all containers of a pod share."""
     terms = list(terms_of(pod.spec))
     bound = match_targets(namespace, terms, known.targets)
     landing = NOWHERE_KNOWN
@@ -385,11 +371,7 @@ def check_exemption(
     waivers: Mapping[str, Waiver],
     today: str,
 ) -> ExemptionResult:
-    """Check whether a waiver exempts a denied container.
-
-    Args:
-        verdict: None: it is bound for no target.
-    """
+    """Check whether a waiver exempts a denied container."""
     names = [question.waiver] if question.waiver else []
     names += [e.waiver for e in exemptions if fnmatchcase(namespace, e.namespaces)]
     why_not = ""

@@ -50,8 +50,7 @@ _NO_MATCH = "uses GPUs and matches no target, so nothing was checked"
 class CheckedManifest(Struct, frozen=True):
     """An object and its answer.
 
-    Attributes:
-        undecided: why nothing could be decided; empty: it was decided.
+    ``undecided``: why nothing could be decided; empty: it was decided.
     """
 
     manifest: Manifest

@@ -41,8 +41,7 @@ _UNAVAILABLE = 503
 class ManifestChecks:
     """Asks admission about objects that no cluster has seen.
 
-    Args:
-        options: of admission; what it does when nothing can be decided does not count here.
+    ``options``: of admission; what it does when nothing can be decided does not count here.
     """
 
     def __init__(self, gate: PreviewGate, options: AdmissionOptions) -> None:
@@ -62,7 +61,6 @@ class ManifestChecks:
         """Return the answer for an object that would be created now.
 
         Args:
-            namespace: where it goes if it states none.
             timeout: as the API server writes it, ``10s``; empty: 10 seconds.
             permit: raises if the caller may not ask a question.
             claims: resource claims, templates of claims and compute domains that are created with
@@ -149,8 +147,7 @@ def _to_result(result: QuestionResult) -> ObjectResult:
 class BundleGate:
     """Decides with a bundle; nothing is logged.
 
-    Args:
-        images: reads images of the allowed registries; None: images are labels.
+    ``images``: reads images of the allowed registries; None: images are labels.
     """
 
     def __init__(self, snapshot: Snapshot, images: Images | None) -> None:

@@ -104,7 +104,6 @@ class Delivery(Struct, frozen=True, gc=False):
     """A batch on its way to the database.
 
     Attributes:
-        batch: to store.
         bodies: JSON of verdicts, by id; at least of those that the database may not have.
         late: a spool had it.
     """

@@ -83,10 +83,7 @@ class DecisionBatch(Struct, frozen=True, gc=False):
 
     Attributes:
         writer: random id of the process, after the name of its far gate and a colon.
-        sequence: number among the writer's batches, from 1.
         previous: hash of the writer's batch before.
-        count: number of decisions.
-        decided_at: time of the last decision, as stored in it.
         content: JSON of the decisions, a list of values each, in the order of the columns.
         claims: SHA-256 of verdicts that may be new, by id.
         hash: of writer, sequence, previous, content and claims, hex.
@@ -163,8 +160,7 @@ def far_gate_of(writer: str) -> str | None:
 class WriterChain:
     """The chain of one writer in memory; not for use by two threads at a time.
 
-    Args:
-        owner: far gate that the writer is called after; empty: a process of the gate itself.
+    ``owner``: far gate that the writer is called after; empty: a process of the gate itself.
     """
 
     def __init__(self, owner: str = "") -> None:
@@ -180,8 +176,7 @@ class WriterChain:
     def make(self, decisions: Sequence[NewDecision], bodies: Mapping[str, str]) -> DecisionBatch:
         """Return the next batch; `take` makes it part of the chain.
 
-        Args:
-            decisions: at least one, at most `NUMBERS`.
+        ``decisions``: at least one, at most `NUMBERS`.
         """
         lines = [decision_values(one) for one in decisions]
         content = encode_values(lines)

@@ -43,8 +43,7 @@ _LABELS = {DAY: (10, "YYYY-MM-DD"), HOUR: (13, 'YYYY-MM-DD"T"HH24'),
 class Bar(Struct, frozen=True):
     """Decisions of a day, an hour or a minute, in UTC.
 
-    Attributes:
-        undecided: the verdict was unknown, and the policy did not allow it.
+    ``undecided``: the verdict was unknown, and the policy did not allow it.
     """
 
     begin: datetime
@@ -61,9 +60,7 @@ class Bar(Struct, frozen=True):
 class BarCounts(Struct, frozen=True):
     """Numbers of decisions by span.
 
-    Attributes:
-        bars: one for each span, in order.
-        complete: all decisions of the time count; else only the newest.
+    ``complete``: all decisions of the time count; else only the newest.
     """
 
     bars: tuple[Bar, ...]
@@ -79,12 +76,7 @@ def count_bars(
     verdict_ids: Collection[str] | None = None,
     most: int = MAX_DECISIONS,
 ) -> BarCounts:
-    """Count decisions of whole days, hours or minutes in UTC.
-
-    Args:
-        target: only decisions on this target.
-        verdict_ids: of the answer; None: any.
-    """
+    """Count decisions of whole days, hours or minutes in UTC."""
     within = [Decision.decided_at >= edges[0], Decision.decided_at < edges[-1]]
     order: Any = Decision.decided_at
     if target is not None:  # the index on the target ends in the number
@@ -164,12 +156,7 @@ def list_denied_verdicts(
 
 
 class AskedStack(Struct, frozen=True):
-    """A verdict and the decisions that gave it.
-
-    Attributes:
-        body: the verdict as first given.
-        count: decisions with the verdict.
-    """
+    """A verdict and the decisions that gave it."""
 
     verdict_id: str
     target: str
@@ -184,7 +171,6 @@ class AskedStacks(Struct, frozen=True):
 
     Attributes:
         found: the latest first.
-        decisions: number of their decisions.
         complete: all decisions since the moment were read; else only the newest.
     """
 
@@ -201,11 +187,7 @@ def list_asked_stacks(
     most: int,
     verdicts: int = MAX_VERDICTS,
 ) -> AskedStacks:
-    """Return the verdicts on some targets.
-
-    Args:
-        targets: their names; None: all targets.
-    """
+    """Return the verdicts on some targets; ``targets``: their names; None: all targets."""
     newest = _select_newest_on(session, targets, since, most)
     if newest is None:
         return AskedStacks()
@@ -263,8 +245,7 @@ def list_allowed_images(
 ) -> Iterator[tuple[str, str]]:
     """Yield images that decisions allowed by an entry, newest first, each with its verdict's id.
 
-    Args:
-        pool: None: the first pool of a decision counts.
+    ``pool`` is None: the first pool of a decision counts.
     """
     asked = list_asked_stacks(session, [target], since, most=_MAX_IMAGE_DECISIONS)
     for one in asked.found:

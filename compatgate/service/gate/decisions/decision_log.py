@@ -326,8 +326,7 @@ class DecisionLog:
     ) -> bool:
         """Store a batch in the spool; return False if the database is back.
 
-        Args:
-            in_doubt: the same as a value; the database may have it.
+        ``in_doubt``: the same as a value; the database may have it.
         """
         if why is not None and not spooling.is_in_use:
             self._database.look()  # whoever sees the spool in use finds the outage known, too

@@ -121,8 +121,7 @@ class _TurnWriter(DecisionWriter):
 class Courier:
     """The thread that delivers.
 
-    Args:
-        resume: called when the spool is empty; returns False if it no longer is.
+    ``resume``: called when the spool is empty; returns False if it no longer is.
     """
 
     def __init__(

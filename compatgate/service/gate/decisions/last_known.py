@@ -38,9 +38,6 @@ class LastKnown(Struct, frozen=True):
     """The content of the file.
 
     Attributes:
-        format: version of the file format.
-        database: URL without its password.
-        confirmed_at: when the database last confirmed the content.
         evidence: number of the latest judged run.
         tokens: every token, revoked ones too.
         payload: of a bundle, without overlays.
@@ -84,11 +81,7 @@ class LostMatrix(Unavailable):
 
 
 class SnapshotFile:
-    """The files of one replica, in its state folder.
-
-    Args:
-        database: URL without its password.
-    """
+    """The files of one replica, in its state folder; ``database``: URL without its password."""
 
     def __init__(self, folder: Path, database: str) -> None:
         self.path = folder / FILE

@@ -15,8 +15,7 @@ from compatgate.service.gate.questions.decider import NewDecision
 class Batch:
     """Decisions of one transaction.
 
-    Attributes:
-        wanted: decisions that the log waits for, and then sets `is_enough`.
+    ``wanted``: decisions that the log waits for, and then sets `is_enough`.
     """
 
     def __init__(self) -> None:

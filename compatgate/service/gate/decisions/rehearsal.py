@@ -12,9 +12,7 @@ from compatgate.service.gate.questions.decider import NewDecision
 class Rehearsal:
     """Records a decision that never stays.
 
-    Args:
-        writer: of the rehearsal alone, so that it waits for no batch.
-        stall_s: seconds after which a rehearsal is too slow.
+    ``writer``: of the rehearsal alone, so that it waits for no batch.
     """
 
     def __init__(self, writer: DecisionWriter, stall_s: float) -> None:

@@ -49,12 +49,7 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class SpoolOptions(Struct, frozen=True):
-    """The place and size of a process's spool.
-
-    Attributes:
-        folder: of the replica's spools; is made.
-        size: bytes of each process's file.
-    """
+    """The place and size of a process's spool."""
 
     folder: Path
     size: int = SPOOL_BYTES
@@ -217,8 +212,7 @@ class SpoolFile:
 class Spool:
     """The spool of one process; any thread may use it.
 
-    Args:
-        database: URL of the database without its password; spools of others are left alone.
+    ``database``: URL of the database without its password; spools of others are left alone.
     """
 
     def __init__(self, options: SpoolOptions, database: str) -> None:

@@ -35,12 +35,7 @@ class LogState(Struct, frozen=True):
 
     Attributes:
         degraded: in the spool, as the database is unavailable.
-        since: when that began.
-        reason: why.
-        batches: batches in the spool, to be delivered.
-        used: bytes of the spool in use.
         size: bytes of the spool; 0: there is none.
-        oldest: when the first decision to be delivered was made.
         set_aside: spools whose chain is forked: nobody delivers their decisions.
     """
 
@@ -57,8 +52,7 @@ class LogState(Struct, frozen=True):
 class Spooling:
     """The spool of a log with its courier; both continue the log's chain.
 
-    Args:
-        returned: called when the destination is back and has everything.
+    ``returned``: called when the destination is back and has everything.
     """
 
     def __init__(

@@ -64,7 +64,6 @@ class BundleVersion(NamedTuple):
     """The version of a bundle; each part grows.
 
     Attributes:
-        revision: of the matrix.
         evidence: number of judged and of discarded runs together.
         issue: number of the period in which it was signed.
     """
@@ -78,13 +77,7 @@ class BundleVersion(NamedTuple):
 
 
 class TrustedBundle(Struct, frozen=True):
-    """A bundle that a trusted key signed.
-
-    Attributes:
-        bundle: the bundle.
-        key_id: id of the key.
-        content: the file.
-    """
+    """A bundle that a trusted key signed."""
 
     bundle: Bundle
     key_id: str
@@ -256,10 +249,7 @@ class BundleSource:
 class PulledBundle(Struct, frozen=True):
     """The result of a poll.
 
-    Attributes:
-        before: version of the file before; None: there was none that is trusted.
-        after: version of the file now.
-        changed: whether the file has other content.
+    ``before``: version of the file before; None: there was none that is trusted.
     """
 
     before: BundleVersion | None

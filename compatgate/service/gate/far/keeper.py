@@ -51,12 +51,7 @@ _log = logging.getLogger("compatgate.far")
 class BundleOptions(Struct, frozen=True):
     """The source of bundles, and their maximum age.
 
-    Attributes:
-        central: the central gate.
-        keys: public keys that are trusted.
-        folder: state of the far gate; exists.
-        every_s: seconds between two polls.
-        max_stale: greatest age of a bundle to decide on.
+    ``max_stale``: greatest age of a bundle to decide on.
     """
 
     central: Central
@@ -146,11 +141,7 @@ class BundleStore:
         return name
 
     def poll(self, present: AppliedBundle | None) -> AppliedBundle | None:
-        """Ask for a newer bundle; return it once the disk has it, or None: the present is current.
-
-        Args:
-            present: that this process decides on; None: there is none.
-        """
+        """Return a newer bundle once the disk has it; None: the present one is current."""
         from compatgate.client.operations import Operations
 
         request = Operations.show_bundle.request().as_bytes()
@@ -186,8 +177,7 @@ class BundleStore:
 class BundleKeeper:
     """Polls in a thread of its own, and knows how old the present bundle is.
 
-    Args:
-        away: why the central gate did not answer at the start; None: it did.
+    ``away``: why the central gate did not answer at the start; None: it did.
     """
 
     def __init__(

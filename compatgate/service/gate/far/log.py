@@ -48,8 +48,7 @@ class Central(Struct, frozen=True):
     def connect(self, timeout_s: float, retries: int) -> Client:
         """Return a client.
 
-        Args:
-            timeout_s: seconds to wait for the connection, and for each part of an answer.
+        ``timeout_s``: seconds to wait for the connection, and for each part of an answer.
         """
         from compatgate.gate_client import make_client
         from compatgate.kit.cli.output import read_bytes

@@ -244,8 +244,7 @@ class DeliveryDesk:
 class _ChainWriter(DecisionWriter):
     """A writer that stores a batch only after the one before.
 
-    Attributes:
-        new: writer and sequence of the batches that the last `write` stored.
+    ``new``: writer and sequence of the batches that the last `write` stored.
     """
 
     def __init__(self, database: Database, commit: CommitMode) -> None:

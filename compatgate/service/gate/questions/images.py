@@ -147,11 +147,7 @@ class _RunningReading:
 
 
 class ImageReader:
-    """A background reader of images.
-
-    Args:
-        deadline_s: longest wait of a question, in seconds.
-    """
+    """A background reader of images."""
 
     def __init__(
         self,
@@ -179,9 +175,6 @@ class ImageReader:
         """Return the content of an image.
 
         A tag is resolved each time; earlier readings of a digest come from memory or disk.
-
-        Args:
-            wait_s: seconds to wait, at most the deadline.
         """
         key = (str(name), platform)
         wait_s = self._deadline_s if wait_s is None else min(wait_s, self._deadline_s)
@@ -281,8 +274,6 @@ class ImageSettings(Struct, frozen=True):
 
     Attributes:
         registries: allowed; none: no image is read.
-        deadline_s: longest wait of a question for its image, in seconds.
-        at_once: most images read at the same time.
         waiting: most questions that wait for an image at the same time; the other threads stay
             free for questions without an image.
         options: mirrors, TLS, credentials and cache, as for `read_image`.

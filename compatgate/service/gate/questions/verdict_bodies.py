@@ -38,9 +38,7 @@ def pack_body(body: str) -> bytes:
 def read_body(body: str, packed: bytes | None) -> str:
     """Return the JSON of a verdict as it was given.
 
-    Args:
-        body: column ``body``, which older programs filled.
-        packed: column ``packed``.
+    ``body``: column ``body``, which older programs filled.
     """
     if packed is None:
         return body

@@ -20,9 +20,8 @@ class NamedCauses(NamedTuple):
 def name_causes(gate: Gate, text: str, question: Mapping[str, Any]) -> NamedCauses:
     """Return the causes that a text shows. Nothing is stored or logged.
 
-    Args:
-        question: body of ``POST /gate``; the text's own versions, driver and GPU count where it
-            leaves them out. Empty, and nothing stated: no stack is compared.
+    ``question``: body of ``POST /gate``; the text's own versions, driver and GPU count where it
+    leaves them out. Empty, and nothing stated: no stack is compared.
     """
     causes = find_causes(text, gate.facts.error_signatures)
     whole, stated = complete_question(question, text, gate.facts) if causes else (question, {})

@@ -45,8 +45,7 @@ _LISTS = {
 class RunningPod(Struct, frozen=True):
     """A pod that has a node and asks for GPUs.
 
-    Attributes:
-        document: metadata's annotations and the spec, images as they were pulled.
+    ``document``: metadata's annotations and the spec, images as they were pulled.
     """
 
     namespace: str
@@ -61,8 +60,7 @@ def list_running_pods(
 ) -> list[RunningPod]:
     """Return the GPU pods of a cluster, or of one namespace, by namespace and name.
 
-    Args:
-        namespace: only this one, whether it is excluded or not.
+    ``namespace``: only this one, whether it is excluded or not.
     """
 
     def keep(body: dict[str, Any]) -> RunningPod | None:
@@ -103,8 +101,7 @@ def place_on_node(
 ) -> Mapping[str, Any]:
     """Return the pod, placed on its node: the node's labels replace its node selector.
 
-    Args:
-        labels: labels of its node; None: not known, so the pod's own selection counts.
+    ``labels``: labels of its node; None: not known, so the pod's own selection counts.
     """
     if labels is None:
         return pod.document
@@ -156,11 +153,7 @@ class Gatekeeper(Protocol):
 class AuditOptions(Struct, frozen=True):
     """The operator's options, as for the admission webhook.
 
-    Attributes:
-        kinds: which resources are GPUs.
-        unmatched: result for a pod that matches no target.
-        exemptions: namespaces, each by a waiver.
-        claims: by namespace; those that are not among them count as GPUs.
+    ``claims``: by namespace; those that are not among them count as GPUs.
     """
 
     kinds: Kinds
@@ -174,7 +167,6 @@ class PodResult(Struct, frozen=True):
 
     Attributes:
         rule: the deciding rule; empty: no rule decided.
-        message: one line.
         verdict: id; empty: there is none.
     """
 

@@ -48,7 +48,6 @@ class ClusterNode(Struct, frozen=True):
     Attributes:
         allocatable: resources that the kubelet hands out; None: not reported.
         version: ``resourceVersion``; the server refuses a change made from an older one.
-        taints: current taints.
     """
 
     name: str

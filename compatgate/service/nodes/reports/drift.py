@@ -28,10 +28,7 @@ class DriftGroup(Struct, frozen=True):
 
     Attributes:
         have: reported value; None: not known.
-        declared: values of the target's pools, as written.
         pool: whose GPUs they have, where the target has others; None: any.
-        nodes: number of nodes.
-        of: number of known nodes of the target.
         stale: those of ``nodes`` whose last report is old.
         since: the first of them is so.
         newest: the last of them became so.

@@ -51,11 +51,7 @@ class DamagedBackup(CompatgateError):
 class Content(Struct, frozen=True):
     """What a database or a backup holds.
 
-    Attributes:
-        schema: its version.
-        latest_at: ISO time of the last audit record; empty: there is none.
-        audit_links: number of links in the audit chain.
-        audit_head: hash of the last link.
+    ``latest_at``: ISO time of the last audit record; empty: there is none.
     """
 
     database: Kind
@@ -98,8 +94,7 @@ def tables_of(version: str) -> tuple[Table, ...]:
 def write_backup(database: Database, path: str) -> BackupReport:
     """Write a backup of a database, of this schema version or an older one.
 
-    Args:
-        path: file to replace; ``-`` is standard output.
+    ``path``: file to replace; ``-`` is standard output.
     """
     with suppress(CompatgateError):  # the head of the chain then covers the latest decisions
         if tables.current_version(database) == tables.expected_version():
@@ -163,8 +158,7 @@ def _name(new: Path, path: Path) -> None:
 def read_content(database: Database, session: Session, name: str = "") -> Content:
     """Count what a database holds, and check the pages of an SQLite file.
 
-    Args:
-        name: for errors; empty: the database's own.
+    ``name``: for errors; empty: the database's own.
     """
     name = name or database.shown
     version = tables.version_of(session)

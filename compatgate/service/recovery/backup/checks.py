@@ -17,9 +17,7 @@ class Check(Struct, frozen=True):
     """One check.
 
     Attributes:
-        name: what was checked.
         state: ``skip``: does not apply here, or could not be checked; says why.
-        message: what was found, one line.
         fix: what to do; empty: nothing.
     """
 

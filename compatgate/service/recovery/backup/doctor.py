@@ -58,15 +58,8 @@ class Subjects(Struct, frozen=True):
     """The parts to examine.
 
     Attributes:
-        database: as for `resolve_url`.
         overlays: the operator's fact files; None: of the environment.
         state: folder of a replica's state; None: as `state_folder`.
-        server: URL of a running gate.
-        token: for that gate.
-        certificate: file of a TLS certificate.
-        registries: hosts of registries.
-        hosts: file of staging hosts.
-        signing_key: URI of the key that signs verdicts.
     """
 
     database: str | None = None

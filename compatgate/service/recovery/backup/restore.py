@@ -54,12 +54,7 @@ WHERE application_name = 'compatgate' AND datname = current_database() AND pid <
 class RestoreReport(Struct, frozen=True):
     """A database that was restored.
 
-    Attributes:
-        database: its URL without the password.
-        content: of the backup.
-        schema: schema version now.
-        chain: of the restored database.
-        aside: file that holds what was there before; None: the database was empty.
+    ``aside``: file that holds what was there before; None: the database was empty.
     """
 
     database: str

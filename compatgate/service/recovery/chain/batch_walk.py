@@ -46,10 +46,6 @@ class SealedState(Struct, frozen=True):
     Attributes:
         legacy: decisions that links cover, as until schema 0006.
         batch: all batches up to this one are verified, and no older one is still to come.
-        batches: number of batches up to that one.
-        decisions: number of decisions up to that one.
-        revisions: number of revisions.
-        evidence: number of evidence rows.
     """
 
     legacy: int = 0

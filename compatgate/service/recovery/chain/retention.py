@@ -39,14 +39,7 @@ _VERDICTS_PER_QUERY = 500
 
 
 class DeletedMonth(Struct, frozen=True):
-    """A month whose decisions were deleted.
-
-    Attributes:
-        month: ``2026-09``.
-        first: number of its first batch.
-        last: number of its last batch.
-        link: that names it in the audit chain.
-    """
+    """A month whose decisions were deleted; ``month``: ``2026-09``."""
 
     month: str
     first: int
