@@ -186,7 +186,7 @@ _SKIPPED: tuple[str, ...] = ("metadata", "status")
 class FoundPods(Struct, frozen=True):
     """The pods of an object.
 
-    ``complete`` is False: the object has more than `MAX_PARTS` parts, and the rest was not searched.
+    ``complete`` is False: the object has more than `MAX_PARTS` parts; the rest was not searched.
     """
 
     pods: Iterable[Pod]
