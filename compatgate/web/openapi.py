@@ -99,11 +99,15 @@ _LIMITS: dict[TargetLimit, str] = {
 
 def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
     """Return the operation."""
+    needs = f"Needs the scope `{route.scope}`." if route.scope else "No token needed."
+    if route.part:
+        needs = f"Needs the scope `{route.scope}`; `{route.part}` is enough for {_PART}."
+    said = [route.description, _LIMITS[route.targets] if route.scope != "admin" else "", needs]
     operation: dict[str, Any] = {
         "operationId": route.name,
         "tags": [route.tag],
         "summary": route.summary,
-        "description": _description(route),
+        "description": " ".join(text for text in said if text),
         "parameters": [*_path(route), *_query(route), *_headers(route)],
         "responses": _responses(route, schemas),
         "security": _security(route),
@@ -111,14 +115,6 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
     if route.body:
         operation["requestBody"] = _body(route, schemas)
     return operation
-
-
-def _description(route: Route) -> str:
-    needs = f"Needs the scope `{route.scope}`." if route.scope else "No token needed."
-    if route.part:
-        needs = f"Needs the scope `{route.scope}`; `{route.part}` is enough for {_PART}."
-    said = [route.description, _LIMITS[route.targets] if route.scope != "admin" else "", needs]
-    return " ".join(text for text in said if text)
 
 
 def _security(route: Route) -> list[dict[str, list[str]]]:

@@ -35,8 +35,6 @@ from compatgate.resources import package_dir
 from compatgate.web import browser
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from compatgate.kit.principal import Principal
     from compatgate.service.app import Rooms
     from compatgate.service.gate.questions.service import Gate
@@ -273,17 +271,14 @@ def show_invisible(value: Any) -> Any:
     return _INVISIBLE_CHARACTERS.sub("\ufffd", value) if type(value) is str else value
 
 
-def _template_folders() -> list[Path]:
-    """Return the folders of templates: the kit's, and one of each room."""
-    package = package_dir()
-    return [package / "kit/ui/templates", *sorted(package.glob("web/templates/*"))]
-
-
 @cache
 def environment() -> Environment:
     """Return the template environment."""
+    package = package_dir()
     made = Environment(
-        loader=FileSystemLoader(_template_folders()),
+        loader=FileSystemLoader(
+            [package / "kit/ui/templates", *sorted(package.glob("web/templates/*"))]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=show_invisible,

@@ -395,18 +395,14 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     `/hooks/generic`. Nothing is logged.
     """
     document = call.document()
-    question = questions.rollout_question(document, _of_query(call.query, document))
+    named = {"driver": call.query.driver, "target": call.query.target, "pool": call.query.pool}
+    stated = {key: value for key, value in named.items() if value is not None}
+    for key in stated:
+        if key in document:
+            raise BadInput("is stated twice", field=key, hint="in the query or in the body")
+    question = questions.rollout_question(document, stated)
     call.principal.require_question(question, named=True)
     found = call.use(Gate).compute(answer_what_if, question, call.use(Gate).snapshot(), clock.now())
     answered = questions.rollout_answer(found)
     answered = call.use(Gate).with_state(answered)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))
-
-
-def _of_query(query: DriverQuery, document: dict[str, Any]) -> dict[str, Any]:
-    named = {"driver": query.driver, "target": query.target, "pool": query.pool}
-    stated = {key: value for key, value in named.items() if value is not None}
-    for key in stated:
-        if key in document:
-            raise BadInput("is stated twice", field=key, hint="in the query or in the body")
-    return stated

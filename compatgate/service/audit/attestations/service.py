@@ -95,7 +95,11 @@ class Attestations:
         )
         key_id = signing.keys[0].keyid
         mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
-        return SignedStatement(self._sign(statement), about, f'"{mark[:32]}"')
+        from compatgate.service.audit.attestations.envelope import sign
+
+        return SignedStatement(
+            self._with_signer(lambda signer: sign(statement, signer)), about, f'"{mark[:32]}"'
+        )
 
     @property
     def keys(self) -> Sequence[SSlibKey]:
@@ -134,11 +138,6 @@ class Attestations:
             what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
             raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
         return found
-
-    def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:
-        from compatgate.service.audit.attestations.envelope import sign
-
-        return self._with_signer(lambda signer: sign(statement, signer))
 
     def _with_signer(self, sign: Callable[[Signer], dict[str, Any]]) -> dict[str, Any]:
         assert self._signing.make is not None  # noqa: S101 - the caller looked

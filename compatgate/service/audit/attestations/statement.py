@@ -191,7 +191,12 @@ def verdict_content(
         facts=digest_set(verdict["facts"]),
         overlays=verdict["overlays"],
         evidence=verdict["evidence"],
-        inputs=_inputs(verdict, stored),
+        inputs=[
+            Descriptor("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
+            Descriptor("stack", stack_digest(verdict["stack"])),
+            Descriptor("pools", digest_of(verdict["pools"])),
+            Descriptor("facts", digest_set(verdict["facts"])),
+        ],
         decided_at=decided_at,
         confirmed_at=confirmed,
         valid_until=until,
@@ -250,15 +255,6 @@ def _subject(predicate: Predicate) -> Subject:
     if image and image.read and image.digest:
         return Subject(image_name(image.reference), image.digest)
     return Subject("stack", stack_digest(predicate.stack))
-
-
-def _inputs(verdict: Mapping[str, Any], stored: str) -> list[Descriptor]:
-    return [
-        Descriptor("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
-        Descriptor("stack", stack_digest(verdict["stack"])),
-        Descriptor("pools", digest_of(verdict["pools"])),
-        Descriptor("facts", digest_set(verdict["facts"])),
-    ]
 
 
 SUMMARY_TYPE = "https://slsa.dev/verification_summary/v1"

@@ -163,7 +163,10 @@ class NodeIndex:
         for key in gone:
             if (old := self._numbers.pop(key, None)) is not None:
                 dead |= 1 << old
-                self._forget_cluster(key[0])
+                cluster = key[0]
+                self.clusters[cluster] -= 1
+                if not self.clusters[cluster]:
+                    del self.clusters[cluster]
         self.alive = (self.alive | int.from_bytes(new, "little")) & ~dead
         self.version += 1
 
@@ -226,11 +229,6 @@ class NodeIndex:
                 self._facts.setdefault(fact, _Values()).add(value, number)
         if node.is_cut:
             self._cut.add(number)
-
-    def _forget_cluster(self, cluster: str) -> None:
-        self.clusters[cluster] -= 1
-        if not self.clusters[cluster]:
-            del self.clusters[cluster]
 
 
 def encode_taint(taint: Taint) -> str:

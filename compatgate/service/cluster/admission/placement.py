@@ -193,7 +193,11 @@ def place_workload(asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[
         return
     targets = asks.targets
     usable = _usable(targets, asks, known)
-    left = usable or targets or _open_targets(asks, known)
+    left = (
+        usable
+        or targets
+        or tuple(n for n in asks.bound.open if not _pools_on(n, asks, known).is_kept_out)
+    )
     if not named:
         for name in usable or targets:
             yield from _place_on(name, asks, known)
@@ -222,11 +226,6 @@ def _usable(
 ) -> tuple[str, ...]:
     """Return the targets that have pools for all that the container requests."""
     return tuple(name for name in targets if not _pools_on(name, asks, known).lacking)
-
-
-def _open_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
-    """Return the targets that only an annotation leads to, and no known node contradicts."""
-    return tuple(n for n in asks.bound.open if not _pools_on(n, asks, known).is_kept_out)
 
 
 class _PoolChoice(Struct, frozen=True):

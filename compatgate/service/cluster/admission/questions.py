@@ -190,7 +190,13 @@ class _QuestionMaker:
         counts = accepts_stated(place, matrix)
         if stated and not counts:
             self.remarks.append(_ignored_stack(place))
-        _add_question(self.asked, _question(place, container, pod, stated if counts else {}))
+        question = _question(place, container, pod, stated if counts else {})
+        known = self.asked.get(question.key)
+        if known is not None:
+            names = dict.fromkeys((*known.containers, *question.containers))
+            paths = dict.fromkeys((*known.paths, *question.paths))
+            question = replace(question, containers=tuple(names), paths=tuple(paths))
+        self.asked[question.key] = question
 
 
 def new_questions(new: Questions, old: Questions) -> Questions:
@@ -205,15 +211,6 @@ def searched(questions: Questions, kind: str) -> Questions:
     found = "its parts that look like pods are" if questions.asked else "no part of it is"
     said = f"{known} (serve --kinds); {found} checked as a GPU pod"
     return replace(questions, remarks=(said, *questions.remarks))
-
-
-def _add_question(asked: dict[bytes, Question], question: Question) -> None:
-    known = asked.get(question.key)
-    if known is not None:
-        names = dict.fromkeys((*known.containers, *question.containers))
-        paths = dict.fromkeys((*known.paths, *question.paths))
-        question = replace(question, containers=tuple(names), paths=tuple(paths))
-    asked[question.key] = question
 
 
 def _workload(

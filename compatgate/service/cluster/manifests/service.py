@@ -88,7 +88,9 @@ class ManifestChecks:
         if refused:
             raise refused[0]
         known = self._kinds.of(review.group, review.kind) is not None
-        if answer.allowed and not (known or answer.results or self._names_gpus(document)):
+        if answer.allowed and not (
+            known or answer.results or names_gpus(document, self._kinds.is_gpu)
+        ):
             return ObjectAnswer(True, "", (), False, ())
         found = _to_answer(answer)
         left_out = self._left_out.get(review.namespace)
@@ -98,9 +100,6 @@ class ManifestChecks:
             f"the webhook leaves out namespace {review.namespace}, nothing was checked: {left_out}"
         )
         return ObjectAnswer(True, "", (what,), True, ())
-
-    def _names_gpus(self, document: Mapping[str, Any]) -> bool:
-        return names_gpus(document, self._kinds.is_gpu)
 
 
 def _review(document: Mapping[str, Any], namespace: str, kinds: Kinds) -> Review:

@@ -235,7 +235,14 @@ class DecisionWriter:
                 content = batch.content.decode()
                 cursor.execute(_INSERT_DECISIONS_SQLITE, (number * NUMBERS, content))
         elif new:
-            cursor.executemany(_INSERT_DECISION, _decision_rows(new))
+            cursor.executemany(
+                _INSERT_DECISION,
+                [
+                    [place, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
+                    for number, delivery in new
+                    for place, line in enumerate(delivery.batch.lines, number * NUMBERS)
+                ],
+            )
         return len(new) + verdicts + sum(one.batch.count for _, one in new)
 
     def _store_batches(
@@ -325,12 +332,3 @@ def _batch_row(delivery: Delivery) -> tuple[Any, ...]:
         encode_claims(batch.claims),
         bytes.fromhex(batch.hash),
     )
-
-
-def _decision_rows(new: Sequence[tuple[int, Delivery]]) -> list[list[Any]]:
-    """Return decisions as parameters of `_INSERT_DECISION`."""
-    return [
-        [place, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
-        for number, delivery in new
-        for place, line in enumerate(delivery.batch.lines, number * NUMBERS)
-    ]

@@ -135,7 +135,9 @@ class SpoolFile:
 
     def append(self, delivery: Delivery) -> _Place:
         """Write a record, and return once it is on disk."""
-        payload = _compress(_encode(delivery))
+        from zstandard import ZstdCompressor
+
+        payload = ZstdCompressor(level=1).compress(_encode(delivery))
         record = _RECORD.pack(len(payload), self._check(payload)) + payload
         if len(record) > self.free:
             raise OSError(f"the spool is full: {self.used} of {self._size} bytes are used")
@@ -353,12 +355,6 @@ class Spool:
             if self._file is not None:
                 self._file.close(remove=not self._places)
             self._file = None
-
-
-def _compress(content: bytes) -> bytes:
-    from zstandard import ZstdCompressor
-
-    return ZstdCompressor(level=1).compress(content)
 
 
 def _decompress(content: bytes) -> bytes:

@@ -318,7 +318,8 @@ class Images:
         stated = body.get("stack")
         name, why = self._allowed_image(image, stated is not None)
         if name is None:
-            noted = [*_list_remarks(stated), why]
+            before = stated.get("unread") if isinstance(stated, Mapping) else None
+            noted = [*(before if isinstance(before, list) else []), why]
             known = isinstance(stated, Mapping)
             return CompletedQuestion(
                 {**body, "stack": {**stated, "unread": noted}} if known else body
@@ -365,11 +366,6 @@ class Images:
         names = ", ".join(map(str, self._settings.registries)) or "none"
         hint = f"the operator allows registries with {SETTING}, now {names}; or state the stack"
         raise BadInput(where, field="image", value=image, hint=hint)
-
-
-def _list_remarks(stated: Any) -> list[str]:
-    before = stated.get("unread") if isinstance(stated, Mapping) else None
-    return before if isinstance(before, list) else []
 
 
 def _stack_of_reading(

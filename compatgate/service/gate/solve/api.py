@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from compatgate.core.solve_question import answer_question
 from compatgate.kit import clock
 from compatgate.kit.http.call import Call
@@ -34,7 +31,10 @@ def solve(call: Call[NoQuery]) -> Reply:
     it is true and `unknown` is empty does an answer without stacks say that none passes.
     """
     question = call.document()
-    call.principal.require_targets(_named_targets(question))
+    named = question.get("targets") or [question.get("target")]
+    call.principal.require_targets(
+        [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    )
     snapshot = call.use(Gate).snapshot()
     found = call.use(Gate).compute(
         answer_question,
@@ -45,9 +45,3 @@ def solve(call: Call[NoQuery]) -> Reply:
         now=clock.now(),
     )
     return Reply(call.use(Gate).with_state(found))
-
-
-def _named_targets(question: Mapping[str, Any]) -> list[str]:
-    """Return the targets that a question names; whatever else stands there is refused later."""
-    named = question.get("targets") or [question.get("target")]
-    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []

@@ -203,7 +203,7 @@ def audit_pods(
                 document, POD, pod.namespace, options.kinds, lambda: matrix, claims
             )
         except CompatgateError as error:
-            found.append(_result_without_question(pod, error.detail))
+            found.append(PodResult(pod, (), "", "", "error", "", error.detail))
             continue
         for question in asked.asked:
             answer = _answer_question(question, decider, known)
@@ -231,17 +231,13 @@ def _decide(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -
     try:
         return decide(body)
     except CompatgateError as error:
-        away = error.status >= 500 and not _is_image_problem(error)
+        away = error.status >= 500 and not (error.field or "").startswith("image")
         if "image" not in body or away or error.status in _NOT_ASKED:
             raise
         stack = body.get("stack", {})
         left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
         rest = {key: value for key, value in body.items() if key != "image"}
         return decide({**rest, "stack": {**stack, "open": left}})
-
-
-def _is_image_problem(error: CompatgateError) -> bool:
-    return (error.field or "").startswith("image")
 
 
 def _weigh(
@@ -308,7 +304,3 @@ def _result(
         verdict.mode if verdict else "",
         outcome in ("pass", "fail", "error"),
     )
-
-
-def _result_without_question(pod: RunningPod, why: str) -> PodResult:
-    return PodResult(pod, (), "", "", "error", "", why)

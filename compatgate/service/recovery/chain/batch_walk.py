@@ -124,7 +124,10 @@ class BatchWalk:
         yield from self._verdicts(row, claims, name)
         yield from self._contradictions(values, first)
         self._heads[row.writer] = (row.sequence, stored)
-        if row.sequence > self._anchored_at(row.writer):
+        if row.writer not in self._anchored:
+            query = select(WriterHead.sequence).where(WriterHead.writer == row.writer)
+            self._anchored[row.writer] = self._session.execute(query).scalar() or 0
+        if row.sequence > self._anchored[row.writer]:
             self._ahead[row.writer] = self._ahead.get(row.writer, 0) + row.count
 
     def _previous(self, row: Any) -> str | None:
@@ -192,12 +195,6 @@ class BatchWalk:
         first = self._next[0] if self._next else 0
         if unknown := self._take(end):
             yield f"{len(unknown)} decisions from {first} on have no batch"
-
-    def _anchored_at(self, writer: str) -> int:
-        if writer not in self._anchored:
-            query = select(WriterHead.sequence).where(WriterHead.writer == writer)
-            self._anchored[writer] = self._session.execute(query).scalar() or 0
-        return self._anchored[writer]
 
     def unanchored(self) -> int:
         """Return the number of decisions that no anchor covers."""

@@ -293,7 +293,10 @@ def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -
     if expected_head is not None and expected_head not in walk.heads:
         yield f"the chain does not contain the expected head {expected_head}"
     first_batch = session.execute(select(func.min(StoredBatch.id))).scalar()
-    last = _last_legacy(session, first_batch)
+    query = select(func.max(decisions.Decision.id))
+    if first_batch is not None:
+        query = query.where(decisions.Decision.id < first_batch * NUMBERS)
+    last = session.execute(query).scalar() or 0
     if last > walk.legacy:
         yield f"decisions {walk.legacy + 1} to {last} have no link"
     if (latest := revisions.latest_revision(session)) > walk.revisions:
@@ -310,13 +313,6 @@ def _unlinked_discards(session: Session) -> Iterator[str]:
     linked, stored = session.execute(links).scalar_one(), discards.count_discards(session)
     if linked != stored:
         yield f"{stored} runs are discarded, but {linked} links say so"
-
-
-def _last_legacy(session: Session, first_batch: int | None) -> int:
-    query = select(func.max(decisions.Decision.id))
-    if first_batch is not None:
-        query = query.where(decisions.Decision.id < first_batch * NUMBERS)
-    return session.execute(query).scalar() or 0
 
 
 def _changed_documents(session: Session, latest: int) -> Iterator[str]:
