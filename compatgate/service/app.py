@@ -44,7 +44,7 @@ from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.nodes.reports.inventory import NoInventory
 from compatgate.service.nodes.reports.service import Nodes
 from compatgate.service.one_gate import make_gate
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.evidence.stored import StoredEvidence
 from compatgate.service.runs.queue.service import Runs, load_library

@@ -32,7 +32,7 @@ from compatgate.kit.ui.filters import FILTERS
 from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
 from compatgate.kit.ui.tables import Table, choose_columns
 from compatgate.resources import package_dir
-from compatgate.web import browser
+from compatgate.web import auth
 
 if TYPE_CHECKING:
     from compatgate.kit.principal import Principal
@@ -257,7 +257,7 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
         "navigation": [(group, group.visible(principal)) for group in NAVIGATION],
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
-        "form_token": browser.form_field,
+        "form_token": auth.form_field,
         **shown.context,
     }
     return environment().get_template(shown.template).render(context)
@@ -293,7 +293,7 @@ def environment() -> Environment:
         asked_besides=other_parameters,
         asset=_asset,
         browser_zone=BROWSER_ZONE,
-        form_token=browser.form_field,
+        form_token=auth.form_field,
         version=version(),
     )
     return made

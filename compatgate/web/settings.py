@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import field
 
-from compatgate.kit.http.call import RequestSettings
 from compatgate.kit.http.certificates import CertificatePair
 from compatgate.kit.http.rate import Rate
+from compatgate.kit.http.route import RequestSettings
 from compatgate.kit.http.signatures import Secret
 from compatgate.service.access.identity.settings import IdentitySettings
 from compatgate.service.access.tokens.browser_sessions import SessionLimits

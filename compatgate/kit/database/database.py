@@ -31,8 +31,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.kit.database.failures import explain_failure
-from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private
-from compatgate.kit.database.wal import save_log
+from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private, save_log
 from compatgate.release import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"

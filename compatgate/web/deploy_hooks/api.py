@@ -21,12 +21,11 @@ from compatgate.errors import BadInput, CompatgateError, Unauthorized
 from compatgate.kit import clock
 from compatgate.kit.http import replies, signatures
 from compatgate.kit.http import requests as bodies
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.limits import RequestLimits, peer_address
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
-from compatgate.kit.http.route import Body, Returns, Route, route
+from compatgate.kit.http.route import Body, Call, Returns, Route, route
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.kit.principal import Principal
 from compatgate.service.changes.comparison.service import answer_what_if
@@ -58,7 +57,7 @@ from compatgate.web.deploy_hooks.schemas import (
     FlaggerQuery,
 )
 from compatgate.web.metrics import Metrics
-from compatgate.web.route_views import to_response
+from compatgate.web.page_views import to_response
 from compatgate.web.service import Service, answer_link
 
 ALLOWED, DENIED, OPEN = 200, 409, 424

@@ -22,7 +22,7 @@ from compatgate.service.gate.decisions.repository import read_decision_lines
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain import retention
 from compatgate.service.recovery.chain.retention import DeletedMonth, Retention
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 BEGAN = datetime(2026, 8, 30, 12, tzinfo=UTC)
 OCTOBER = date(2026, 10, 1)

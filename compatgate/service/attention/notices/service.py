@@ -33,7 +33,7 @@ from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.conditions import KnownReleases
-from compatgate.service.attention.notices.models import Incident
+from compatgate.service.attention.notices.repository import Incident
 from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.notices.survey import Surveyor
 from compatgate.service.audit.events import repository as audit

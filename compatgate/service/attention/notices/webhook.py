@@ -22,7 +22,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.http.signatures import HEADER, Secret, read_secrets, sign
 from compatgate.kit.imports import import_without
 from compatgate.service.attention.notices import repository as incidents
-from compatgate.service.attention.notices.models import Incident
+from compatgate.service.attention.notices.repository import Incident
 from compatgate.service.attention.notices.schemas import IncidentBody
 
 if TYPE_CHECKING:

@@ -32,12 +32,15 @@ from functools import partial
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import tracing
 from compatgate.kit.database.database import Database, unavailable
-from compatgate.service.gate.decisions.anchors import Anchors
-from compatgate.service.gate.decisions.batch_store import CommitMode, DecisionWriter, Delivery
-from compatgate.service.gate.decisions.batches import NUMBERS, DecisionBatch, WriterChain
+from compatgate.service.gate.decisions.batch_store import (
+    CommitMode,
+    DecisionWriter,
+    Delivery,
+    Rehearsal,
+)
+from compatgate.service.gate.decisions.batches import NUMBERS, Anchors, DecisionBatch, WriterChain
 from compatgate.service.gate.decisions.delivery import DatabaseDestination, Destination, Row
 from compatgate.service.gate.decisions.open_batch import Attempt, Batch, RecentIds, Taken
-from compatgate.service.gate.decisions.rehearsal import Rehearsal
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.decisions.spooling import LogState, Spooling
 from compatgate.service.gate.questions.decider import NewDecision

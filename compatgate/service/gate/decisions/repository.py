@@ -35,9 +35,9 @@ from compatgate.kit.database.tables import (
     BigKey,
     Page,
     UtcTime,
+    in_limit,
     page,
 )
-from compatgate.kit.database.target_limit import in_limit
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.questions.decider import NewDecision

@@ -27,7 +27,6 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database, unavailable
 from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.decisions.anchors import Anchors
 from compatgate.service.gate.decisions.batch_store import (
     CommitMode,
     DecisionWriter,
@@ -36,6 +35,7 @@ from compatgate.service.gate.decisions.batch_store import (
 )
 from compatgate.service.gate.decisions.batches import (
     FIRST_PREVIOUS,
+    Anchors,
     DecisionBatch,
     decision_values,
     encode_values,

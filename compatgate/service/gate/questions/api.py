@@ -16,9 +16,8 @@ from compatgate.core.rule import Outcome
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.clock import parse_moment
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, is_not_modified, page_reply
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
 from compatgate.kit.principal import Principal
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from compatgate.core.solve_question import answer_question
 from compatgate.kit import clock
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.solve.schemas import SOLVE_EXAMPLES, SolveBody, SolveRequest
 

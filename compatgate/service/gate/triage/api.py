@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.triage.schemas import EXAMPLES, TriageBody, TriageRequest
 from compatgate.service.gate.triage.service import name_causes

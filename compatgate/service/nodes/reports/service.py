@@ -20,8 +20,13 @@ from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.nodes.reports.comparison import MatrixComparer, NodeComparison, NodeView
-from compatgate.service.nodes.reports.drift import DriftGroup, RecentDrift, drift_groups
-from compatgate.service.nodes.reports.fleet import ComparedNodes, Fleet
+from compatgate.service.nodes.reports.fleet import (
+    ComparedNodes,
+    DriftGroup,
+    Fleet,
+    RecentDrift,
+    drift_groups,
+)
 from compatgate.service.nodes.reports.inventory import NodeInventory
 from compatgate.service.nodes.reports.merging import (
     audit_details,

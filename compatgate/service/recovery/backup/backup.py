@@ -30,7 +30,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.files import PRIVATE_MODE, sync_folder
 from compatgate.service.audit.events.repository import GENESIS
-from compatgate.service.gate.decisions.anchors import append_anchor
+from compatgate.service.gate.decisions.batches import append_anchor
 from compatgate.service.recovery.backup import postgresql
 
 Kind = Literal["sqlite", "postgresql"]

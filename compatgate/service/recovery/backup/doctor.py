@@ -24,17 +24,17 @@ from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import from_iso
 from compatgate.kit.database.database import Database, display_url, resolve_url
-from compatgate.kit.state import ENVIRONMENT as STATE
-from compatgate.kit.state import state_folder
+from compatgate.kit.files import STATE_VARIABLE, state_folder
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.recovery.backup.checks import Check, guarded
-from compatgate.service.recovery.backup.doctor_files import check_files, check_state
-from compatgate.service.recovery.backup.doctor_network import (
+from compatgate.service.recovery.backup.doctor_checks import (
     check_certificate,
+    check_files,
     check_hosts,
     check_registry,
     check_server,
+    check_state,
 )
 from compatgate.service.recovery.backup.verify import check_pages, check_schema
 
@@ -98,7 +98,7 @@ def _examine_state(subjects: Subjects) -> Iterator[Check]:
     """Check the state folder that is named, or that serve would use if it exists."""
     url = resolve_url(subjects.database)
     folder = state_folder(url, subjects.state)
-    named = subjects.state or os.environ.get(STATE)
+    named = subjects.state or os.environ.get(STATE_VARIABLE)
     if named or folder.exists():
         yield from check_state(folder, display_url(url))
 

@@ -15,6 +15,7 @@ batches, whose rows stay.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any
 
@@ -25,14 +26,16 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, decode, encode
+from compatgate.errors import CompatgateError
 from compatgate.kit import clock
+from compatgate.kit.database.database import Database
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.audit.events.schemas import ChainBody
-from compatgate.service.gate.decisions import anchors
+from compatgate.service.gate.decisions import batches
 from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch
+from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch, append_anchor
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.models import DocumentChange, Revision
@@ -190,7 +193,7 @@ class _LinkWalk:
         detail = msgspec.json.decode(link["detail"])
         if link["action"] == "decisions":
             yield from self._decisions(seq, detail)
-        elif link["action"] == anchors.ACTION:
+        elif link["action"] == batches.ACTION:
             yield from self._anchor(seq, detail)
         elif link["action"].startswith("matrix."):
             yield from self._revision(seq, detail)
@@ -360,3 +363,21 @@ def _changed_tokens(session: Session) -> Iterator[str]:
         if ended != (token_id in revoked):
             yield f"token {token_id}: is {'' if ended else 'not '}revoked, but its link disagrees"
     yield from (f"token {token_id}: is missing" for token_id in said)
+
+
+class AuditChain:
+    """The audit chain of a database, and what it vouches for."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainBody:
+        """Verify the chain and the rows that it covers, and seal what is in order."""
+        with suppress(CompatgateError), self._database.writing() as session:
+            append_anchor(session, {})  # so that the head covers what was decided until now
+        with self._database.reading() as session:
+            verified = verify_chain(session, expected_head=expected_head, full=full)
+        if verified.state is not None:
+            with suppress(CompatgateError), self._database.writing() as session:
+                append_seal(session, verified)  # without it, the next one reads more
+        return verified.report

@@ -13,10 +13,9 @@ from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost
 from compatgate.canary.hosts import Host
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import StepResult
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.schemas import HostBody
