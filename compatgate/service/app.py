@@ -24,8 +24,7 @@ from compatgate.service.changes.comparison.backtests import backtest_edits
 from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.changes.upgrades.service import Upgrades
-from compatgate.service.gate.decisions.decision_counts import list_allowed_images
-from compatgate.service.gate.decisions.service import Decisions
+from compatgate.service.gate.decisions.service import Decisions, list_allowed_images
 from compatgate.service.gate.far.bundles import BundleSource
 from compatgate.service.gate.far.gate import (
     FarGate,

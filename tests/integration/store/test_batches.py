@@ -16,7 +16,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.service import AuditLog
-from compatgate.service.gate.decisions import batches, decision_counts
+from compatgate.service.gate.decisions import batches, service
 from compatgate.service.gate.decisions import repository as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.decisions.batches import DecisionBatch, WriterChain
@@ -113,7 +113,7 @@ def test_a_writer_that_died_is_anchored_by_another(
 
 def _count_since(session: Session, since: datetime) -> int:
     edges = (since, since + timedelta(days=1))
-    (bar,) = decision_counts.count_bars(session, edges, target="prod").bars
+    (bar,) = service.count_bars(session, edges, target="prod").bars
     return bar.allowed
 
 
@@ -128,11 +128,11 @@ def test_what_was_delivered_late_counts_from_when_it_was_decided(
     writer.close()
     with database.reading() as session:
         since = BEGAN + timedelta(seconds=1400)
-        assert decision_counts.find_first_since(session, since) == 2000
+        assert service.find_first_since(session, since) == 2000
         assert _count_since(session, since) == 21
         after = BEGAN + timedelta(seconds=1510)
         assert _count_since(session, after) == 11
-        assert decision_counts.find_first_since(session, BEGAN + timedelta(hours=1)) is None
+        assert service.find_first_since(session, BEGAN + timedelta(hours=1)) is None
 
 
 def _store_as_0006_does(database: Database) -> None:

@@ -34,7 +34,7 @@ from compatgate.service.changes.comparison.service import (
     plan_upgrade,
     report_on_packages,
 )
-from compatgate.service.gate.decisions.decision_counts import MAX_DECISIONS
+from compatgate.service.gate.decisions.service import MAX_DECISIONS
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.blessing import targets_of
 from compatgate.service.matrix.documents.service import MatrixService

@@ -1,6 +1,6 @@
 """Store verdicts by content, and list decisions: who asked, when, and the answer.
 
-`compatgate.service.gate.decisions.batch_store` writes them; `decision_counts` summarises them.
+`compatgate.service.gate.decisions.batch_store` writes them; `service` summarises them.
 """
 
 from __future__ import annotations
