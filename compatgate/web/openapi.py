@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from inspect import cleandoc
@@ -273,6 +274,9 @@ class Schemas:
             if kind.__module__.startswith(_MODELS):
                 _state_whole(components[kind.__name__])
         self._schemas = schemas
+        counts = Counter(map(_plain_name, components))
+        if doubled := [name for name, count in counts.items() if count > 1]:
+            raise ValueError(f"two structs have the name {doubled[0]} in the API: rename one")
         self.components = {
             _plain_name(name): _describe_fields(_rename_schema(body))
             for name, body in components.items()

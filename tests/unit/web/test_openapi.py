@@ -53,6 +53,16 @@ def test_every_route_is_described_and_nothing_else(
     assert served == described
 
 
+def test_two_structs_of_one_name_are_refused() -> None:
+    class FreezeBody(Struct):
+        other: int
+
+    taken = next(route for route in ROUTES if route.returns.model is Freeze)
+    another = msgspec.structs.replace(taken, returns=Returns(FreezeBody, "Another"))
+    with pytest.raises(ValueError, match="two structs have the name Freeze"):
+        describe_api([*ROUTES, another], TAGS)
+
+
 def test_operation_ids_are_unique() -> None:
     names = [route.name for route in (*ROUTES, *HOOKS)]
     assert len(names) == len(set(names))

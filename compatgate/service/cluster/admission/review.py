@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
-from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rule import REFUSING, Finding, Verdict
 from compatgate.core.rules.caveats import incomplete
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
@@ -309,7 +309,7 @@ def join_denials(denials: Sequence[str]) -> str:
 def leading_finding(verdict: Verdict) -> Finding | None:
     """Return the finding to name: an open point first, because the others depend on it."""
     left = verdict.stack.get("open", ())
-    weighing = (f for f in verdict.findings if f.outcome in ("fail", "unknown"))
+    weighing = (f for f in verdict.findings if f.outcome in REFUSING)
     found = (f for f in weighing if any(said in f.message for said in left))
     return next(found, verdict.failing[0] if verdict.failing else None)
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import (
     OUTCOME_RANK,
+    REFUSING,
     Checked,
     FindingOutcome,
     Outcome,
@@ -192,7 +193,7 @@ def _exempt(result: ObjectResult) -> Json:
     """Return a denying verdict whose findings a waiver of CG822 takes the weight of."""
     verdict = dict(result.verdict or {})
     findings = [
-        {**one, "outcome": "waived"} if one["outcome"] in ("fail", "unknown") else one
+        {**one, "outcome": "waived"} if one["outcome"] in REFUSING else one
         for one in verdict["findings"]
     ]
     return {

@@ -12,7 +12,7 @@ from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.core.matrix import ANY_TARGET, EntryStatus
-from compatgate.core.rule import Outcome
+from compatgate.core.rule import REFUSING, Outcome
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.clock import parse_moment
@@ -212,7 +212,7 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}
     verdict = call.use(Gate).preview(question)
     word: str = verdict.verdict
-    if verdict.allowed and word in ("fail", "unknown"):
+    if verdict.allowed and word in REFUSING:
         word = f"{word}, not enforced"
     stack = ",".join(
         (

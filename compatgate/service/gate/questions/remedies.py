@@ -110,10 +110,4 @@ def _read_waiver(fields: Mapping[str, str], expires: date) -> Waiver:
 
 
 def _add_waiver(matrix: Matrix, waiver: Waiver) -> Matrix:
-    return Matrix(
-        matrix.revision,
-        matrix.entries,
-        (*matrix.waivers, waiver),
-        matrix.evidence,
-        matrix.suites,
-    )
+    return matrix.replace(waivers=(*matrix.waivers, waiver))
