@@ -150,7 +150,7 @@ def _path(route: Route) -> list[dict[str, Any]]:
 def _query(route: Route) -> list[dict[str, Any]]:
     found = []
     for name, parameter in parameters(route.query).items():  # type: ignore[arg-type]
-        schema = parameter_schema(parameter.kind)
+        schema: dict[str, Any] = _json_default(msgspec.json.schema(parameter.kind))
         if parameter.is_time:
             schema = {
                 "anyOf": [
@@ -314,12 +314,6 @@ def answer_type(route: Route) -> Any:
     model: Any = route.returns.model
     page: Any = Page
     return page[model] if route.returns.paged else model
-
-
-def parameter_schema(kind: Any) -> dict[str, Any]:
-    """Return the schema of one parameter."""
-    schema: dict[str, Any] = _json_default(msgspec.json.schema(kind))
-    return schema
 
 
 def _json_default(value: Any) -> Any:

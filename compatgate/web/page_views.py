@@ -57,7 +57,8 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
         principal = auth.remember(auth.json_reader(service, changes=route.changes))
         service.limits.take(principal, peer_address())
         try:
-            admit_to(principal, route)
+            what = f"{route.method} {route.prefix}{route.template}"
+            auth.admit(principal, route.scope, part=route.part, targets=route.targets, what=what)
             query = parse_query(route.query, request.args)
             reply = route.handler(Call(service, service.settings, route, principal, args, query))
         except AccessRefused as error:
@@ -66,12 +67,6 @@ def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
         return to_response(reply)
 
     return view
-
-
-def admit_to(principal: Principal, route: Route) -> None:
-    """Require what a route requires of its caller before anything is read, as `auth.admit`."""
-    what = f"{route.method} {route.prefix}{route.template}"
-    auth.admit(principal, route.scope, part=route.part, targets=route.targets, what=what)
 
 
 def to_response(reply: Reply) -> Response:

@@ -26,7 +26,7 @@ from compatgate.service.gate.decisions.last_known import LastKnown, LostMatrix, 
 from compatgate.service.gate.decisions.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.decisions.spool import SPOOL_BYTES, SpoolOptions
 from compatgate.service.gate.questions.images import ImageSettings
-from compatgate.service.gate.questions.verdict_bodies import load_newest
+from compatgate.service.gate.questions.verdict_bodies import DICTIONARIES, load_dictionary
 from compatgate.service.gate.questions.wheels import WheelSettings
 from compatgate.service.matrix.documents.imports import ImportResult
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
@@ -127,7 +127,7 @@ def prepare(options: StartOptions) -> Prepared:
     sources = read_paths(options.matrix)
     facts = load_facts(options.overlays)
     preload(facts)
-    load_newest()
+    load_dictionary(max(DICTIONARIES))
     url = resolve_url(options.database)
     folder = open_state_folder(url, options.state)
     file = SnapshotFile(folder, display_url(url))

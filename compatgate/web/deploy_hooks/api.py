@@ -371,7 +371,13 @@ def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     kind = questions.hook_type(payload, query.type)
     if kind == "event":
         return _text("noted: an event, nothing was decided\n", questions.YES)
-    verdict, link = decide_hook(call, questions.flagger_question(payload), "flagger", query.timeout)
+    metadata = payload.get("metadata") or {}
+    verdict, link = decide_hook(
+        call,
+        question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata"),
+        "flagger",
+        query.timeout,
+    )
     decision = questions.decision_of(verdict)
     said = questions.flagger_body(kind, decision, questions.reason_lines(verdict, link))
     return _text(said, questions.flagger_status(kind, decision))

@@ -144,12 +144,6 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
     return found
 
 
-def flagger_question(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the question in a payload that was checked: the keys of its metadata that are ours."""
-    metadata = payload.get("metadata") or {}
-    return question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata")
-
-
 def check_flagger(payload: Mapping[str, Any]) -> None:
     """Check that a payload is Flagger's."""
     for key in ("name", "namespace"):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from msgspec import Struct
+from sqlalchemy import update
 
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
@@ -17,7 +18,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Principal
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.access.tokens import service
-from compatgate.service.access.tokens.repository import TokenRow
+from compatgate.service.access.tokens.repository import BrowserSession, TokenRow
 from compatgate.service.access.tokens.service import Tokens, digest_of, to_principal
 
 _OUTAGE_SECONDS = 900.0
@@ -91,7 +92,8 @@ class BrowserSessions:
             return None
         if at - seen_at > min(service.TOUCH_EVERY, self.limits.idle / 10):
             with suppress(Unavailable), self._database.writing() as session:
-                tokens.touch_session(session, digest, at)
+                query = update(BrowserSession).where(BrowserSession.digest == digest)
+                session.execute(query.values(seen_at=at))
         with self._lock:
             if len(self._known) >= service.CACHE_SIZE:
                 self._known.clear()

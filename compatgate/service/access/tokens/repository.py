@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Text, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Text, and_, delete, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import Conflict, NotFound
@@ -240,11 +240,6 @@ def _append(
     audit.append(session, at=at, actor=by, action=action, subject=token.name, detail=detail)
 
 
-def touch_token(session: Session, token_id: str, at: datetime) -> None:
-    """Store the time of a token's last use."""
-    session.execute(update(Token).where(Token.id == token_id).values(last_used_at=at))
-
-
 def known_tokens(session: Session) -> Iterator[KnownToken]:
     """Yield every token, revoked and expired ones too, with the digest of each valid secret."""
     for stored in session.scalars(select(Token).order_by(Token.id)):
@@ -252,11 +247,6 @@ def known_tokens(session: Session) -> Iterator[KnownToken]:
         yield KnownToken(stored.digest, token)
         if stored.previous_digest is not None and not is_past(token.previous_expires_at):
             yield KnownToken(stored.previous_digest, token, token.previous_expires_at)
-
-
-def count_tokens(session: Session) -> int:
-    """Return the number of tokens, revoked ones included."""
-    return session.execute(select(func.count()).select_from(Token)).scalar_one()
 
 
 def list_tokens(
@@ -320,12 +310,6 @@ def find_session(session: Session, digest: str) -> tuple[TokenRow, datetime] | N
     )
     found = session.execute(query).first()
     return (_row(found[1]), found[0].seen_at or found[0].created_at) if found else None
-
-
-def touch_session(session: Session, digest: str, at: datetime) -> None:
-    """Store the time of a session's last request."""
-    query = update(BrowserSession).where(BrowserSession.digest == digest)
-    session.execute(query.values(seen_at=at))
 
 
 def close_session(session: Session, digest: str, *, why: str) -> None:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from msgspec import Struct
+from sqlalchemy import func, select, update
 
 from compatgate.errors import BadInput, Conflict, Unauthorized, Unavailable
 from compatgate.kit import clock
@@ -22,7 +23,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Page
 from compatgate.kit.principal import SCOPES, Principal, check_patterns
 from compatgate.service.access.tokens import repository as tokens
-from compatgate.service.access.tokens.repository import KnownToken, TokenRow
+from compatgate.service.access.tokens.repository import KnownToken, Token, TokenRow
 
 _PREFIX = "cg_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
@@ -186,7 +187,7 @@ class Tokens:
     def ensure_admin(self) -> NewToken | None:
         """Create the first token at the first start; None: tokens exist. Print its secret once."""
         with self._database.reading() as session:
-            if tokens.count_tokens(session):
+            if session.execute(select(func.count()).select_from(Token)).scalar_one():
                 return None
         try:
             return self.create("admin", ["admin"], by="first start")
@@ -295,7 +296,7 @@ class Tokens:
         last = token.last_used_at
         if token.active and (last is None or now - last > TOUCH_EVERY):
             with suppress(Unavailable), self._database.writing() as session:
-                tokens.touch_token(session, token.id, now)
+                session.execute(update(Token).where(Token.id == token.id).values(last_used_at=now))
 
     def list(
         self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100

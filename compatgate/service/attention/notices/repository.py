@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import Index, Integer, Text, and_, delete, insert, or_, select, update
+from sqlalchemy import Index, Integer, Text, and_, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -211,12 +211,6 @@ def _describe(condition: Condition) -> dict[str, Any]:
         "member_count": len(condition.members),
         "owner_lines": "\n".join(("", *owners, "")) if owners else "",
     }
-
-
-def prune_incidents(session: Session, now: datetime) -> None:
-    """Delete incidents that ended long ago, and those of kinds that no survey finds any more."""
-    old = and_(Incident.state == "ended", Incident.ended_at < now - KEPT)
-    session.execute(delete(Incident).where(or_(old, Incident.kind.not_in(KINDS))))
 
 
 def find_incident(session: Session, number: int) -> IncidentBody:

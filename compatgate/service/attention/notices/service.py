@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.core.incidents import (
@@ -33,7 +33,7 @@ from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.conditions import KnownReleases
-from compatgate.service.attention.notices.repository import Incident
+from compatgate.service.attention.notices.repository import KEPT, Incident
 from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.notices.survey import Surveyor
 from compatgate.service.audit.events import repository as audit
@@ -158,7 +158,8 @@ class IncidentService:
     def prune(self) -> None:
         """Delete incidents that ended long ago."""
         with self._database.working() as session:
-            incidents.prune_incidents(session, clock.now())
+            old = and_(Incident.state == "ended", Incident.ended_at < clock.now() - KEPT)
+            session.execute(delete(Incident).where(or_(old, Incident.kind.not_in(KINDS))))
 
     def refresh(self) -> None:
         """Survey unless a thread of this process does; keep what is known if that fails."""

@@ -55,12 +55,6 @@ class VerificationFailed(CompatgateError):
         self.reason: Reason = reason
 
 
-def missing_extra() -> BadInput:
-    """Return the error for missing signing packages."""
-    what = "signing and verifying need extra packages"
-    return BadInput(what, field="signing", hint=install_hint("signing"))
-
-
 MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
 """Maximum size of an envelope, in bytes."""
 
@@ -91,7 +85,8 @@ def check_library() -> None:
         import cryptography
         import securesystemslib.dsse  # noqa: F401
     except ImportError:
-        raise missing_extra() from None
+        what = "signing and verifying need extra packages"
+        raise BadInput(what, field="signing", hint=install_hint("signing")) from None
     del cryptography
 
 

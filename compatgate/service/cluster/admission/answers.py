@@ -62,7 +62,9 @@ class _Weighed(Struct, frozen=True):
         said = [text for one in would for text in one.messages[:1]]
         targets = tuple(one.question.target or "" for one in would)
         ended = weightiest(one.outcome for one in self.results)
-        return ReviewOutcome(ended, targets, messages.join_denials(self.denials or said))
+        denials = self.denials or said
+        more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
+        return ReviewOutcome(ended, targets, f"{denials[0]}{more}" if denials else "")
 
 
 class AnswerMaker:

@@ -23,9 +23,10 @@ from compatgate.core.versions import Version, parse_version
 from compatgate.documents.specs import TargetSpec
 from compatgate.documents.weakening import is_stricter
 from compatgate.errors import BadInput
+from compatgate.kit.kubernetes import read_labels, read_text
 from compatgate.service.cluster.admission.matching import is_in_namespace
 from compatgate.service.cluster.admission.node_index import NodeIndex, Nodes
-from compatgate.service.cluster.admission.scheduling import landing_nodes, names_nodes
+from compatgate.service.cluster.admission.scheduling import HOSTNAME, landing_nodes
 
 WHOLE, SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
 SHARED = ".shared"
@@ -171,7 +172,10 @@ class KnownNodes:
         for resource in requested:
             nodes &= self._offering(resource)
         here, others = self._owners(self._targets_for(namespace))
-        named = names_nodes(spec) and bool(nodes)
+        by_name = read_text(spec.get("nodeName")) or HOSTNAME in read_labels(
+            spec.get("nodeSelector")
+        )
+        named = bool(by_name and nodes)
         owners = [one for one in here if one.nodes & nodes or (one.target in bound and not named)]
         if self._is_one_cluster or named or not bound:
             owners += [one for one in others if one.nodes & nodes]

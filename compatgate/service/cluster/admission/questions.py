@@ -187,7 +187,8 @@ class _QuestionMaker:
         if self._kind.scope == "Cluster" and place.target is None and not place.finding:
             self.remarks.append(_NO_NAMESPACE)
             return
-        counts = accepts_stated(place, matrix)
+        spec = matrix.targets.get(place.target or "")
+        counts = spec is None or spec.policy.stated_stacks != "ignore"
         if stated and not counts:
             self.remarks.append(_ignored_stack(place))
         question = _question(place, container, pod, stated if counts else {})
@@ -236,12 +237,6 @@ def _workload(
         landing=landing,
         is_pod=is_pod,
     )
-
-
-def accepts_stated(place: Placement, known: PlacementMatrix) -> bool:
-    """Return whether the target of a placement accepts the stack that a pod states."""
-    spec = known.targets.get(place.target or "")
-    return spec is None or spec.policy.stated_stacks != "ignore"
 
 
 def _ignored_stack(place: Placement) -> str:

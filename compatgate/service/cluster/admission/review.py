@@ -300,12 +300,6 @@ def exemption_message(question: Question, waiver: Waiver, verdict: Verdict | Non
     )
 
 
-def join_denials(denials: Sequence[str]) -> str:
-    """Return denials as one line: the first, and the number of the others; empty: there is none."""
-    more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
-    return f"{denials[0]}{more}" if denials else ""
-
-
 def leading_finding(verdict: Verdict) -> Finding | None:
     """Return the finding to name: an open point first, because the others depend on it."""
     left = verdict.stack.get("open", ())

@@ -54,11 +54,6 @@ def read_body(body: str, packed: bytes | None) -> str:
         ) from None
 
 
-def load_newest() -> None:
-    """Read the dictionary for new verdicts now: a broken installation shows at the start."""
-    load_dictionary(max(DICTIONARIES))
-
-
 def dictionary_path(number: int) -> str:
     """Return the path of a dictionary's file."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), f"verdicts_{number}.zdict")

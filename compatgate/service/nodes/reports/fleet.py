@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from compatgate.core.request import DriftKind, drift_title
@@ -28,7 +29,7 @@ from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.nodes.reports.comparison import MatrixComparer, NodeComparison, NodeProfile
 from compatgate.service.nodes.reports.details import single_pool
-from compatgate.service.nodes.reports.repository import NodeKey, NodeTraits
+from compatgate.service.nodes.reports.repository import Node, NodeKey, NodeTraits
 
 DISORDER = timedelta(minutes=5)
 """Clocks of gates may differ by so much, and a report may be stored so late."""
@@ -74,7 +75,9 @@ class NodeChanges:
             moments = nodes.list_changed_at(session, other)
         changed = {key for key, at in moments.items() if self._moments.get(key, _NEVER) != at}
         gone: set[NodeKey] = set()
-        if nodes.count_nodes(session) != len(self._moments.keys() | changed):
+        if session.execute(select(func.count()).select_from(Node)).scalar_one() != len(
+            self._moments.keys() | changed
+        ):
             keys = nodes.node_keys(session)
             gone, changed = self._moments.keys() - keys, changed | (keys - self._moments.keys())
         return FoundChanges(sorted(changed), gone)

@@ -13,7 +13,6 @@ from sqlalchemy import (
     Boolean,
     Index,
     Text,
-    delete,
     func,
     insert,
     select,
@@ -221,11 +220,6 @@ def save_nodes(session: Session, rows: Sequence[NodeRow], known: Collection[str]
         session.execute(insert(Node), new)
 
 
-def remove_node(session: Session, cluster: str, name: str) -> None:
-    """Remove a node."""
-    session.execute(delete(Node).where(Node.cluster == cluster, Node.name == name))
-
-
 def list_nodes(
     session: Session,
     *,
@@ -288,16 +282,6 @@ def list_changed_at(
         query = select(*_KEY_COLUMNS, _CHANGED_AT).where(Node.changed_at.in_(part))
         found |= {(cluster, name): at for cluster, name, at in session.execute(query)}
     return found
-
-
-def count_nodes(session: Session) -> int:
-    """Return the number of nodes."""
-    return session.execute(select(func.count()).select_from(Node)).scalar_one()
-
-
-def list_clusters(session: Session) -> set[str]:
-    """Return the names of the clusters with nodes."""
-    return set(session.execute(select(Node.cluster).distinct()).scalars())
 
 
 def node_keys(session: Session) -> set[NodeKey]:

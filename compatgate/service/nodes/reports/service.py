@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
@@ -301,7 +302,7 @@ class Nodes(NodeViews):
             row = pick_node(session, name, cluster)
             if row.assigned and by.principal is not None:
                 by.principal.require("bless")
-            nodes.remove_node(session, row.cluster, row.name)
+            session.execute(delete(Node).where(Node.cluster == row.cluster, Node.name == row.name))
             detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
             subject = f"{row.cluster}/{row.name}"
             audit.append(
@@ -315,7 +316,7 @@ class Nodes(NodeViews):
 
 def _refuse_new_cluster(session: Session, cluster: str, principal: Principal) -> None:
     """Refuse the first report of another cluster: with several, fewer targets count for a pod."""
-    known = nodes.list_clusters(session)
+    known = set(session.execute(select(Node.cluster).distinct()).scalars())
     if not known or cluster in known:
         return
     raise AccessRefused(
