@@ -116,14 +116,7 @@ class IdentitySessions:
             for name in ("created_at", "last_used_at", "ended_at"):
                 del values[name]
             detail = values | {"rights": rights, "expires_at": row.expires_at.isoformat()}
-            audit.append(
-                session,
-                at=at,
-                actor=person.label,
-                action="session.open",
-                subject=row.subject,
-                detail=detail,
-            )
+            audit.append(session, person.label, "session.open", row.subject, detail, at)
         return NewSession(secret, row, self._principal(row), int(lifetime))
 
     def verify(self, secret: str, kind: SessionKind) -> Principal:
@@ -165,14 +158,7 @@ class IdentitySessions:
             if row.ended_at is None:
                 at = row.ended_at = clock.now()
                 detail = {"id": row.id, "kind": row.kind, "issuer": row.issuer}
-                audit.append(
-                    session,
-                    at=at,
-                    actor=by,
-                    action="session.close",
-                    subject=row.subject,
-                    detail=detail,
-                )
+                audit.append(session, by, "session.close", row.subject, detail, at)
             body = _body(row)
         with self._lock:
             self._known.clear()

@@ -237,7 +237,7 @@ def _append(
     session: Session, token: Token, act: str, by: str, at: datetime, detail: dict[str, Any]
 ) -> None:
     action = f"token.{act}"
-    audit.append(session, at=at, actor=by, action=action, subject=token.name, detail=detail)
+    audit.append(session, by, action, token.name, detail, at)
 
 
 def known_tokens(session: Session) -> Iterator[KnownToken]:
@@ -326,4 +326,4 @@ def _append_session(
     session: Session, name: str, act: str, at: datetime, detail: dict[str, Any]
 ) -> None:
     action = f"session.{act}"
-    audit.append(session, at=at, actor=name, action=action, subject=name, detail=detail)
+    audit.append(session, name, action, name, detail, at)

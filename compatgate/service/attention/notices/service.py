@@ -276,14 +276,7 @@ class IncidentService:
             detail = {"id": number, "key": key, "message": row.message, "reason": by.reason}
             if until := values.get("snoozed_until"):
                 detail["until"] = clock.iso(until)
-            audit.append(
-                session,
-                at=clock.now(),
-                actor=by.author,
-                action=f"incident.{action}",
-                subject=str(number),
-                detail=detail,
-            )
+            audit.append(session, by.author, f"incident.{action}", str(number), detail)
             return incidents.find_incident(session, number)
 
 

@@ -16,7 +16,6 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
 
@@ -127,14 +126,7 @@ class RefusalLog:
                 for identity, one in taken:
                     detail: dict[str, Any] = {"caller": identity, "reason": one.reason}
                     detail |= {"attempts": one.count}
-                    audit.append(
-                        session,
-                        at=clock.now(),
-                        actor=one.actor,
-                        action="access.refused",
-                        subject=one.place,
-                        detail=detail,
-                    )
+                    audit.append(session, one.actor, "access.refused", one.place, detail)
         except CompatgateError as error:
             _log.warning("refused attempts are not in the audit log yet: %s", error.detail)
             self._put_back(taken)

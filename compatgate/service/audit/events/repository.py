@@ -17,6 +17,7 @@ from sqlalchemy import Index, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.performance import sha256
+from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, BigKey, Page, page
 from compatgate.service.audit.events.schemas import AuditBody
@@ -69,21 +70,20 @@ def head(session: Session) -> tuple[int, str] | None:
 
 def append(
     session: Session,
-    *,
-    at: datetime,
     actor: str,
     action: str,
     subject: str,
     detail: dict[str, Any],
+    at: datetime | None = None,
 ) -> int:
     """Add a link, in a writing session that no other overlaps; return its number.
 
-    ``action``: ``matrix.change``, ``token.create``, ``decisions``, ...
+    ``action``: ``matrix.change``, ``token.create``, ``decisions``, ...; ``at`` is now by default.
     """
     seq, previous = head(session) or (0, GENESIS)
     body = {
         "seq": seq + 1,
-        "at": iso(at),
+        "at": iso(at or clock.now()),
         "actor": actor,
         "action": action,
         "subject": subject,

@@ -43,7 +43,6 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.performance import sha256
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base, BigKey, UtcTime
@@ -280,9 +279,7 @@ def append_anchor(session: Session, heads: Mapping[str, tuple[int, str]]) -> Non
     detail = {"writers": {writer: list(head) for writer, head in sorted(moved.items())}}
     count = len(moved)
     subject = f"decisions of {count} writer{'s' if count > 1 else ''}"
-    seq = audit.append(
-        session, at=clock.now(), actor="gate", action=ACTION, subject=subject, detail=detail
-    )
+    seq = audit.append(session, "gate", ACTION, subject, detail)
     session.execute(delete(WriterHead).where(WriterHead.writer.in_(moved)))
     rows = [
         {"writer": writer, "sequence": sequence, "hash": hashed, "link": seq}

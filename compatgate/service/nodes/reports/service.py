@@ -285,10 +285,7 @@ class Nodes(NodeViews):
                 rows = mark_changes(rows, known, now)
                 nodes.save_nodes(session, rows, known)
                 if detail := audit_details(rows, known):
-                    audit.append(
-                        session, at=now, actor=by, action="nodes.report", subject=report.cluster,
-                        detail=detail,
-                    )  # fmt: skip
+                    audit.append(session, by, "nodes.report", report.cluster, detail, now)
         if not dry_run:
             self.lately.forget()
             self.inventory.follow_change()
@@ -305,10 +302,7 @@ class Nodes(NodeViews):
             session.execute(delete(Node).where(Node.cluster == row.cluster, Node.name == row.name))
             detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
             subject = f"{row.cluster}/{row.name}"
-            audit.append(
-                session, at=now, actor=by.author, action="node.remove", subject=subject,
-                detail=detail,
-            )  # fmt: skip
+            audit.append(session, by.author, "node.remove", subject, detail, now)
         self.lately.forget()
         self.inventory.follow_change()
         return self._view(row, now)

@@ -117,11 +117,10 @@ def _finish(
         with database.writing() as session:
             audit.append(
                 session,
-                at=clock.now(),
-                actor=user_name(),
-                action="database.restore",
-                subject=f"backup of {content.latest_at or 'an empty log'}",
-                detail={"sha256": digest_of(Path(path)), "head": content.audit_head},
+                user_name(),
+                "database.restore",
+                f"backup of {content.latest_at or 'an empty log'}",
+                {"sha256": digest_of(Path(path)), "head": content.audit_head},
             )
     schema = content.schema if stays else tables.expected_version()
     return RestoreReport(database.shown, content, schema, chain, aside)

@@ -105,12 +105,7 @@ class Retention:
     def _append_link(self, month: str, first: int, last: int) -> int:
         with self._database.writing() as session:
             return audit.append(
-                session,
-                at=clock.now(),
-                actor=self._actor,
-                action=DELETE,
-                subject=month,
-                detail={"month": month, "first": first, "last": last},
+                session, self._actor, DELETE, month, {"month": month, "first": first, "last": last}
             )
 
     def _delete_batches(self, first: int, last: int) -> int:

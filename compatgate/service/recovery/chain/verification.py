@@ -27,7 +27,6 @@ from sqlalchemy.orm import Session
 from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, decode, encode
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.audit.events import repository as audit
@@ -106,11 +105,10 @@ def append_seal(session: Session, verified: Verification) -> None:
         return
     audit.append(
         session,
-        at=clock.now(),
-        actor="compatgate",
-        action=SEAL,
-        subject=f"link {verified.report.links}",
-        detail={
+        "compatgate",
+        SEAL,
+        f"link {verified.report.links}",
+        {
             "link": verified.report.links,
             "head": verified.report.head,
             **msgspec.structs.asdict(verified.state),
