@@ -177,7 +177,7 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
 def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
     from compatgate.service.access.tokens.browser_sessions import SessionLimits
-    from compatgate.service.attention.notices.webhook import read_webhook
+    from compatgate.service.attention.notices.worker import read_webhook
     from compatgate.web.settings import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime

@@ -16,8 +16,11 @@ from compatgate.kit.database.opening import open_database
 from compatgate.service.access.tokens.browser_sessions import BrowserSessions
 from compatgate.service.access.tokens.service import Tokens
 from compatgate.service.attention.notices.service import IncidentService
-from compatgate.service.attention.notices.webhook import IncidentWebhook, WebhookSender
-from compatgate.service.attention.notices.worker import IncidentWorker
+from compatgate.service.attention.notices.worker import (
+    IncidentWebhook,
+    IncidentWorker,
+    WebhookSender,
+)
 from compatgate.service.audit.events.refusals import RefusalLog
 from compatgate.service.audit.events.service import AuditLog
 from compatgate.service.changes.comparison.backtests import backtest_edits

@@ -10,7 +10,7 @@ from compatgate.kit.http.route import RequestSettings
 from compatgate.kit.http.signatures import Secret
 from compatgate.service.access.identity.settings import IdentitySettings
 from compatgate.service.access.tokens.browser_sessions import SessionLimits
-from compatgate.service.attention.notices.webhook import IncidentWebhook
+from compatgate.service.attention.notices.worker import IncidentWebhook
 from compatgate.service.audit.attestations.service import SigningOptions
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions

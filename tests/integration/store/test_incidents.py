@@ -22,7 +22,7 @@ from compatgate.service.attention.notices import repository
 from compatgate.service.attention.notices.conditions import KnownReleases
 from compatgate.service.attention.notices.repository import Incident
 from compatgate.service.attention.notices.service import RELEASES
-from compatgate.service.attention.notices.webhook import (
+from compatgate.service.attention.notices.worker import (
     IncidentWebhook,
     WebhookSender,
     pause_after,

@@ -27,8 +27,7 @@ from joserfc.jws import JWSRegistry, extract_compact
 
 from compatgate.errors import Unauthorized, Unavailable, quote_error
 from compatgate.kit.principal import Principal
-from compatgate.service.access.identity.rules import label, rule_of
-from compatgate.service.access.identity.settings import JobIssuer, url_problem
+from compatgate.service.access.identity.settings import JobIssuer, label, rule_of, url_problem
 
 TIMEOUT_S = 5.0
 FRESH_S = 3600.0

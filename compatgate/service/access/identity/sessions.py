@@ -24,9 +24,8 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, page
 from compatgate.kit.principal import Principal
-from compatgate.service.access.identity.rules import Person, access_of, label
 from compatgate.service.access.identity.schemas import SessionBody, SessionKind
-from compatgate.service.access.identity.settings import PeopleSettings
+from compatgate.service.access.identity.settings import PeopleSettings, Person, access_of, label
 from compatgate.service.access.tokens.service import digest_of
 from compatgate.service.audit.events import repository as audit
 

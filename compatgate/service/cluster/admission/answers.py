@@ -11,15 +11,15 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.service.cluster.admission import review as messages
-from compatgate.service.cluster.admission.outcome import (
+from compatgate.service.cluster.admission.questions import Question, check_exemption
+from compatgate.service.cluster.admission.review import QuestionResult, Review, ReviewAnswer
+from compatgate.service.cluster.admission.schemas import (
     FAILED,
     ReviewOutcome,
     result_of_placement,
     result_of_verdict,
     weightiest,
 )
-from compatgate.service.cluster.admission.questions import Question, check_exemption
-from compatgate.service.cluster.admission.review import QuestionResult, Review, ReviewAnswer
 
 if TYPE_CHECKING:
     from compatgate.service.cluster.admission.service import (

@@ -19,8 +19,8 @@ from compatgate.core.rule import REFUSING, Finding, Verdict
 from compatgate.core.rules.caveats import incomplete
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
-from compatgate.service.cluster.admission.outcome import UNDECIDED, ReviewOutcome, ReviewResult
 from compatgate.service.cluster.admission.questions import STACK_ANNOTATION, Question
+from compatgate.service.cluster.admission.schemas import UNDECIDED, ReviewOutcome, ReviewResult
 from compatgate.strict_json import (
     DECODE_ERRORS,
     DuplicateKeyError,

@@ -32,9 +32,9 @@ from compatgate.formats.ci import relative_path
 from compatgate.formats.reports import Answer, Place
 from compatgate.kit import clock
 from compatgate.kit.kubernetes import read_text, to_one_line
-from compatgate.service.cluster.admission.outcome import ReviewResult
 from compatgate.service.cluster.admission.questions import STACK_ANNOTATION
 from compatgate.service.cluster.admission.review import OPEN_IMAGE_NEED
+from compatgate.service.cluster.admission.schemas import ReviewResult
 from compatgate.service.cluster.admission.service import UnmatchedPolicy
 from compatgate.service.cluster.manifests.documents import Manifest
 from compatgate.service.cluster.manifests.schemas import ObjectAnswer, ObjectResult

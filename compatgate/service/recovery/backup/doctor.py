@@ -27,14 +27,15 @@ from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.files import STATE_VARIABLE, state_folder
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
-from compatgate.service.recovery.backup.checks import Check, guarded
-from compatgate.service.recovery.backup.doctor_checks import (
+from compatgate.service.recovery.backup.checks import (
+    Check,
     check_certificate,
     check_files,
     check_hosts,
     check_registry,
     check_server,
     check_state,
+    guarded,
 )
 from compatgate.service.recovery.backup.verify import check_pages, check_schema
 
