@@ -1,4 +1,4 @@
-"""Define AdmissionReview for the API description.
+"""Define AdmissionReview for the API description, and the outcome of a review for metrics.
 
 Source: Kubernetes API, ``admission.k8s.io/v1``.
 """

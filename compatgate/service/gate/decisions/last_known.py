@@ -21,7 +21,7 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable, quote_error
 from compatgate.kit import clock
-from compatgate.kit.files import locked, replacing, sync_folder
+from compatgate.kit.files import locked, replacing, sync_path
 from compatgate.service.access.tokens.repository import KnownToken
 from compatgate.service.matrix.snapshots.snapshot import Payload, Snapshot, restore_snapshot
 
@@ -178,4 +178,4 @@ def _replace_file(path: Path, content: bytes) -> None:
     """Write a file whole and durably, readable by its owner alone."""
     with replacing(path) as file:
         file.write(content)
-    sync_folder(path.parent)
+    sync_path(path.parent)

@@ -31,7 +31,7 @@ from msgspec import Struct
 from compatgate.core.performance import sha256
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import from_iso
-from compatgate.kit.files import sync_folder
+from compatgate.kit.files import sync_path
 from compatgate.service.gate.decisions.batch_store import Delivery
 
 SPOOL_BYTES = 64 * 1024 * 1024
@@ -88,7 +88,7 @@ class SpoolFile:
             made.empty()
             os.fsync(descriptor)
             os.rename(unfinished, made.path)
-            sync_folder(folder)
+            sync_path(folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(unfinished)
@@ -196,7 +196,7 @@ class SpoolFile:
         """Rename the file, so that nobody tries to deliver it again, and return its path."""
         place = self.path.with_name(self.path.name + _ASIDE)
         os.rename(self.path, place)
-        sync_folder(place.parent)
+        sync_path(place.parent)
         return place
 
     def shrink(self) -> None:

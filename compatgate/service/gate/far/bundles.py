@@ -264,18 +264,23 @@ def present_bundle(path: Path, keys: Sequence[SSlibKey]) -> TrustedBundle | None
     return None
 
 
-def apply_bundle(
-    path: Path, present: TrustedBundle | None, new: TrustedBundle, *, allow_older: bool
-) -> PulledBundle:
-    """Replace the file with a newer bundle; a reader sees the old one or the new one."""
+def require_newer(new: TrustedBundle, present: TrustedBundle | None, remedy: str) -> None:
+    """Refuse a bundle that has ended, or is older than another; ``remedy`` for a restored gate."""
     new.bundle.payload.require_valid()
-    if present is not None and new.version < present.version and not allow_older:
+    if present is not None and new.version < present.version:
         raise BundleRefused(
             f"the bundle is older ({new.version}) than the stored bundle ({present.version})",
             field="bundle",
             hint="the bundle is a replay, or the gate was restored from a backup; after a restore,"
-            " use --allow-older once",
+            f" {remedy}",
         )
+
+
+def apply_bundle(
+    path: Path, present: TrustedBundle | None, new: TrustedBundle, *, allow_older: bool
+) -> PulledBundle:
+    """Replace the file with a newer bundle; a reader sees the old one or the new one."""
+    require_newer(new, None if allow_older else present, "use --allow-older once")
     changed = present is None or present.content != new.content
     try:
         if changed:

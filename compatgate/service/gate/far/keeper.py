@@ -25,13 +25,13 @@ from compatgate.kit import clock
 from compatgate.kit.files import PRIVATE_MODE, locked, replacing
 from compatgate.service.gate.decisions.outages import MAX_STALE, Degraded
 from compatgate.service.gate.far.bundles import (
-    BundleRefused,
     TrustedBundle,
     apply_bundle,
     bundle_age,
     confirm_bundle,
     present_bundle,
     read_trusted,
+    require_newer,
 )
 from compatgate.service.gate.far.log import Central
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, restore_snapshot
@@ -153,15 +153,8 @@ class BundleStore:
             return None
         name = f"the bundle of {self.options.central.url}"
         trusted = read_trusted(answer.value, name, self.options.keys)
-        if present is not None and trusted.version < present.trusted.version:
-            raise BundleRefused(
-                f"the bundle is older ({trusted.version}) than the stored bundle"
-                f" ({present.trusted.version})",
-                field="bundle",
-                hint="the bundle is a replay, or the central gate was restored from a backup; after"
-                f" a restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
-            )
-        trusted.bundle.payload.require_valid()
+        remedy = f"stop this gate, remove {BUNDLE} from its state folder, and start it"
+        require_newer(trusted, present.trusted if present else None, remedy)
         new = AppliedBundle.of(trusted)
         try:
             with locked(self.options.folder / _LOCK):

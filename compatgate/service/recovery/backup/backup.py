@@ -28,7 +28,7 @@ from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.files import PRIVATE_MODE, sync_folder
+from compatgate.kit.files import PRIVATE_MODE, sync_path
 from compatgate.service.audit.events.repository import GENESIS
 from compatgate.service.gate.decisions.batches import append_anchor
 from compatgate.service.recovery.backup import postgresql
@@ -145,14 +145,10 @@ def _copy(database: Database, new: Path) -> Content:
 def _name(new: Path, path: Path) -> None:
     """Give a complete file its name, once its content is on the disk."""
     new.chmod(PRIVATE_MODE)
-    descriptor = os.open(new, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(new)
     os.replace(new, path)
     with suppress(OSError):  # some network file systems refuse it
-        sync_folder(path.absolute().parent)
+        sync_path(path.absolute().parent)
 
 
 def read_content(database: Database, session: Session, name: str = "") -> Content:

@@ -1,4 +1,4 @@
-"""Describe the result of one check, and print a list of results."""
+"""Describe and print the results of checks, and check what a gate reaches: files and network."""
 
 from __future__ import annotations
 

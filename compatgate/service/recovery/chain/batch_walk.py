@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -56,12 +57,6 @@ class SealedState(Struct, frozen=True):
     evidence: int = 0
 
 
-class _Settled(Struct, frozen=True):
-    batch: int
-    batches: int
-    decisions: int
-
-
 class BatchWalk:
     """A pass over batches in the order of their numbers, with their decisions and verdicts."""
 
@@ -80,7 +75,7 @@ class BatchWalk:
         self.batches = state.batches
         self.decisions = state.decisions
         self.checked_decisions = 0
-        self.settled = _Settled(state.batch, state.batches, state.decisions)
+        self.settled = state
         self._lines = decisions.read_decision_lines(session, self._legacy_end)
         self._next = next(self._lines, None)
 
@@ -93,7 +88,9 @@ class BatchWalk:
             yield from self._batch(row)
             recent = recent or (row.decided_at > self._old and not row.late)
             if not recent:
-                self.settled = _Settled(row.id, self.batches, self.decisions)
+                self.settled = replace(
+                    self.settled, batch=row.id, batches=self.batches, decisions=self.decisions
+                )
         yield from self._unknown_decisions(2**62)
 
     def _batch(self, row: Any) -> Iterator[str]:

@@ -92,10 +92,9 @@ def verify_chain(
     needs_links = batches.last_mixed >= (settled.batch + 1) * NUMBERS  # the next one reads them
     if problems or not is_new or needs_links:
         return Verification(report, None)
-    found = SealedState(
-        links.legacy, settled.batch, settled.batches, settled.decisions, links.revisions,
-        links.evidence,
-    )  # fmt: skip
+    found = msgspec.structs.replace(
+        settled, legacy=links.legacy, revisions=links.revisions, evidence=links.evidence
+    )
     return Verification(report, found)
 
 
