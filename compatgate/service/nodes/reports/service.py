@@ -46,7 +46,7 @@ _MAX_NAMES = 5_000
 """Most names that a query lists."""
 
 
-class NodeViews:
+class Nodes:
     """The nodes of a database, compared with the matrix."""
 
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
@@ -55,6 +55,8 @@ class NodeViews:
         self._snapshots = snapshots
         self._kept: MatrixComparer | None = None
         self._fleet = Fleet(database)
+        self.lately = RecentDrift(self.group_drift, snapshots)
+        self.inventory = NodeInventory(database)
 
     def show(self, name: str, cluster: str | None = None) -> NodeView:
         """Return a node."""
@@ -206,59 +208,6 @@ class NodeViews:
         following = encode_cursor([*listed[-1]]) if len(keys) > asked.limit else None
         return Page(tuple(one for one in views if _differs(one.standing, asked)), following)
 
-    def _view(self, row: NodeRow, now: datetime) -> NodeView:
-        return _view(row, now, self._matrix())
-
-    def _matrix(self) -> MatrixComparer:
-        snapshot = self._snapshots.current()
-        kept = self._kept
-        if kept is None or kept.snapshot is not snapshot:
-            kept = self._kept = MatrixComparer(snapshot)
-        return kept
-
-
-def _view(row: NodeRow, now: datetime, matrix: MatrixComparer) -> NodeView:
-    skus = [kind["gpu"] for kind in row.gpus]
-    seen = seen_node(row.witnesses)
-    standing = matrix.standing(row.driver, skus, row.labels, (row.target, row.assigned), seen)
-    return NodeView(row, standing, now - row.seen_at > STALE_AFTER, seen)
-
-
-def _fits(asked: NodeFilters, driver: str | None, standing: NodeComparison) -> bool:
-    return (
-        (asked.target is None or asked.target in standing.targets)
-        and (asked.driver is None or is_same_driver(driver or "", asked.driver))
-        and asked.driver_state in (None, standing.driver)
-    )
-
-
-def _differs(standing: NodeComparison, asked: DriftFilters) -> bool:
-    return any(
-        asked.target in (None, one.target) and asked.what in (None, one.what)
-        for one in standing.differences
-    )
-
-
-def pick_node(session: Session, name: str, cluster: str | None) -> NodeRow:
-    """Return the node of a name; refuse a name that several clusters have."""
-    rows = [row for row in nodes.find_by_name(session, name) if cluster in (None, row.cluster)]
-    if not rows:
-        hint = "report nodes with: compatgate k8s nodes --report"
-        raise NotFound(f"node {name!r} does not exist", field="name", value=name, hint=hint)
-    if len(rows) > 1:
-        hint = f"of {', '.join(row.cluster for row in rows[:5])}"
-        raise Conflict(f"{len(rows)} clusters have a node {name!r}", field="cluster", hint=hint)
-    return rows[0]
-
-
-class Nodes(NodeViews):
-    """The nodes of a database."""
-
-    def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
-        super().__init__(database, facts, snapshots)
-        self.lately = RecentDrift(self.group_drift, snapshots)
-        self.inventory = NodeInventory(database)
-
     def report(
         self,
         report: Report,
@@ -306,6 +255,50 @@ class Nodes(NodeViews):
         self.lately.forget()
         self.inventory.follow_change()
         return self._view(row, now)
+
+    def _view(self, row: NodeRow, now: datetime) -> NodeView:
+        return _view(row, now, self._matrix())
+
+    def _matrix(self) -> MatrixComparer:
+        snapshot = self._snapshots.current()
+        kept = self._kept
+        if kept is None or kept.snapshot is not snapshot:
+            kept = self._kept = MatrixComparer(snapshot)
+        return kept
+
+
+def _view(row: NodeRow, now: datetime, matrix: MatrixComparer) -> NodeView:
+    skus = [kind["gpu"] for kind in row.gpus]
+    seen = seen_node(row.witnesses)
+    standing = matrix.standing(row.driver, skus, row.labels, (row.target, row.assigned), seen)
+    return NodeView(row, standing, now - row.seen_at > STALE_AFTER, seen)
+
+
+def _fits(asked: NodeFilters, driver: str | None, standing: NodeComparison) -> bool:
+    return (
+        (asked.target is None or asked.target in standing.targets)
+        and (asked.driver is None or is_same_driver(driver or "", asked.driver))
+        and asked.driver_state in (None, standing.driver)
+    )
+
+
+def _differs(standing: NodeComparison, asked: DriftFilters) -> bool:
+    return any(
+        asked.target in (None, one.target) and asked.what in (None, one.what)
+        for one in standing.differences
+    )
+
+
+def pick_node(session: Session, name: str, cluster: str | None) -> NodeRow:
+    """Return the node of a name; refuse a name that several clusters have."""
+    rows = [row for row in nodes.find_by_name(session, name) if cluster in (None, row.cluster)]
+    if not rows:
+        hint = "report nodes with: compatgate k8s nodes --report"
+        raise NotFound(f"node {name!r} does not exist", field="name", value=name, hint=hint)
+    if len(rows) > 1:
+        hint = f"of {', '.join(row.cluster for row in rows[:5])}"
+        raise Conflict(f"{len(rows)} clusters have a node {name!r}", field="cluster", hint=hint)
+    return rows[0]
 
 
 def _refuse_new_cluster(session: Session, cluster: str, principal: Principal) -> None:
