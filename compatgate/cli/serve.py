@@ -344,7 +344,7 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     from compatgate.documents.quantities import describe_seconds
     from compatgate.gate_client import import_httpx
     from compatgate.kit.cli.options import read_interval
-    from compatgate.kit.files import open_state_folder
+    from compatgate.kit.state import open_state_folder
     from compatgate.service.gate.far.bundles import read_bundle_keys
     from compatgate.service.gate.far.gate import prepare_far_gate
     from compatgate.service.gate.far.keeper import BundleOptions

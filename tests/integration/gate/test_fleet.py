@@ -91,9 +91,7 @@ def test_pages_of_drift_meet_without_gaps(stocked: Rooms, reader: Nodes) -> None
 
 
 @pytest.mark.parametrize(("asked", "field"), [({"limit": 0}, "limit"), ({"cursor": "x"}, "cursor")])
-def test_a_page_that_cannot_be_is_refused(
-    reader: Nodes, asked: dict[str, Any], field: str
-) -> None:
+def test_a_page_that_cannot_be_is_refused(reader: Nodes, asked: dict[str, Any], field: str) -> None:
     with pytest.raises(BadInput) as caught:
         reader.drift(**asked)
     assert caught.value.field == field
