@@ -67,18 +67,18 @@ class NodeChanges:
     def find(self, session: Session) -> FoundChanges:
         """Return what changed; call `looked` after what was found has been read."""
         since = self._since()
-        stored = nodes.count_moments(session, since)
-        other = [at for at, count in stored.items() if self._known[at] != count]
-        if len(other) > _MAX_MOMENTS:
-            moments = nodes.changes_since(session, since)
-        else:
-            moments = nodes.list_changed_at(session, other)
+        at = Node.changed_at
+        counts = select(at, func.count()).where(at.is_not(None) if since is None else at >= since)
+        stored = session.execute(counts.group_by(at)).all()
+        other = [moment for moment, count in stored if self._known[moment] != count]
+        few = other if len(other) <= _MAX_MOMENTS else None
+        moments = nodes.list_changes(session, few, since)
         changed = {key for key, at in moments.items() if self._moments.get(key, _NEVER) != at}
         gone: set[NodeKey] = set()
         if session.execute(select(func.count()).select_from(Node)).scalar_one() != len(
             self._moments.keys() | changed
         ):
-            keys = nodes.node_keys(session)
+            keys = {(row.cluster, row.name) for row in session.execute(select(*nodes.KEY_COLUMNS))}
             gone, changed = self._moments.keys() - keys, changed | (keys - self._moments.keys())
         return FoundChanges(sorted(changed), gone)
 

@@ -98,23 +98,6 @@ def verify_chain(
     return Verification(report, found)
 
 
-def append_seal(session: Session, verified: Verification) -> None:
-    """Append the result of a verification, in a writing session that no other overlaps."""
-    if verified.state is None:
-        return
-    audit.append(
-        session,
-        "compatgate",
-        SEAL,
-        f"link {verified.report.links}",
-        {
-            "link": verified.report.links,
-            "head": verified.report.head,
-            **msgspec.structs.asdict(verified.state),
-        },
-    )
-
-
 def _find_seal(session: Session) -> tuple[int, str, SealedState] | None:
     """Return number and hash of the link that was sealed last, and the state; None: none was."""
     query = select(AuditRecord.__table__).where(AuditRecord.action == SEAL)
@@ -376,5 +359,8 @@ class AuditChain:
             verified = verify_chain(session, expected_head=expected_head, full=full)
         if verified.state is not None:
             with suppress(CompatgateError), self._database.writing() as session:
-                append_seal(session, verified)  # without it, the next one reads more
+                link, head = verified.report.links, verified.report.head
+                detail = {"link": link, "head": head, **msgspec.structs.asdict(verified.state)}
+                # without this seal, the next verification reads more
+                audit.append(session, "compatgate", SEAL, f"link {link}", detail)
         return verified.report
