@@ -22,7 +22,7 @@ from compatgate.service.attention.notices.worker import (
     WebhookSender,
 )
 from compatgate.service.audit.events.refusals import RefusalLog
-from compatgate.service.audit.events.service import AuditLog
+from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.changes.comparison.backtests import backtest_edits
 from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood

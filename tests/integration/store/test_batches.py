@@ -15,7 +15,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.audit.events.service import AuditLog
+from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.gate.decisions import batches, service
 from compatgate.service.gate.decisions import repository as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain

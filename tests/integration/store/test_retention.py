@@ -15,7 +15,7 @@ from sqlalchemy import text
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.audit.events.service import AuditLog
+from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import NUMBERS, WriterChain
 from compatgate.service.gate.decisions.repository import read_decision_lines

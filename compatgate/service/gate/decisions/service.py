@@ -11,16 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import (
-    String,
-    Subquery,
-    and_,
-    case,
-    func,
-    not_,
-    select,
-    type_coerce,
-)
+from sqlalchemy import String, Subquery, and_, case, func, not_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from compatgate.errors import Conflict

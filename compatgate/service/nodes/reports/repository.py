@@ -9,16 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import (
-    Boolean,
-    Index,
-    Text,
-    insert,
-    select,
-    tuple_,
-    type_coerce,
-    update,
-)
+from sqlalchemy import Boolean, Index, Text, insert, select, tuple_, type_coerce, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, page
