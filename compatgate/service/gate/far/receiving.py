@@ -227,7 +227,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if "FOREIGN KEY" in str(error).upper():
+            if _is_missing_verdict(error):
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -344,3 +344,8 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
 def _agree(one: DeliveredDecision, verdict: Verdict) -> bool:
     stated = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
     return stated == (one.outcome, one.allowed, one.target, one.matrix_revision)
+
+
+def _is_missing_verdict(error: Exception) -> bool:
+    """Return whether a driver's error says that a decision has no verdict."""
+    return "FOREIGN KEY" in str(error).upper()

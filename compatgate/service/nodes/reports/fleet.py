@@ -70,7 +70,7 @@ class NodeChanges:
         at = Node.changed_at
         counts = select(at, func.count()).where(at.is_not(None) if since is None else at >= since)
         stored = session.execute(counts.group_by(at)).all()
-        other = [moment for moment, count in stored if self._known[moment] != count]
+        other = [moment for moment, count in stored if moment and self._known[moment] != count]
         few = other if len(other) <= _MAX_MOMENTS else None
         moments = nodes.list_changes(session, few, since)
         changed = {key for key, at in moments.items() if self._moments.get(key, _NEVER) != at}

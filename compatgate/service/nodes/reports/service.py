@@ -215,7 +215,7 @@ class Nodes:
         by: str,
         principal: Principal | None = None,
         dry_run: bool = False,
-    ) -> list[NodeView]:
+    ) -> Sequence[NodeView]:
         """Store a report, by name of the reporter; a repeated report changes only the time.
 
         A target that it names is added to those that the labels of the node lead to. From somebody
