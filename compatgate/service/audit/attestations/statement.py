@@ -87,8 +87,8 @@ Moment = Annotated[datetime, Meta(tz=True)]
 _NEITHER = "was decided before the gate stored the basis of a verdict"
 
 
-class Descriptor(Struct, frozen=True, rename="camel"):
-    """A resource with its digest."""
+class Subject(Struct, frozen=True, rename="camel"):
+    """A resource with its digest: what a statement is about, or rests on."""
 
     name: str
     digest: DigestSet
@@ -140,17 +140,10 @@ class Predicate(Struct, frozen=True, rename="camel", kw_only=True):
     facts: DigestSet
     overlays: list[str]
     evidence: list[str]
-    inputs: list[Descriptor]
+    inputs: list[Subject]
     decided_at: Moment
     confirmed_at: Moment
     valid_until: Moment
-
-
-class Subject(Struct, frozen=True, rename="camel"):
-    """The subject of a statement."""
-
-    name: str
-    digest: DigestSet
 
 
 class VerdictContent(Struct, frozen=True):
@@ -192,10 +185,10 @@ def verdict_content(
         overlays=verdict["overlays"],
         evidence=verdict["evidence"],
         inputs=[
-            Descriptor("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
-            Descriptor("stack", stack_digest(verdict["stack"])),
-            Descriptor("pools", digest_of(verdict["pools"])),
-            Descriptor("facts", digest_set(verdict["facts"])),
+            Subject("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
+            Subject("stack", stack_digest(verdict["stack"])),
+            Subject("pools", digest_of(verdict["pools"])),
+            Subject("facts", digest_set(verdict["facts"])),
         ],
         decided_at=decided_at,
         confirmed_at=confirmed,
