@@ -12,6 +12,8 @@ from compatgate.errors import NotFound
 
 __all__ = ["load_facts", "open_library", "read_source"]
 
+_loaded: Facts | None = None
+
 
 def open_library(overlays: Sequence[str] | None = None) -> Library:
     """Open the catalog with the operators' overlays.
@@ -24,8 +26,13 @@ def open_library(overlays: Sequence[str] | None = None) -> Library:
 
 
 def load_facts(overlays: Sequence[str] | None = None) -> Facts:
-    """Load all facts; each table is read on first use."""
-    return open_library(overlays).facts()
+    """Load all facts; each table is read on first use, and once for the process."""
+    global _loaded
+    library = open_library(overlays)
+    facts = _loaded  # another thread may load others meanwhile
+    if facts is None or (facts.digest, facts.overlays) != (library.digest, library.labels):
+        facts = _loaded = library.facts()
+    return facts
 
 
 def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, Any]:

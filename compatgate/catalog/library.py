@@ -46,14 +46,18 @@ class Library:
         """Return the names of all fact files without suffix, including those only in overlays."""
         return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the names of the overlays, as verdicts show them."""
+        return tuple(overlay.label for overlay in self.overlays)
+
     def facts(self) -> Facts:
         """Return all facts; each table is read on first use."""
-        labels = tuple(overlay.label for overlay in self.overlays)
         frameworks, recorded = (
             frozenset(n.removeprefix(folder) for n in self.names if n.startswith(folder))
             for folder in ("frameworks/", "packages/")
         )
-        return Facts(self.load, self.digest, labels, frameworks, recorded)
+        return Facts(self.load, self.digest, self.labels, frameworks, recorded)
 
     def load(self, name: str, kind: type[Any]) -> Any:
         """Return a table, decoded."""

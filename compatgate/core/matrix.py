@@ -327,6 +327,11 @@ class Matrix:
             for target in waiver.targets if waiver.image is not None else ():
                 self._patterns.setdefault(target, {})[waiver.image or ""] = None
 
+    def replace(self, **changes: Any) -> Matrix:
+        """Return this matrix with other values of some arguments."""
+        names = ("revision", "entries", "waivers", "evidence", "suites")
+        return Matrix(**{name: getattr(self, name) for name in names} | changes)
+
     def runs(self, suite: str, pool: Pool) -> Sequence[Evidence]:
         """Return the runs of a suite on the pool's SKU, on any driver and of any stack."""
         return self._runs.get((suite, pool.gpu.sku), ()) if pool.gpu is not None else ()

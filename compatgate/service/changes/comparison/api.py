@@ -11,10 +11,9 @@ from compatgate.core.compare.packages import PackagesReport
 from compatgate.documents.sources import Source
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, Routes
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, Since
 from compatgate.service.changes.comparison.backtests import (
     backtest_edits,
@@ -39,7 +38,7 @@ from compatgate.service.changes.comparison.service import (
     plan_upgrade,
     report_on_packages,
 )
-from compatgate.service.gate.decisions.decision_counts import MAX_DECISIONS
+from compatgate.service.gate.decisions.service import MAX_DECISIONS
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.api import DOCUMENTS, FileName, read_sources
 from compatgate.service.matrix.documents.blessing import targets_of

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from compatgate.core.compare.comparison import compare
 from compatgate.core.compare.differences import Subject
-from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex, Matrix
+from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex
 from compatgate.core.request import Pool, Target
 from compatgate.kit import clock
 from compatgate.service.changes.comparison.recorded import list_questions
@@ -58,10 +58,9 @@ def find_dependents(
             most=MAX_DECISIONS,
             keep=lambda body: name in body.get("entries", {}).values(),
         )
-    questions, old = asked.questions[:MAX_STACKS], snapshot.matrix
+    questions = asked.questions[:MAX_STACKS]
     others = EntryIndex([one for one in snapshot.entries.values() if one.name != name])
-    matrix_without = Matrix(old.revision, others, old.waivers, old.evidence, old.suites)
-    without = replace(snapshot, matrix=matrix_without)
+    without = replace(snapshot, matrix=snapshot.matrix.replace(entries=others))
     compared = compare(snapshot, without, questions, now, with_fixes=False)
     stacks = list(map(_describe_stack, compared))
     dependent = _list_nodes(nodes, entry, targets, snapshot)

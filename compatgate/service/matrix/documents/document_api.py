@@ -12,10 +12,9 @@ from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind
 from compatgate.errors import Conflict, PreconditionFailed
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
-from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Routes, Scope
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes, Scope
 from compatgate.service.matrix.documents.reader import EvidenceRemarks
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
