@@ -13,10 +13,7 @@ from msgspec import Meta, Struct
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.quantities import DURATION_PATTERN as DURATION
 from compatgate.documents.quantities import parse_duration
-from compatgate.documents.specs import (
-    LINE_PATTERN,
-    SLUG_PATTERN,
-)
+from compatgate.documents.specs import LINE_PATTERN, SLUG_PATTERN
 from compatgate.errors import BadInput
 
 PATH_PATTERN = r"^/[A-Za-z0-9._/+@=-]{1,255}$(?!\n)"

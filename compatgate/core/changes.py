@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.components import (
-    is_framework,
-    join_words,
-    label_of,
-    sort_components,
-)
+from compatgate.core.components import is_framework, join_words, label_of, sort_components
 from compatgate.core.constraints import Constraint
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.parts import Candidate
@@ -257,11 +252,7 @@ def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
 
 def other_python(have: Version, release: Release) -> Iterator[Candidate]:
     """Yield the nearest Python that has a wheel."""
-    known = (
-        *release.python,
-        *release.python_aarch64,
-        *(p for p in release.python_range if p),
-    )
+    known = (*release.python, *release.python_aarch64, *(p for p in release.python_range if p))
     nearest = sorted(
         (parse_version("python", p) for p in known),
         key=lambda v: (v.local != have.local, abs(v.minor - have.minor)),

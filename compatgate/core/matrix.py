@@ -16,10 +16,7 @@ from compatgate.core.gpus import ANY_SLICE
 from compatgate.core.needs import Needs
 from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.versions import (
-    Version,
-    same_release,
-)
+from compatgate.core.versions import Version, same_release
 
 EntryStatus = Literal["candidate", "blessed", "deprecated", "revoked"]
 STATUSES_IN_USE: tuple[EntryStatus, ...] = ("blessed", "deprecated")

@@ -235,12 +235,7 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     return Inspection(
         stack,
         tuple(dict.fromkeys([*observations, *found.majors, *(f.seen() for f in found.files)])),
-        (
-            *conflicts,
-            *_find_other_majors(stack, found.majors),
-            *newer,
-            *disagreements,
-        ),
+        (*conflicts, *_find_other_majors(stack, found.majors), *newer, *disagreements),
         tuple(found.open),
     )
 

@@ -102,8 +102,7 @@ def settle(
     conflicts: list[Conflict] = []
     for component in dict.fromkeys(o.component for o in observations):
         witnesses = sorted(
-            (o for o in observations if o.component == component),
-            key=lambda o: _RANK[o.confidence],
+            (o for o in observations if o.component == component), key=lambda o: _RANK[o.confidence]
         )
         best = witnesses[0]
         if component not in _NOT_STACK:

@@ -78,12 +78,7 @@ class BaselineJudge:
         self._facts = facts
 
     def judge(
-        self,
-        workload: Workload,
-        reports: Sequence[Report],
-        suite: int = 0,
-        *,
-        explained: str = "",
+        self, workload: Workload, reports: Sequence[Report], suite: int = 0, *, explained: str = ""
     ) -> StepJudgement:
         """Judge all executions of a step together."""
         ground = self._ground(workload, reports[-1])

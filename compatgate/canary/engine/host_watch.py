@@ -71,10 +71,7 @@ class _StepWatch:
     """Observations before, during and after a step."""
 
     def __init__(
-        self,
-        look: Callable[[], Snapshot | None],
-        slots: Sequence[int],
-        rma: Sequence[RmaRule],
+        self, look: Callable[[], Snapshot | None], slots: Sequence[int], rma: Sequence[RmaRule]
     ) -> None:
         self._look = look
         self._rma = rma

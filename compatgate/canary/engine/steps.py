@@ -18,12 +18,7 @@ from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
-from compatgate.canary.engine.interface import (
-    HostContext,
-    Lease,
-    Queue,
-    Settings,
-)
+from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
 from compatgate.canary.executors.jobs import (
     Executor,
     Handle,
@@ -72,11 +67,7 @@ class StepRunner:
     """Runner of the steps of one leased run."""
 
     def __init__(
-        self,
-        lease: Lease,
-        context: HostContext,
-        must_stop: Callable[[], bool],
-        forecast: Forecast,
+        self, lease: Lease, context: HostContext, must_stop: Callable[[], bool], forecast: Forecast
     ) -> None:
         self.forecast = forecast
         self._lease = lease
@@ -359,7 +350,6 @@ class Sink(Protocol):
 
     def feed(self, data: bytes) -> None:
         """Take the next piece."""
-        ...
 
 
 def execute(

@@ -116,38 +116,30 @@ class Executor(Protocol):
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Prepare the job's image on the host: find it, pull it or build it."""
-        ...
 
     def start(self, prepared: PreparedJob) -> Handle:
         """Start the job with the limits of its workload; at most once per run, attempt, step."""
-        ...
 
     def status(self, handle: Handle) -> Status:
         """Return how the job stands now."""
-        ...
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
         """Yield output and errors from the beginning, as they come, until the job has ended.
 
         ``stop`` is asked at least every second. Pieces have any size and may be cut anywhere.
         """
-        ...
 
     def kill(self, handle: Handle) -> None:
         """End the job now; do nothing if it has ended."""
-        ...
 
     def clean(self, run: str) -> int:
         """Remove everything that a run left on the host; return the number of objects."""
-        ...
 
     def left(self) -> set[str]:
         """Return the ids of the runs with objects on the host, whoever started them."""
-        ...
 
     def close(self) -> None:
         """Close connections."""
-        ...
 
 
 EXECUTORS: dict[str, tuple[str, str]] = {

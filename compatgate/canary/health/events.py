@@ -120,10 +120,7 @@ class KernelErrors:
     """
 
     def __init__(
-        self,
-        table: XidTable,
-        driver: Version | None = None,
-        signatures: ErrorTable | None = None,
+        self, table: XidTable, driver: Version | None = None, signatures: ErrorTable | None = None
     ) -> None:
         self._table = table
         self._host = HostMessages(signatures) if signatures else None

@@ -112,11 +112,7 @@ def observe(
     if log is None:
         try:
             log, _ = read_kernel_log(
-                facts.xid,
-                None,
-                facts.error_signatures,
-                kmsg=root.at(KMSG),
-                programs=this_machine,
+                facts.xid, None, facts.error_signatures, kmsg=root.at(KMSG), programs=this_machine
             )
         except Unavailable as error:
             problem = error.problem

@@ -8,12 +8,7 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from compatgate.canary.judge.history import (
-    PAIRS_NEEDED,
-    has_history,
-    judge_drift,
-    judge_history,
-)
+from compatgate.canary.judge.history import PAIRS_NEEDED, has_history, judge_drift, judge_history
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import JUDGE, MetricJudgement, Samples

@@ -313,11 +313,7 @@ def no_node_for_pod(context: RuleContext) -> RuleAnswer:
 
 
 @rule(
-    "CG833",
-    "some-pools",
-    cause="matrix",
-    reads=NOTHING,
-    not_waivable="names what was not checked",
+    "CG833", "some-pools", cause="matrix", reads=NOTHING, not_waivable="names what was not checked"
 )
 def some_pools(context: RuleContext) -> RuleAnswer:
     """The question is about some pools of the target; the others were not judged.

@@ -72,8 +72,7 @@ class LayerRecords:
 
     def _name(self, layer: Descriptor) -> str:
         return cache.entry_key(
-            layer.digest,
-            [SCHEMA, version(), layer.size, layer.media_type, self._packages],
+            layer.digest, [SCHEMA, version(), layer.size, layer.media_type, self._packages]
         )
 
 

@@ -117,15 +117,12 @@ class LockFormat(Protocol):
     @property
     def name(self) -> str:
         """Return the name of the format in messages and in `LockReading.format`."""
-        ...
 
     def recognises(self, file: LockFile) -> bool:
         """Return whether the file's name and content are of this format; never raises."""
-        ...
 
     def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
         """Return the packages for a platform."""
-        ...
 
 
 class LockReading(Struct, frozen=True):

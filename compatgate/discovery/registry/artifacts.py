@@ -309,10 +309,7 @@ def add_to_tag_list(registry: Registry, digest: str, own: ArtifactDescriptor) ->
             if any(one.digest == own.digest for one in listed):
                 return
             push_manifest(registry, encode_index([*listed, own]), OCI_INDEX, _referrers_tag(digest))
-        except (
-            BadInput,
-            Unavailable,
-        ) as error:  # registries fail while the tag is being written
+        except (BadInput, Unavailable) as error:  # registries fail while the tag is being written
             troubles += 1
             if troubles > _MAX_FAILURES or isinstance(error, RegistryTimeout):
                 raise

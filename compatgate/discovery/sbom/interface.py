@@ -62,11 +62,9 @@ class Reader(Protocol):
 
     def recognises(self, text: str) -> bool:
         """Return whether the text is of this standard; never raises."""
-        ...
 
     def read(self, text: str, name: str) -> Bill:
         """Return the parts."""
-        ...
 
 
 class SbomReading(Struct, frozen=True):

@@ -197,12 +197,7 @@ def prepare_image(job: Job, host: Host, progress: Progress) -> str:
     )
 
 
-KINDS = (
-    ("batch", "job"),
-    ("core", "pod"),
-    ("core", "service"),
-    ("core", "config_map"),
-)
+KINDS = (("batch", "job"), ("core", "pod"), ("core", "service"), ("core", "config_map"))
 """Kinds of objects; Jobs come first, because they would create their pods again."""
 _PATIENCE_S = 60.0
 _AWAY_S = 15.0

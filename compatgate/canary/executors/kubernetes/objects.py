@@ -307,10 +307,7 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
     ]
     if has_files:
         mounts.append({"name": _FILES, "mountPath": FOLDER, "readOnly": True})
-    limits = {
-        "memory": str(job.workload.limits.memory),
-        "ephemeral-storage": _disk_limit(job),
-    }
+    limits = {"memory": str(job.workload.limits.memory), "ephemeral-storage": _disk_limit(job)}
     if cpus := job.workload.limits.cpus:
         limits["cpu"] = f"{round(cpus * 1000)}m"
     if job.gpu_slots:
