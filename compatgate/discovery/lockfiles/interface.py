@@ -86,13 +86,6 @@ class PackageOrigin(Struct, frozen=True):
     digests: tuple[str, ...] = ()
 
 
-class Selection(Struct, frozen=True):
-    """The selected optional parts of a lock: extras and dependency groups."""
-
-    extras: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-
-
 class LockFile(Struct, frozen=True):
     """A lockfile to read.
 
@@ -121,7 +114,7 @@ class LockFormat(Protocol):
     def recognises(self, file: LockFile) -> bool:
         """Return whether the file's name and content are of this format; never raises."""
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
         """Return the packages for a platform."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -20,7 +20,6 @@ from compatgate.discovery.lockfiles.interface import (
     LockFile,
     LockFormat,
     LockReading,
-    Selection,
     describe_unrelated,
 )
 from compatgate.discovery.lockfiles.platform import Platform
@@ -42,15 +41,12 @@ def read_lockfile(
     *,
     platform: Platform,
     known: Packages,
-    extras: Collection[str] = (),
-    groups: Collection[str] = (),
 ) -> LockReading:
     """Read a lockfile of any known format for one platform.
 
     Args:
         path_or_name: a `Path` if included files may be read from its folder; text is the name of a
             file from a client, whose includes stay open.
-        groups: selected dependency groups (pixi: environments; conda-lock: categories).
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)
@@ -59,7 +55,7 @@ def read_lockfile(
     if not any(known.recognises(file) for known in QUOTING_FORMATS):
         refuse_template(text, name)
     form = recognise(file)
-    contents = form.read(file, platform, Selection(frozenset(extras), frozenset(groups)))
+    contents = form.read(file, platform)
     if not contents.packages and not contents.open:
         problem = f"has no packages for {platform}"
         raise InconclusiveInput(problem, field=name, hint="lock the project first")
@@ -171,7 +167,7 @@ def _describe_optional_parts(
         if component and (package.selection not in parts or is_framework(component)):
             parts[package.selection] = f"{package.selection} has {component} {package.version}"
     if parts:
-        return [f"{file} installs no component by default: {'; '.join(parts.values())}; choose"]
+        return [f"{file} installs no component by default: {'; '.join(parts.values())}"]
     return [describe_unrelated(file)]
 
 

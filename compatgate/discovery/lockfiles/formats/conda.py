@@ -25,7 +25,6 @@ from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
-    Selection,
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
@@ -55,7 +54,7 @@ class CondaEnvironment:
             return False
         return bool(_ENVIRONMENT_SHAPE.search(file.text) or _ENVIRONMENT_NAME.fullmatch(file.name))
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
         """Return the packages of conda and of pip."""
         document = read_yaml(file.text, file.name)
         stated = document.get("dependencies") if isinstance(document, dict) else None
@@ -76,7 +75,7 @@ class CondaEnvironment:
         if not pip:
             return LockContents(tuple(packages))
         inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
-        added = RequirementsTxt().read(inner, platform, selection)
+        added = RequirementsTxt().read(inner, platform)
         packages += [_entry_place(package, file) for package in added.packages]
         return LockContents(tuple(packages), added.indexes, added.open)
 
@@ -138,7 +137,7 @@ class CondaExplicit:
         """Look for the line ``@EXPLICIT``."""
         return bool(_EXPLICIT_MARK.search(file.text))
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
         """Return every package if the list is for the platform."""
         packages: list[ListedPackage] = []
         subdirs: set[str] = set()
@@ -163,7 +162,7 @@ class CondaExplicit:
         if subdirs and platform.conda not in subdirs:
             problem = f"is for {', '.join(sorted(subdirs))}, the target is {platform.conda}"
             raise InconclusiveInput(problem, field=file.name, hint=f"list one for {platform.conda}")
-        added = RequirementsTxt().read(LockFile(file.name, "\n".join(pip)), platform, selection)
+        added = RequirementsTxt().read(LockFile(file.name, "\n".join(pip)), platform)
         return LockContents((*packages, *added.packages))
 
 
@@ -182,8 +181,8 @@ class CondaLock:
             file.may_end(".yml", ".yaml") and all(s.search(file.text) for s in _LOCK_SHAPE)
         )
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return packages of the main category and of the selected ones, for the platform."""
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
+        """Return packages of the main category, and the optional ones of others."""
         document = read_yaml(file.text, file.name)
         if not isinstance(document, dict) or "package" not in document:
             raise BadInput("is not a conda-lock file", field=file.name)
@@ -198,18 +197,13 @@ class CondaLock:
             raise InconclusiveInput(
                 problem, field=file.name, hint=f"lock for {platform.conda} as well"
             )
-        return LockContents(
-            tuple(_locked_package(entry, file.name, platform, selection) for entry in own)
-        )
+        return LockContents(tuple(_locked_package(entry, file.name, platform) for entry in own))
 
 
-def _locked_package(
-    entry: dict[str, Any], file: str, platform: Platform, selection: Selection
-) -> ListedPackage:
+def _locked_package(entry: dict[str, Any], file: str, platform: Platform) -> ListedPackage:
     name = read_text(entry, "name", file)
     url = read_text(entry, "url", file)
     category = read_text(entry, "category", file, "main")
-    wanted = {"main", *selection.extras, *selection.groups}
     is_pip = entry.get("manager") == "pip"
     files = [{"url": url, "hashes": entry.get("hash")}] if is_pip else []
     stated = None if is_pip else stack_components.parse_conda_url(url, file)
@@ -222,7 +216,7 @@ def _locked_package(
         sources=(url,) if url else (),
         wheels=tuple(select_wheels(files, platform)),
         build=read_text(entry, "build", file, package.build),
-        selection="" if category in wanted else f"category {category}",
+        selection="" if category == "main" else f"category {category}",
     )
 
 
@@ -242,8 +236,8 @@ class PixiLock:
             file.may_end(".lock") and all(shape.search(file.text) for shape in _PIXI_SHAPE)
         )
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return packages of the default environment; those of others need to be selected."""
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
+        """Return packages of the default environment; those of others are optional."""
         document = read_yaml(file.text, file.name)
         version = str(document.get("version")) if isinstance(document, dict) else ""
         environments = document.get("environments") if isinstance(document, dict) else None
@@ -255,17 +249,13 @@ class PixiLock:
             str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p
             for p in read_tables(document.get("packages"), "packages", file.name)
         }
-        chosen = selection.extras | selection.groups
         named = [
             read_text(one, "name", file.name)
             for one in read_tables(document.get("platforms"), "platforms", file.name)
             if read_text(one, "subdir", file.name, read_text(one, "name", file.name))
             == platform.conda
         ]
-        places = (
-            tuple(name for name in named if name in chosen) or tuple(named) or (platform.conda,)
-        )
-        wanted = chosen - set(places) or {_PIXI_DEFAULT}
+        places = tuple(named) or (platform.conda,)
         found: list[ListedPackage] = []
         platforms: set[str] = set()
         for name, environment in environments.items():
@@ -273,7 +263,7 @@ class PixiLock:
             if not isinstance(listed, dict):
                 raise BadInput("must have packages", field=f"{file.name}: {name}")
             platforms |= {str(p) for p in listed if listed[p]}
-            outside = "" if name in wanted else f"environment {name}"
+            outside = "" if name == _PIXI_DEFAULT else f"environment {name}"
             for item, when in _pixi_items(listed, places, str(name), file.name):
                 package = _pixi_package(item, file.name, known, platform, outside)
                 if package:

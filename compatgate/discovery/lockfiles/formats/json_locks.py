@@ -29,7 +29,6 @@ from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
-    Selection,
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
@@ -48,7 +47,7 @@ _INSTALL_SHAPE = re.compile(r'"install"\s*:\s*\[')
 _INSTALLED_SHAPE = re.compile(r'"installed"\s*:\s*\[')
 _PIN = re.compile(r"===?\s*([^\s,;*]+)")
 _REQUIRED_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-_DEFAULT, _DEVELOP = "default", "develop"
+_DEFAULT = "default"
 _SYSTEMS = {"win32": "windows", "linux": "linux", "darwin": "macOS"}
 
 _TORCH = re.compile(r"^\s*PyTorch version: (\S+)\s*$", re.MULTILINE)
@@ -86,10 +85,7 @@ def _pipfile_indexes(lock: TableLock) -> dict[str, str]:
 
 
 def _pipfile_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
-    """Yield packages of all categories; those of others than the default need to be selected."""
-    chosen = {_DEFAULT, *lock.selection.groups, *lock.selection.extras}
-    if lock.selection.groups & {"dev", "dev-packages"}:
-        chosen.add(_DEVELOP)
+    """Yield packages of all categories; those of others than the default are optional."""
     indexes = _pipfile_indexes(lock)
     for category, value in lock.document.items():
         if category == "_meta":
@@ -98,7 +94,7 @@ def _pipfile_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
         if len(listed) > MAX_PACKAGES:
             what = f"has more than {MAX_PACKAGES} items"
             raise BadInput(what, field=f"{lock.file}: {category}")
-        outside = "" if category in chosen else f"group {category}"
+        outside = "" if category == _DEFAULT else f"group {category}"
         for name, item in listed.items():
             entry = read_table(item, f"{category}.{name}", lock.file)
             yield _pipfile_package(refuse_variable(name, lock.file), entry, lock, indexes, outside)
@@ -220,7 +216,7 @@ class TorchReport:
         """Look for two lines that every report has."""
         return bool(_TORCH.search(file.text) and _BUILT.search(file.text))
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
         """Return the installed packages; PyTorch's own version has its CUDA build."""
         found: dict[str, ListedPackage] = {}
         for match in _CONDA.finditer(file.text):

@@ -23,7 +23,6 @@ from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
-    Selection,
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode_text, refuse_variable
@@ -195,7 +194,7 @@ class RequirementsTxt:
             and ("." in file.name or bool(_PIN.search(file.text)))
         )
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
         """Return requirements whose markers hold, with versions from constraints."""
         markers = Markers(platform, file=file.name)
         lines = RequirementLines(file)

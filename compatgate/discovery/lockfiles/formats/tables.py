@@ -8,12 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.discovery.lockfiles.interface import (
-    ListedPackage,
-    LockContents,
-    LockFile,
-    Selection,
-)
+from compatgate.discovery.lockfiles.interface import ListedPackage, LockContents, LockFile
 from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
 from compatgate.discovery.lockfiles.text import read_tables, read_text
 from compatgate.discovery.observations import Conflict
@@ -28,7 +23,6 @@ class TableLock(Struct, frozen=True):
     document: Table
     file: str
     markers: Markers
-    selection: Selection
 
     @property
     def platform(self) -> Platform:
@@ -78,7 +72,7 @@ class TableFormat(Struct, frozen=True):
             shape.search(file.text) for shape in self.shapes
         )
 
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
+    def read(self, file: LockFile, platform: Platform) -> LockContents:
         """Return the packages for a platform."""
         document = self.load(file, platform)
         requires = self.requires(document, file.name)
@@ -86,10 +80,9 @@ class TableFormat(Struct, frozen=True):
             platform,
             file=file.name,
             requires_python=requires,
-            extras=selection.extras,
-            groups=selection.groups.union(list_texts(document.get(self.groups))),
+            groups=list_texts(document.get(self.groups)),
         )
-        lock = TableLock(document, file.name, markers, selection)
+        lock = TableLock(document, file.name, markers)
         packages = tuple(package for package in self.packages(lock) if package is not None)
         conflicts = find_python_conflict(markers, file.name, platform, requires)
         return LockContents(

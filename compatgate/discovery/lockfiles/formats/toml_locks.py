@@ -63,7 +63,7 @@ def _poetry_python(document: Table, file: str) -> str:
 
 
 def _poetry_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
-    """Yield packages of all groups; those of groups that are not chosen need to be selected."""
+    """Yield packages of all groups; those of others than the main one are optional."""
     entries = lock.tables("package")
     edges = _collect_edges(entries)
     stated = lock.document.get("extras")
@@ -77,15 +77,15 @@ def _poetry_package(
 ) -> ListedPackage | None:
     name = lock.text(entry, "name")
     names = _read_groups(entry, _POETRY_MAIN_GROUP)
-    wanted = {_POETRY_MAIN_GROUP, *lock.selection.groups}
-    marker, holds = _decide_poetry_marker(entry, names & wanted or names, lock)
+    main = _POETRY_MAIN_GROUP in names
+    marker, holds = _decide_poetry_marker(entry, {_POETRY_MAIN_GROUP} if main else names, lock)
     selection = lock.markers.selected_by(marker, extras) if holds is False else ""
     if holds is False and not selection:
         return None
-    if not selection and not names & wanted:
+    if not selection and not main:
         selection = f"group {min(names, default=_POETRY_MAIN_GROUP)}"
     elif not selection and entry.get("optional") is True:
-        selection = "" if "extra" in marker or lock.selection.extras else "an extra"
+        selection = "" if "extra" in marker else "an extra"
     when = marker if holds is None else ""
     asked = edges.get(name, [])
     oldest = "markers" not in entry and "groups" not in entry  # only dependents state platforms
@@ -156,8 +156,7 @@ def _pdm_python(document: Table, file: str) -> str:
 
 
 def _pdm_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
-    """Yield packages of all groups; those of groups that are not chosen need to be selected."""
-    wanted = {_PDM_DEFAULT_GROUP, *lock.selection.groups, *lock.selection.extras}
+    """Yield packages of all groups; those of others than the default one are optional."""
     for entry in lock.tables("package"):
         marker = lock.text(entry, "marker")
         holds = lock.markers.decide(marker)
@@ -174,7 +173,9 @@ def _pdm_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
             version=lock.text(entry, "version") or None,
             sources=tuple(filter(None, urls)),
             when="" if holds else marker,
-            selection="" if names & wanted else f"group {min(names, default=_PDM_DEFAULT_GROUP)}",
+            selection=""
+            if _PDM_DEFAULT_GROUP in names
+            else f"group {min(names, default=_PDM_DEFAULT_GROUP)}",
             wheels=tuple(select_wheels(files, lock.platform)),
             depends=tuple(match[0] for match in depends if match),
         )

@@ -62,11 +62,6 @@ def test_what_only_an_extra_installs_is_said_and_not_assumed(read):
     assert "extra cu124 has torch 2.4.1+cu124" in reading.open[0]
 
 
-@pytest.mark.parametrize(("extra", "version"), [("cu124", "2.4.1+cu124"), ("cpu", "2.4.1+cpu")])
-def test_of_conflicting_extras_the_chosen_one_decides(stack, extra, version):
-    assert stack("torch-conflicts/uv.lock", extras=[extra])["torch"] == version
-
-
 def test_jax_takes_its_cuda_from_its_plugin(stack):
     found = stack("jax/uv.lock")
     assert found["jax"] == "0.5.3+cuda12"
