@@ -24,9 +24,6 @@ from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Library
 from compatgate.discovery.findings import Findings, Inspection, conclude
 from compatgate.discovery.gpucode import read_gpu_code
-from compatgate.discovery.gpucode.object_files import PE_MAGIC as PE
-from compatgate.discovery.gpucode.object_files import read_dynamic
-from compatgate.discovery.gpucode.source import Source
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
     LARGEST_LIST,
@@ -210,14 +207,8 @@ def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findi
     origin = origin or path
     code = read_gpu_code(path, name=origin)
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        dynamic = read_dynamic(Source(file, origin, size=size, seekable=True))
-        library = Library(path, soname=dynamic.soname, needs=dynamic.needed)
-        file.seek(0)
-        if file.read(len(PE)) == PE:
-            file.seek(0)
-            reading = read_open_library(path, file, size, origin)
-            library = reading.library if reading else library
+        reading = read_open_library(path, file, os.fstat(file.fileno()).st_size, origin)
+    library = reading.library if reading else Library(path)
     _add_names(found, origin, library, with_needs=bool(code.entries))
     found.add_code(origin, code, owner)
     return found
