@@ -102,22 +102,16 @@ class StepRunner:
         prepared = self._executor.prepare(job, self._telling())
         if job.image is None or self._executor.kind not in CLUSTERS or not workload.proofs:
             return prepared
-        files = self._choose_files(prepared.image)
+        # The worker does not start the container there, so a wrapper may take another image.
+        if prepared.image not in self._files and self._context.read_content is not None:
+            self._queue.say(self._lease, "reading the image", None)
+            known = self._context.read_content(prepared.image).files
+            paths = secrets.SystemRandom().sample(sorted(known), min(_FILES, len(known)))
+            self._files[prepared.image] = {path: known[path] for path in paths}
+        files = self._files.get(prepared.image, {})
         return msgspec.structs.replace(
             prepared, job=msgspec.structs.replace(prepared.job, files=files)
         )
-
-    def _choose_files(self, image: str) -> dict[str, str]:
-        """Return files that a program in the image must show, chosen for this lease.
-
-        The worker does not start the container there, so a wrapper may take another image.
-        """
-        if image not in self._files and self._context.read_content is not None:
-            self._queue.say(self._lease, "reading the image", None)
-            known = self._context.read_content(image).files
-            paths = secrets.SystemRandom().sample(sorted(known), min(_FILES, len(known)))
-            self._files[image] = {path: known[path] for path in paths}
-        return self._files.get(image, {})
 
     def _telling(self) -> Progress:
         """Return a progress callback that writes now and then; engines report very often.

@@ -140,7 +140,7 @@ def _is_met(conflict: BuildConflict, context: RuleContext, cuda: Version) -> boo
 
 
 def _report_conflict(context: RuleContext, conflict: BuildConflict, cuda: Version) -> Problem:
-    name = _concerned(conflict)
+    name = next(name for name in conflict.components if name != "cuda")
     said = f' ("{conflict.message}")' if conflict.message else ""
     return Problem(
         conflict.outcome,
@@ -151,11 +151,6 @@ def _report_conflict(context: RuleContext, conflict: BuildConflict, cuda: Versio
         source=conflict.source,
         candidates=lambda: _propose_parts(context, conflict, cuda),
     )
-
-
-def _concerned(conflict: BuildConflict) -> str:
-    """Return the part that a conflict is reported for: the first that is not the toolkit."""
-    return next(name for name in conflict.components if name != "cuda")
 
 
 def _propose_parts(

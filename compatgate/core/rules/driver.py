@@ -165,7 +165,7 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     if cuda.major < context.facts.cuda_driver.first_compatible_major or driver < context.floor[0]:
         return NOT_APPLICABLE
     own = toolkit.driver.get(context.os)
-    older = _reports_older(context, cuda)
+    older = context.driver_cuda is None or context.driver_cuda < cuda.major_minor
     if own is None and not (older and context.driver_cuda_is_exact):
         return report_no_effect(  # CG202 judges PTX, all else is a warning
             "driver",
@@ -201,10 +201,6 @@ def _forward_compat_covers(context: RuleContext, cuda: Version) -> bool:
     if not (context.forward and context.forward.usable and context.usable_cuda):
         return False
     return context.usable_cuda >= cuda.major_minor
-
-
-def _reports_older(context: RuleContext, cuda: Version) -> bool:
-    return context.driver_cuda is None or context.driver_cuda < cuda.major_minor
 
 
 def _describe_cuda(context: RuleContext) -> str:

@@ -183,11 +183,6 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
     return newest is not None and device > newest and not covers(build.capabilities, device)
 
 
-def _find_toolkit(context: RuleContext) -> ToolkitArch | None:
-    series = context.cuda and format_parts(context.cuda.major_minor)
-    return context.facts.arch.toolkits.get(series) if series else None
-
-
 def _explain_unsupported(
     context: RuleContext, build: CudnnBuild, support: Support
 ) -> tuple[str, str | None]:
@@ -335,7 +330,8 @@ def _infer_support(context: RuleContext, device: Pair, minimum: Pair | None) -> 
         return Support.NEWER
     if before and not earlier and device > max(before[0]):
         return Support.NEWER
-    toolkit = _find_toolkit(context)
+    series = context.cuda and format_parts(context.cuda.major_minor)
+    toolkit = context.facts.arch.toolkits.get(series) if series else None
     known = minimum is not None and toolkit is not None and device in toolkit.sass
     return Support.LISTED if known else Support.UNKNOWN
 

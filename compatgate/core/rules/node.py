@@ -261,7 +261,8 @@ def _check_fabric(
             what = f"{title} is not stated; where {where}, it must be {driver}, as the driver"
             yield from report_left_out(name, what)
         return
-    have = _read_as_driver(text)
+    match = _DRIVER_NUMBER.match(text)
+    have = parse_version("driver", match[0]) if match else None
     if have == driver:
         return
     if presence in ("no", "switch-trays"):
@@ -298,12 +299,6 @@ def _presence(context: RuleContext, name: str, system: FabricSystem | None) -> s
 
 
 _DRIVER_NUMBER = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
-
-
-def _read_as_driver(text: str) -> Version | None:
-    """Read ``580.95.05`` or the version of a package of it, ``580.95.05-1ubuntu1``."""
-    match = _DRIVER_NUMBER.match(text)
-    return parse_version("driver", match[0]) if match else None
 
 
 def _propose_one_version(

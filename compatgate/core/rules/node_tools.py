@@ -181,7 +181,7 @@ def node_tool_defect(context: RuleContext) -> RuleAnswer:
     problems = [
         problem
         for name in _TITLES
-        if (have := _version_of(context, name))
+        if (have := (context.driver if name == "driver" else context.pool.node_version(name)))
         for problem in _report_defects(context, name, have)
     ]
     for name, known in (
@@ -194,10 +194,6 @@ def node_tool_defect(context: RuleContext) -> RuleAnswer:
             what = f"{_TITLES[name]} {version} is newer than {known}, the newest in the facts"
             problems += report_no_effect(name, f"{what}: its defects are not known")
     return problems or PASS
-
-
-def _version_of(context: RuleContext, component: str) -> Version | None:
-    return context.driver if component == "driver" else context.pool.node_version(component)
 
 
 def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[Problem]:
