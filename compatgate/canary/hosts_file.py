@@ -178,7 +178,6 @@ def _find_cluster_problems(
 def _find_node_problems(
     table: HostTable, raw: RawDocument, index: int
 ) -> Iterator[DocumentProblem]:
-    """Yield the mistakes of ``each_node``."""
     place: Place = ("host", index, "each_node")
     if table.each_node and table.executor not in CLUSTERS:
         what = f"a {table.executor} host is one machine"

@@ -296,7 +296,6 @@ def fill_in_driver(host: Host) -> Host:
 
 
 def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
-    """Return the workloads of a suite."""
     try:
         return library.of_suite(suite)
     except NotFound as error:

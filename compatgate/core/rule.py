@@ -149,7 +149,6 @@ class Verdict(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def _to_json(value: Struct) -> dict[str, Any]:
-    """Return a struct as its JSON reads: `msgspec.to_builtins` would leave tuples."""
     body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return body
 

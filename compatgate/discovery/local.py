@@ -293,7 +293,6 @@ def _read_file(
 
 
 def _add_names(found: Findings, origin: str, library: Library, *, with_needs: bool) -> None:
-    """Add the versions in a library's name, soname and needs."""
     found.add_library(origin)
     if library.soname and library.soname != os.path.basename(origin):
         found.add_library(library.soname, how=f" (soname of {origin})")
@@ -302,7 +301,6 @@ def _add_names(found: Findings, origin: str, library: Library, *, with_needs: bo
 
 
 def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> None:
-    """Add the files of a metadata folder."""
     one = inventory.distribution(os.path.relpath(folder, root))
     for name in sorted(METADATA_FILES):
         largest = LARGEST_LIST if name in FILE_LISTS else LARGEST_METADATA_FILE

@@ -68,8 +68,6 @@ class LocalWatch:
 
 
 class _StepWatch:
-    """Observations before, during and after a step."""
-
     def __init__(
         self, look: Callable[[], Snapshot | None], slots: Sequence[int], rma: Sequence[RmaRule]
     ) -> None:

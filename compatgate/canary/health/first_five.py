@@ -247,7 +247,6 @@ def check_work(seen: Observation) -> Check:
 
 
 def _of(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[Gpu]:
-    """Return a GPU in each sample."""
     return [one for gpus in samples for one in gpus if one.index == gpu.index]
 
 

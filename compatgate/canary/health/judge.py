@@ -108,8 +108,6 @@ def judge_health(
 
 
 class _RunGpus:
-    """GPUs of the host that the run used."""
-
     def __init__(self, named: Collection[str] | None, snapshots: Iterable[Snapshot | None]) -> None:
         self._named = None if named is None else {name.lower() for name in named}
         if self._named is not None:

@@ -118,7 +118,6 @@ def read_suites(path: Path) -> list[LibrarySuite]:
 
 
 def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProblem]:
-    """Return the mistakes that a schema cannot express."""
     results = []
     image = written.image
     if not (image.inside or image.context or image.reference):

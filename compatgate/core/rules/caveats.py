@@ -415,7 +415,6 @@ def _report_no_cuda(context: RuleContext) -> Problem:
 
 
 def _write_build(found: FrameworkMatch, build: Build, *, lacks_plugin: bool) -> str:
-    """Write how a stack states this build."""
     if build.plugins and lacks_plugin:
         return f"{build.plugins[0]}={found.version.public}"
     label = build.label

@@ -102,7 +102,6 @@ def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
 
 
 def _number_of(context: RuleContext, branch: int, *, end: bool = False) -> int:
-    """Return the first or last number that drivers of a branch have on the pool's system."""
     if context.os == "linux":
         return branch
     rows = context.facts.driver_branches.windows

@@ -150,8 +150,6 @@ def _kind(path: str) -> str:
 
 
 class _Reader:
-    """Reads one image in a file or folder."""
-
     def __init__(
         self,
         path: str,

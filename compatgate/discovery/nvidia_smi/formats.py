@@ -163,7 +163,6 @@ def parse_report(text: str) -> Report | None:
 
 
 def _report_blocks(text: str) -> list[tuple[str, list[str]]]:
-    """Return the lines that belong to each GPU."""
     blocks: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if match := _REPORT_GPU.fullmatch(line):

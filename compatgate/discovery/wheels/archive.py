@@ -200,8 +200,6 @@ class Archive:
 
 
 class _DigestStream:
-    """A stream that hashes the bytes that are read."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._hash = hashlib.sha256()

@@ -45,8 +45,6 @@ def make_function(nodes: int) -> str:
 
 
 class _Node(Struct, frozen=True):
-    """The files that one node wrote."""
-
     number: int
     before: Snapshot | None
     after: Snapshot | None

@@ -115,7 +115,6 @@ def _entry_place(package: ListedPackage, file: LockFile) -> ListedPackage:
 
 
 def _entry_lines(text: str) -> dict[str, int]:
-    """Find the line of each item of a list in the text."""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         item = line.split(" #")[0].strip()

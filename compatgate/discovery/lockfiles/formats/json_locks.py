@@ -78,7 +78,6 @@ def _pipfile_python(document: Table, file: str) -> str:
 
 
 def _pipfile_indexes(lock: TableLock) -> dict[str, str]:
-    """Return the URL of each index by its name."""
     meta = read_table(lock.document.get("_meta"), "_meta", lock.file)
     sources = read_tables(meta.get("sources"), "_meta.sources", lock.file)
     return {lock.text(one, "name"): lock.text(one, "url") for one in sources}

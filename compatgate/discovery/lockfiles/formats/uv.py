@@ -65,8 +65,6 @@ class UvLock:
 
 
 class _Graph:
-    """The graph of packages and their dependencies."""
-
     def __init__(self, document: dict[str, Any], file: str, platform: Platform) -> None:
         self._file = file
         self._platform = platform
@@ -206,7 +204,6 @@ class _Graph:
         return own or self._members()
 
     def _members(self) -> list[int]:
-        """Return the projects of a workspace."""
         members = self._manifest.get("members")
         names = set(map(str, members)) if isinstance(members, list) else set()
         return [node for node in range(len(self.packages)) if self._name(node) in names]
