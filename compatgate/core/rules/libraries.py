@@ -18,7 +18,6 @@ from compatgate.core.facts.nvidia import (
     NcclRelease,
     Pair,
     Source,
-    ToolkitArch,
 )
 from compatgate.core.parts import CUDNN, FORWARD, NCCL
 from compatgate.core.rule import (
