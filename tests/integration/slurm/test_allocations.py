@@ -15,8 +15,7 @@ from slurm_cluster import Cluster
 from compatgate.canary.engine.host_watch import NodeWatch
 from compatgate.canary.executors.jobs import Job, PreparedJob, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Slurm
 from compatgate.catalog import load_facts
 from compatgate.errors import InfrastructureError
 

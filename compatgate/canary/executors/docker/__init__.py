@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
+from compatgate.background import BackgroundReader
 from compatgate.canary.executors.docker import containers, images
 from compatgate.canary.executors.docker.engine import (
     RUN,
@@ -27,7 +28,6 @@ from compatgate.canary.executors.docker.engine import (
     translate_start_errors,
 )
 from compatgate.canary.executors.jobs import (
-    BackgroundReader,
     Handle,
     Job,
     PreparedJob,

@@ -22,7 +22,7 @@ from compatgate.canary.executors.jobs import (
     make_command,
     make_environment,
 )
-from compatgate.canary.host_clusters import VOLCANO, Kubernetes
+from compatgate.canary.hosts import VOLCANO, Kubernetes
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import PackedFile, list_container_files
 from compatgate.errors import BadInput
