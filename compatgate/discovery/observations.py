@@ -40,10 +40,6 @@ class Observation(Struct, frozen=True):
     origin: str
     confidence: Confidence = "measured"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return ``{"component", "version", "origin", "confidence"}``."""
-        return asdict(self)
-
 
 class Conflict(Struct, frozen=True):
     """A disagreement between witnesses, and the value that decides.
@@ -55,10 +51,6 @@ class Conflict(Struct, frozen=True):
     component: str
     message: str
     decided: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``{"component", "message", "decided"}``."""
-        return asdict(self)
 
 
 class ObservedPool(Struct, frozen=True):

@@ -98,7 +98,7 @@ class BaselineJudge:
         if judged.outcome == "inconclusive" and judged.missing:
             more = len(judged.missing) - 1
             reason += f"; needs {judged.missing[0]}" + (f" (and {more} more)" if more else "")
-        body = judged.to_json()
+        body = msgspec.to_builtins(judged)
         return StepJudgement(judged.outcome, reason, judged.more, body, judged.pairs)
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
+
 from compatgate.canary import health
 from compatgate.canary.engine.interface import HostWatch
 from compatgate.canary.executors.jobs import HostObservation
@@ -117,10 +119,10 @@ class _StepWatch:
         if judged is None:
             self._observed = HostObservation("unknown", "nothing was observed")
         elif kernel.problem and judged.state == "healthy":
-            self._observed = HostObservation("unknown", kernel.problem, judged.to_json())
+            self._observed = HostObservation("unknown", kernel.problem, msgspec.to_builtins(judged))
         else:
             self._observed = HostObservation(
-                judged.state, "; ".join(judged.reasons), judged.to_json()
+                judged.state, "; ".join(judged.reasons), msgspec.to_builtins(judged)
             )
 
     def observed(self) -> HostObservation:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -85,11 +84,6 @@ class Event(Struct, frozen=True, omit_defaults=False):
     next: str | None = None
     fixes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, with the code first."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:

@@ -6,9 +6,8 @@ The module is pure: the same observations always give the same answer.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from compatgate.canary.health.events import Event
@@ -57,11 +56,6 @@ class Health(Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
 
 
 class _Finding(Struct, frozen=True):

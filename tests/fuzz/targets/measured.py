@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import msgspec
 from sample_runs import GEMM, sample_source
 
 from compatgate.canary.imports import READERS
@@ -46,7 +47,7 @@ def targets() -> dict[str, Target]:
 def _judge(data: bytes) -> object:
     found = read_pairs(data, source="x.jsonl")
     specs = {name: MetricSpec(s.unit, "lower") for name, s in found.metrics.items()}
-    return judge_pairs(specs, found.metrics, checks=found.checks).to_json()
+    return msgspec.to_builtins(judge_pairs(specs, found.metrics, checks=found.checks))
 
 
 _DCGM_TEST = {"name": "Memory", "results": [{"entity_id": 0, "status": "Pass"}]}

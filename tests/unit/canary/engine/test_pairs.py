@@ -444,6 +444,6 @@ def test_how_pairs_stand_survives_storage(context, paired):
     queue = Memory()
     drive(paired, context(Host(1.12), queue))
     state = queue.compared[-1]
-    text = msgspec.json.encode(state.to_json())
+    text = msgspec.json.encode(state)
     assert msgspec.json.decode(text, type=type(state)) == state
     assert ENV["driver"] in str(queue.recorded[-1].report)

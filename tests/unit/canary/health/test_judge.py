@@ -240,5 +240,5 @@ def test_the_same_observations_give_the_same_answer_with_reasons_and_as_json(
     health = judged(*seen)
     assert health == judged(*seen)
     assert (health.state == "healthy") == (not health.reasons) == (not health.actions)
-    assert msgspec.convert(health.to_json(), Health) == health
+    assert msgspec.convert(msgspec.to_builtins(health), Health) == health
     assert health.state in _RANK

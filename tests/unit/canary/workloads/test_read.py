@@ -144,7 +144,7 @@ def test_suites_keep_their_order_and_name_each_workload_once(tmp_path: Path) -> 
     file = tmp_path / "suites.toml"
     file.write_text('[a]\ndescription = "A"\nworkloads = ["z", "b"]\n')
     (found,) = read_suites(file).values()
-    assert found.suite.workloads == ("z", "b")
+    assert found.workloads == ("z", "b")
     file.write_text('[a]\ndescription = "A"\nworkloads = ["z", "z"]\n')
     with pytest.raises(ManyProblems, match=r"suites\.toml"):
         read_suites(file)
