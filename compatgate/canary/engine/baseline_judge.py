@@ -80,7 +80,12 @@ class BaselineJudge:
     def judge(
         self, workload: Workload, reports: Sequence[Report], suite: int = 0, *, explained: str = ""
     ) -> StepJudgement:
-        """Judge all executions of a step together."""
+        """Judge all executions of a step together.
+
+        Args:
+            suite: number of metrics of the whole suite; each may raise a false alarm.
+            explained: why a person accepts improbably good values; "" if nobody does.
+        """
         ground = self._ground(workload, reports[-1])
         if ground is None:
             return StepJudgement("inconclusive", "a reported version cannot be read")

@@ -1,4 +1,4 @@
-"""Declare what the engine asks of the queue, the baselines, the judge and the host.
+"""Declare what the engine asks of the queue, the baselines and the host.
 
 The gate implements `Queue` and `Baselines` on its database, and `compatgate.client.work` over REST;
 the worker puts the other parts into a `HostContext`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -17,11 +17,14 @@ from compatgate.canary.executors.jobs import Executor, HostObservation, Prepared
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState
-from compatgate.canary.run import Outcome, OutputReader, Report, Run, StepResult
+from compatgate.canary.run import Outcome, OutputReader, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts.nvidia import CudaArch, Gpus
 from compatgate.core.matrix import Evidence
+
+if TYPE_CHECKING:
+    from compatgate.canary.engine.baseline_judge import BaselineJudge
 
 
 class Settings(Struct, frozen=True):
@@ -240,31 +243,9 @@ class StepJudgement(Struct, frozen=True):
     pairs: bool = False
 
 
-class Judge(Protocol):
-    """Judge of a step's metrics by the baselines of its workload, SKU and stack family."""
-
-    def judge(
-        self, workload: Workload, reports: Sequence[Report], suite: int = 0, *, explained: str = ""
-    ) -> StepJudgement:
-        """Judge all executions of a step together.
-
-        Args:
-            suite: number of metrics of the whole suite; each may raise a false alarm.
-            explained: why a person accepts improbably good values; "" if nobody does.
-        """
-
-    def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer a valid step's values to learn a baseline from."""
-
-
-class HostWatch(Protocol):
-    """Watch on a host while a step runs."""
-
-    def observed(self) -> HostObservation:
-        """Return the observation; called once, after the block."""
-
-
-OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[HostWatch]]
+Observe = Callable[[], HostObservation]
+"""Function of a watch on a host; called once, after the block."""
+OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[Observe]]
 """Opener of watches on GPU slots of the host."""
 
 
@@ -301,7 +282,7 @@ class HostContext(Struct, frozen=True):
     driver: str | None
     workloads: Callable[[str], Sequence[Workload]]
     reader: Callable[[Workload], OutputReader]
-    judge: Judge
+    judge: BaselineJudge
     watch: OpenHostWatch
     gpus: Gpus
     settings: Settings = STANDARD_SETTINGS

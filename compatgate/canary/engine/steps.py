@@ -224,7 +224,7 @@ class StepRunner:
                 shown.tell(None)
 
         try:
-            with self._context.watch(job.gpu_slots) as watching:
+            with self._context.watch(job.gpu_slots) as observe:
                 ended = execute(
                     executor,
                     prepared,
@@ -239,7 +239,7 @@ class StepRunner:
             log.close()
         self.forecast.end(step.name, (datetime.now(UTC) - began).total_seconds())
         report = lookout.report()
-        result = self._conclude(step, prepared, began, ended, report, watching.observed())
+        result = self._conclude(step, prepared, began, ended, report, observe())
         return result, report
 
     def _conclude(
