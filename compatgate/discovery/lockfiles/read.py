@@ -11,8 +11,7 @@ from packaging.utils import canonicalize_name
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
-from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS
-from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
+from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS, REQUIREMENTS
 from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
@@ -110,7 +109,7 @@ def _conclude_reading(
         *find_unknown_cuda(observations, of_index, file),
         *find_open_versions(observations, file),
     ]
-    if isinstance(form, RequirementsTxt) and not observations:
+    if form is REQUIREMENTS and not observations:
         names = [p.name for p in chosen if p.version is None and _name_in_stack(p, known)]
         if names:
             source = file if "." in file else "FILE"

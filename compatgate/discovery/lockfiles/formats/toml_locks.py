@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError
 
 from compatgate.discovery.lockfiles.formats.tables import (
     Table,
-    TableFormat,
     TableLock,
     list_rows,
     list_texts,
+    read_table_lock,
 )
-from compatgate.discovery.lockfiles.interface import ListedPackage, LockFile
+from compatgate.discovery.lockfiles.interface import ListedPackage, LockFile, LockFormat
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import read_tables, read_text, read_toml
 from compatgate.discovery.lockfiles.wheel_builds import (
@@ -269,32 +270,33 @@ def _check_environments(lock: TableLock) -> tuple[Conflict, ...]:
     return (Conflict("platform", message, None),)
 
 
-POETRY = TableFormat(
+POETRY = LockFormat(
     "poetry.lock",
+    partial(read_table_lock, load=_load, requires=_poetry_python, packages=_poetry_packages),
     (_POETRY_SHAPE,),
-    _load,
-    _poetry_python,
-    _poetry_packages,
-    endings=(".lock", ".toml"),
-    files=re.compile(r"poetry\.lock", re.IGNORECASE),
+    (".lock", ".toml"),
+    re.compile(r"poetry\.lock", re.IGNORECASE),
 )
-PDM = TableFormat(
+PDM = LockFormat(
     "pdm.lock",
+    partial(
+        read_table_lock, load=_load, requires=_pdm_python, packages=_pdm_packages,
+        conflicts=_check_pdm_targets,
+    ),
     (_PDM_SHAPE,),
-    _load,
-    _pdm_python,
-    _pdm_packages,
-    _check_pdm_targets,
-    endings=(".lock",),
-    files=re.compile(r"pdm\.lock", re.IGNORECASE),
-)
-PYLOCK = TableFormat(
+    (".lock",),
+    re.compile(r"pdm\.lock", re.IGNORECASE),
+)  # fmt: skip
+PYLOCK = LockFormat(
     "pylock.toml",
+    partial(
+        read_table_lock,
+        load=_load_pylock,
+        requires=lambda document, file: read_text(document, "requires-python", file),
+        packages=_pylock_packages,
+        conflicts=_check_environments,
+        groups="default-groups",
+    ),
     _PYLOCK_SHAPE,
-    _load_pylock,
-    lambda document, file: read_text(document, "requires-python", file),
-    _pylock_packages,
-    _check_environments,
-    groups="default-groups",
     files=_PYLOCK_NAME,
 )

@@ -17,6 +17,7 @@ from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
+    LockFormat,
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
 from compatgate.discovery.lockfiles.stack_components import find_pypi_component
@@ -42,26 +43,19 @@ class PackagePath(Struct, frozen=True):
     selection: str = ""
 
 
-class UvLock:
-    """The lockfile of uv's projects and scripts."""
+def _read(file: LockFile, platform: Platform) -> LockContents:
+    document = read_toml(file.text, file.name)
+    version = document.get("version", 1)
+    if version != _NEWEST_VERSION:
+        hint = f"use version {_NEWEST_VERSION}"
+        raise BadInput(f"has version {version!r} of uv's format", field=file.name, hint=hint)
+    graph = _Graph(document, file.name, platform)
+    reached = graph.walk()
+    packages = tuple(graph.package(node, how, platform) for node, how in reached.items())
+    return LockContents(packages, conflicts=graph.conflicts)
 
-    name = "uv.lock"
 
-    def recognises(self, file: LockFile) -> bool:
-        """Look for uv's name, or its table of packages with sources."""
-        return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:100_000]))
-
-    def read(self, file: LockFile, platform: Platform) -> LockContents:
-        """Return the packages for the target's platform."""
-        document = read_toml(file.text, file.name)
-        version = document.get("version", 1)
-        if version != _NEWEST_VERSION:
-            hint = f"use version {_NEWEST_VERSION}"
-            raise BadInput(f"has version {version!r} of uv's format", field=file.name, hint=hint)
-        graph = _Graph(document, file.name, platform)
-        reached = graph.walk()
-        packages = tuple(graph.package(node, how, platform) for node, how in reached.items())
-        return LockContents(packages, conflicts=graph.conflicts)
+UV = LockFormat("uv.lock", _read, (_SHAPE,), files=_NAME)
 
 
 class _Graph:
