@@ -166,10 +166,7 @@ def _judge_events(events: Iterable[Event]) -> Iterator[_Finding]:
 
 
 def _judge_gpu(
-    name: str,
-    seen: Sequence[Gpu | None],
-    has_after: bool,
-    rma: Sequence[RmaRule],
+    name: str, seen: Sequence[Gpu | None], has_after: bool, rma: Sequence[RmaRule]
 ) -> Iterator[_Finding]:
     """Yield findings from a GPU's snapshots before, during and after; None where it is missing."""
     before, *during, after = seen

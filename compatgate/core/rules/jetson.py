@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair
 from compatgate.core.parts import CODE, CUDNN, DRIVER, FORWARD, JETSON, Candidate
-from compatgate.core.rule import (
-    NOT_APPLICABLE,
-    PASS,
-    Answer,
-    Problem,
-    report_missing_fact,
-    rule,
-)
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_missing_fact, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version

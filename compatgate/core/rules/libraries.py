@@ -12,13 +12,7 @@ from msgspec.structs import replace
 
 from compatgate.core import changes
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts.nvidia import (
-    CudnnBuild,
-    CudnnRow,
-    NcclRelease,
-    Pair,
-    Source,
-)
+from compatgate.core.facts.nvidia import CudnnBuild, CudnnRow, NcclRelease, Pair, Source
 from compatgate.core.parts import CUDNN, FORWARD, NCCL
 from compatgate.core.rule import (
     NOT_APPLICABLE,
@@ -242,10 +236,7 @@ def cudnn_driver(context: RuleContext) -> Answer:
         have=context.driver.text,
         need=f">={floor}",
         source=build.source,
-        candidates=lambda: (
-            changes.raise_driver(context, floor),
-            *changes.other_cudnn(context),
-        ),
+        candidates=lambda: (changes.raise_driver(context, floor), *changes.other_cudnn(context)),
     )
 
 

@@ -6,14 +6,7 @@ from collections.abc import Iterator
 
 from compatgate.core.facts.vgpu import SharingFact, SharingLimit
 from compatgate.core.parts import NODE, Candidate
-from compatgate.core.rule import (
-    NOT_APPLICABLE,
-    PASS,
-    Answer,
-    Problem,
-    report_missing_fact,
-    rule,
-)
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_missing_fact, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.vgpu import is_guest
 from compatgate.core.versions import format_parts

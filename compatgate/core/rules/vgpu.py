@@ -155,13 +155,7 @@ def vgpu_guest_driver(context: RuleContext) -> Answer:
     message = f"driver {driver} is not a guest driver: branch {driver.major} has no vGPU release"
     need = f"a driver of branch {' or '.join(map(str, sorted(table.of_branch)[-5:]))}"
     return Problem(
-        "fail",
-        "driver",
-        message,
-        driver.text,
-        need,
-        source,
-        lambda: _nearest_guests(table, driver),
+        "fail", "driver", message, driver.text, need, source, lambda: _nearest_guests(table, driver)
     )
 
 

@@ -35,11 +35,7 @@ _MAX_OPEN = 50
 
 
 def read_lockfile(
-    path_or_name: str | os.PathLike[str],
-    data: bytes,
-    *,
-    platform: Platform,
-    known: Packages,
+    path_or_name: str | os.PathLike[str], data: bytes, *, platform: Platform, known: Packages
 ) -> LockReading:
     """Read a lockfile of any known format for one platform.
 
