@@ -227,8 +227,7 @@ def find_cuda_build(release: Release | None, pair: Pair) -> Build | None:
     """Return the build of a release for a CUDA; None when the release has none."""
     if release is None:
         return None
-    cuda = parse_version("cuda", format_parts(pair))
-    return find_build(release, release.version, cuda)
+    return find_build(release, release.version, toolkit_version(pair))
 
 
 def _distance(context: RuleContext, build: Build) -> tuple[bool, int, int]:
@@ -409,17 +408,11 @@ def _choose_version(context: RuleContext, name: str, constraint: Constraint) -> 
 
 
 def _known_versions(context: RuleContext, name: str) -> Iterable[Version]:
-    facts = context.facts
-    if name == "driver":
-        toolkits = facts.cuda_driver.toolkits
-        branches = facts.driver_branches.branches.values()
-        own = [t.driver[context.os] for t in toolkits if context.os in t.driver]
-        return [*own, *(b.last for b in branches if b.last and context.os == "linux")]
-    if name == "cuda":
-        return [t.version for t in facts.cuda_driver.toolkits]
-    if name == "cudnn":
-        return [r.version for r in facts.cudnn.releases]
-    if name == "nccl":
-        return [r.version for r in facts.nccl.releases]
-    table = facts.framework(name)
-    return [r.version for r in table.releases] if table else []
+    if name != "driver":
+        from compatgate.core.entry_stacks import known_versions
+
+        return known_versions(context.facts, name)
+    toolkits = context.facts.cuda_driver.toolkits
+    branches = context.facts.driver_branches.branches.values()
+    own = [t.driver[context.os] for t in toolkits if context.os in t.driver]
+    return [*own, *(b.last for b in branches if b.last and context.os == "linux")]

@@ -13,7 +13,6 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from email.parser import BytesHeaderParser
 
 from msgspec import Struct
@@ -34,7 +33,7 @@ from compatgate.discovery.installed_metadata import (
 )
 from compatgate.discovery.installed_packages import InstalledFile, Inventory
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.wheels.archive import ZIP_ERRORS
+from compatgate.discovery.wheels.archive import wheel_errors
 from compatgate.discovery.wheels.measure import list_ptx_toolkits
 from compatgate.discovery.wheels.members import describe_code_file, read_open_library
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, is_any_library, is_loaded_kernel
@@ -87,7 +86,7 @@ def find_in_wheel(path: str) -> Findings:
     """
     found = Findings()
     label = os.path.basename(path)
-    with _wheel_errors(path), zipfile.ZipFile(path) as wheel:
+    with wheel_errors(path), zipfile.ZipFile(path) as wheel:
         members = wheel.infolist()
         libraries = [m for m in members if is_any_library(m.filename)]
         total = sum(member.file_size for member in libraries)
@@ -148,18 +147,6 @@ def _read_library(
     with wheel.open(member) as file:
         code = read_gpu_code(file, size=member.file_size, name=origin, stream=True)
         found.add_code(origin, code, owner)
-
-
-@contextmanager
-def _wheel_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except ZIP_ERRORS as error:
-        raise BadInput(
-            f"is not a wheel, or a damaged one: {quote_error(error)}", field=path
-        ) from None
-    except OSError as error:
-        raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
 
 
 def find_in_folder(
