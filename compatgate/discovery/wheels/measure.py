@@ -66,8 +66,17 @@ class Progress(Protocol):
         """Count bytes that were read."""
 
 
-class SilentProgress(Progress):
+class SilentProgress:
     """A listener that ignores progress."""
+
+    def begin(self, wheel: str, size: int) -> None:
+        """Do nothing."""
+
+    def member(self, path: str, size: int) -> None:
+        """Do nothing."""
+
+    def advance(self, size: int) -> None:
+        """Do nothing."""
 
 
 class QuestionNeeds(Struct, frozen=True):
