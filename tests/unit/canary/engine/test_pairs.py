@@ -214,13 +214,12 @@ def test_a_fault_of_a_sick_host_is_not_the_candidates(context, paired):
 def test_a_reference_on_a_sick_host_shows_nothing(context, paired):
     states = iter(["sick", "healthy"])
 
-    class Seen:
-        def observed(self):
-            return HostObservation(next(states), "as the test says")
+    def observe():
+        return HostObservation(next(states), "as the test says")
 
     queue = Memory()
     made = context(Host(faults={"gemm-0-pair1-B": NO_GPU}), queue)
-    drive(replace(paired, attempt=3), replace(made, watch=lambda slots: nullcontext(Seen())))
+    drive(replace(paired, attempt=3), replace(made, watch=lambda slots: nullcontext(observe)))
     assert (queue.ended[0], queue.ended[2]) == ("inconclusive", None)
     assert "the reference cuda124 too: the host was sick" in queue.ended[1]
 
