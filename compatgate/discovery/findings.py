@@ -201,8 +201,8 @@ class Inspection(Struct, frozen=True):
         """Return ``{"stack": {...}, "observations": [...], "conflicts": [...]}``."""
         return {
             "stack": self.stack,
-            "observations": to_builtins(self.observations),
-            "conflicts": to_builtins(self.doubts),
+            "observations": to_builtins([*self.observations]),
+            "conflicts": to_builtins([*self.doubts]),
         }
 
 

@@ -141,8 +141,8 @@ class ImageReading(Struct, frozen=True):
         """Return ``{"stack", "observations", "conflicts", "open", "image"}``."""
         return {
             "stack": self.stack_body,
-            "observations": msgspec.to_builtins(self.observations),
-            "conflicts": msgspec.to_builtins(self.conflicts),
+            "observations": msgspec.to_builtins([*self.observations]),
+            "conflicts": msgspec.to_builtins([*self.conflicts]),
             "open": list(self.open),
             "image": {
                 "reference": self.reference,
