@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 from msgspec.structs import replace
 
 from compatgate.canary.engine.interface import Lease, Settings
@@ -228,7 +229,7 @@ class Runs:
             lease,
             StepResult(
                 "conv-forward-0", "conv-forward", 0, "inconclusive", reason,
-                exit_code=1, health=health.to_json(), started_at=now, finished_at=now,
+                exit_code=1, health=msgspec.to_builtins(health), started_at=now, finished_at=now,
             ),
         )  # fmt: skip
         queue.finish(lease, "inconclusive", f"conv-forward-0: {reason}", None)
