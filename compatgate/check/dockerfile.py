@@ -48,7 +48,7 @@ class DockerfileStack(Struct, frozen=True):
     base: str = ""
 
 
-def read_build_options(arguments: Sequence[str], stage: str) -> BuildOptions:
+def read_build_options(arguments: Sequence[str], stage: str | None) -> BuildOptions:
     """Return the options of a build."""
     options: dict[str, str] = {}
     for text in arguments:
@@ -57,7 +57,7 @@ def read_build_options(arguments: Sequence[str], stage: str) -> BuildOptions:
             hint = "like --build-arg CUDA_VERSION=12.4.1"
             raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
         options[name] = value
-    return BuildOptions(options, stage)
+    return BuildOptions(options, stage or "")
 
 
 def read_dockerfile_stack(

@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.cli.nodes.upgrades",
         "propose, start, stop and roll back upgrades; manage freezes",
     ),
-    "matrix": ("compatgate.cli.matrix.documents", "import, export and compare the blessed matrix"),
+    "matrix": ("compatgate.cli.matrix.actions", "import, export and compare the blessed matrix"),
     "nodes": (
         "compatgate.cli.nodes.reports",
         "list nodes and their reported state",
@@ -70,10 +70,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.cli.attention.notices",
         "list incidents and act on them",
     ),
-    "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
+    "canary": (
+        "compatgate.cli.canary.actions",
+        "run canaries on staging hosts and judge measurements",
+    ),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "k8s": (
-        "compatgate.cli.cluster.k8s",
+        "compatgate.cli.cluster.actions",
         "manage a Kubernetes cluster: manifests, nodes, audit of running pods",
     ),
     "attest": ("compatgate.cli.audit.attest", "sign a verdict and attach it to its image"),
@@ -84,9 +87,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.gate.bundle", "export the gate's state for offline use"),
-    "login": ("compatgate.cli.access.identity:login", "sign in to a gate as a person"),
-    "logout": ("compatgate.cli.access.identity:logout", "end the session started by login"),
-    "whoami": ("compatgate.cli.access.identity:whoami", "show the identity that the gate sees"),
+    "login": ("compatgate.cli.access.identity:run_login", "sign in to a gate as a person"),
+    "logout": ("compatgate.cli.access.identity:run_logout", "end the session started by login"),
+    "whoami": ("compatgate.cli.access.identity:run_whoami", "show the identity that the gate sees"),
     "token": ("compatgate.cli.access.tokens", "create, list and revoke access tokens"),
     "audit": ("compatgate.cli.audit.log", "read and verify audit log and decisions"),
     "report": (
@@ -96,7 +99,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("compatgate.cli.doctor", "find problems of an installation, with fixes"),
     "db": ("compatgate.cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }
-"""Name to code and help, as in `compatgate.kit.cli.parser.Actions`; listing imports no module."""
+"""Name to code, as of `load_command`, and help; listing imports no module."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NEW_OBJECTS = 20_000
 """Garbage collection threshold: objects of the start stay; Python's 700 make it a tenth slower."""

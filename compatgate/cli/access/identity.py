@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from typing import TYPE_CHECKING
 
 from compatgate.cli.gate.opening import Operations
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.gate_client import ask, make_client
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT, SERVER
 from compatgate.kit.cli.output import format_json_time, print_json
-from compatgate.kit.cli.parser import add_server, server_of
+from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import iso
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.service.access.identity.device_flow import DeviceCode
 
-_LOGIN = """\
-The gate names its issuer. This command shows an address and a code: open the address with any
-browser, on any machine, and enter the code. The session is kept in a file that only you can read,
-and commands use it for this gate when no token is given.
-
-examples:
-  compatgate login --server https://gate.example
-  COMPATGATE_SERVER=https://gate.example compatgate login
-"""
-_LOGOUT = """\
-The session ends at the gate, too. Your session at the issuer stays open.
-
-examples:
-  compatgate logout --server https://gate.example
-"""
-_WHOAMI = """\
-examples:
-  compatgate whoami --server https://gate.example
-  compatgate whoami --server https://gate.example --token "$TOKEN" --format json
-"""
-
-
-def add_login_arguments(parser: argparse.ArgumentParser, epilog: str = _LOGIN) -> None:
-    """Add the options of ``login``."""
-    parser.epilog = epilog
-    parser.add_argument(
-        "--server", metavar="URL", help="URL of the gate (default: $COMPATGATE_SERVER)"
-    )
-
-
-def add_logout_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``logout``."""
-    add_login_arguments(parser, _LOGOUT)
-
-
-def add_whoami_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``whoami``."""
-    parser.epilog = _WHOAMI
-    add_server(parser)
-    add_format(parser)
+_SERVER = "--server URL  URL of the gate (default: $COMPATGATE_SERVER)"
 
 
 def _gate_url(args: argparse.Namespace) -> str:
@@ -71,6 +32,18 @@ def _gate_url(args: argparse.Namespace) -> str:
     return base_of(url)
 
 
+@command(
+    _SERVER,
+    epilog="""\
+The gate names its issuer. This command shows an address and a code: open the address with any
+browser, on any machine, and enter the code. The session is kept in a file that only you can read,
+and commands use it for this gate when no token is given.
+
+examples:
+  compatgate login --server https://gate.example
+  COMPATGATE_SERVER=https://gate.example compatgate login
+""",
+)
 def run_login(args: argparse.Namespace) -> int:
     """Sign a person in, and keep the session."""
     url = _gate_url(args)
@@ -101,6 +74,15 @@ def _show(code: DeviceCode) -> None:
     print("waiting for the sign-in ...", flush=True)
 
 
+@command(
+    _SERVER,
+    epilog="""\
+The session ends at the gate, too. Your session at the issuer stays open.
+
+examples:
+  compatgate logout --server https://gate.example
+""",
+)
 def run_logout(args: argparse.Namespace) -> int:
     """End the session at the gate, and remove its file."""
     from compatgate.client.credentials import load, remove
@@ -120,6 +102,15 @@ def run_logout(args: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    SERVER,
+    FORMAT,
+    epilog="""\
+examples:
+  compatgate whoami --server https://gate.example
+  compatgate whoami --server https://gate.example --token "$TOKEN" --format json
+""",
+)
 def run_whoami(args: argparse.Namespace) -> int:
     """Show who the gate takes this user for."""
     with make_client(_gate_url(args), args.token) as gate:

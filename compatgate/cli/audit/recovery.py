@@ -2,76 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_database, add_format
+from compatgate.kit.cli.options import DATABASE, FORMAT
 from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.usage import action
+from compatgate.service.recovery.backup.checks import print_checks
 
-if TYPE_CHECKING:
-    import argparse
 
-_BACKUP_EPILOG = """\
+@action(
+    "backup",
+    "write a backup of the database; the gate may stay in use",
+    "file: FILE|-  output file; - for standard output",
+    DATABASE,
+    FORMAT,
+    epilog="""\
 The backup is a consistent snapshot of the database, made by SQLite's backup API or by pg_dump;
 writers do not wait. The file has mode 0600: it
 contains digests of tokens and names of callers. Save the head of the audit chain elsewhere.
 exit status: 0 written, 2 bad input, 3 the database does not answer or is damaged
-"""
-_RESTORE_EPILOG = """\
-Stop the gates and workers first. A backup is restored into the kind of database that it came from;
-PostgreSQL needs the program pg_restore. A backup of an older version is migrated.
-exit status: 0 restored, 1 restored with a broken audit chain, 2 refused, 3 no answer
-"""
-_VERIFY_EPILOG = """\
-A backup is restored into a temporary file ($TMPDIR), a dump into a temporary database on the server
-of --database, to check that it can be restored.
-exit status: 0 sound, 1 a check failed, 2 bad input
-"""
-
-
-def add_recovery_actions(actions: Any) -> None:
-    """Add the actions to those of ``compatgate db``."""
-    backup = actions.add_parser(
-        "backup", help="write a backup of the database; the gate may stay in use"
-    )
-    backup.epilog = _BACKUP_EPILOG
-    backup.add_argument("file", metavar="FILE|-", help="output file; - for standard output")
-    restoring = actions.add_parser("restore", help="restore a backup into an empty database")
-    restoring.epilog = _RESTORE_EPILOG
-    restoring.add_argument("file", metavar="FILE", help="backup file")
-    restoring.add_argument(
-        "--force",
-        action="store_true",
-        help="replace a database that contains data; keep its data in a file",
-    )
-    restoring.add_argument(
-        "--unverified",
-        action="store_true",
-        help="restore although the audit chain in the backup is not intact",
-    )
-    restoring.add_argument(
-        "--keep-schema",
-        action="store_true",
-        help="do not migrate; for a return to the compatgate version of the backup",
-    )
-    verify = actions.add_parser(
-        "verify", help="verify the database or a backup: schema, pages and audit chain"
-    )
-    verify.epilog = _VERIFY_EPILOG
-    verify.add_argument(
-        "file", metavar="FILE", nargs="?", help="backup file (default: the database)"
-    )
-    verify.add_argument(
-        "--head", metavar="HASH", help="hash stored earlier; the audit chain must contain it"
-    )
-    for action in (backup, restoring, verify):
-        add_database(action)
-        add_format(action)
-
-
+""",
+)
 def run_backup(args: argparse.Namespace) -> int:
     """Write a backup, and say what it holds."""
     from compatgate.kit.database.database import Database
@@ -97,6 +52,23 @@ def run_backup(args: argparse.Namespace) -> int:
     return 0
 
 
+@action(
+    "restore",
+    "restore a backup into an empty database",
+    """\
+FILE           backup file
+--force        replace a database that contains data; keep its data in a file
+--unverified   restore although the audit chain in the backup is not intact
+--keep-schema  do not migrate; for a return to the compatgate version of the backup
+""",
+    DATABASE,
+    FORMAT,
+    epilog="""\
+Stop the gates and workers first. A backup is restored into the kind of database that it came from;
+PostgreSQL needs the program pg_restore. A backup of an older version is migrated.
+exit status: 0 restored, 1 restored with a broken audit chain, 2 refused, 3 no answer
+""",
+)
 def run_restore(args: argparse.Namespace) -> int:
     """Restore a backup; return 1 if its audit chain is not intact."""
     from compatgate.service.recovery.backup.restore import RestoreOptions, restore
@@ -128,11 +100,25 @@ def run_restore(args: argparse.Namespace) -> int:
     return 0 if chain.ok else 1
 
 
+@action(
+    "verify",
+    "verify the database or a backup: schema, pages and audit chain",
+    """\
+[FILE]       backup file (default: the database)
+--head HASH  hash stored earlier; the audit chain must contain it
+""",
+    DATABASE,
+    FORMAT,
+    epilog="""\
+A backup is restored into a temporary file ($TMPDIR), a dump into a temporary database on the server
+of --database, to check that it can be restored.
+exit status: 0 sound, 1 a check failed, 2 bad input
+""",
+)
 def run_verify(args: argparse.Namespace) -> int:
     """Verify the database or a backup; return 1 if a check failed."""
     from compatgate.kit.database.database import Database
     from compatgate.kit.database.opening import refuse_missing
-    from compatgate.service.recovery.backup.checks import print_checks
     from compatgate.service.recovery.backup.verify import verify_backup, verify_database
 
     as_json = args.format == "json"

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from compatgate.check.deciders import BundleDecider, refuse_stale
+from compatgate.check.verdicts import verdict_of
+from compatgate.cli.gate.opening import open_rooms
+from compatgate.discovery.cache import default_image_folder
+from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, NotFound, Unavailable, quote_error
+from compatgate.gate_client import ask, make_client
 from compatgate.service.cluster.admission.kinds import Kinds
 from compatgate.service.cluster.admission.questions import parse_exemptions
 from compatgate.service.cluster.admission.service import AdmissionOptions
@@ -17,8 +24,6 @@ from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
     from compatgate.service.gate.questions.images import ImageSettings
 
@@ -52,9 +57,7 @@ class ServerSource:
         self, document: Mapping[str, Any], namespace: str, claims: Claims = ()
     ) -> ObjectAnswer:
         """Return the gate's answer; see `ObjectSource.check`."""
-        from compatgate.check.verdicts import verdict_of
         from compatgate.client.operations import Operations
-        from compatgate.gate_client import ask
 
         gate = self._client
         try:
@@ -103,7 +106,6 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Obj
     """Open the source that the options name."""
     if server := args.target_server:
         _refuse_own(args)
-        from compatgate.gate_client import make_client
 
         client = make_client(server, args.token, args.timeout, retries=0)
         return ServerSource(stack.enter_context(client), args.timeout)
@@ -111,14 +113,12 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Obj
     options = AdmissionOptions(kinds, exemptions=exemptions)
     images = _image_settings(args)
     if args.bundle:
-        from compatgate.check.deciders import BundleDecider, refuse_stale
         from compatgate.service.gate.questions.images import Images
 
         refuse_stale(args.bundle, args.max_stale)
         snapshot = BundleDecider(args.bundle, args.key).snapshot
         gate = BundleGate(snapshot, Images(images))
         return LocalSource(ManifestChecks(gate, options), args.timeout)
-    from compatgate.cli.gate.opening import open_rooms
 
     opened = stack.enter_context(open_rooms(args, overlays=args.facts, images=images))
     return LocalSource(ManifestChecks(opened.gate, options), args.timeout)
@@ -136,8 +136,6 @@ def _refuse_own(args: argparse.Namespace) -> None:
 
 
 def _image_settings(args: argparse.Namespace) -> ImageSettings:
-    from compatgate.discovery.cache import default_image_folder
-    from compatgate.discovery.registry.limits import read_options
     from compatgate.service.gate.questions.images import ImageSettings, parse_places
 
     places = parse_places(args.registry, "--registry")

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.check.question import read_changes
+from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.core.rule import exit_code, worst_exit
+from compatgate.documents.specs import key_of, to_body
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import add_change_options, add_format
+from compatgate.kit import clock
+from compatgate.kit.cli.options import CHANGES, FORMAT_OR_MARKDOWN, PLACE
 from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.usage import command
 from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.sections import report_plan
 
-if TYPE_CHECKING:
-    import argparse
 
-_EXAMPLES = """\
+@command(
+    """\
+--target NAME ... (required)        target to upgrade; may be repeated, one plan per target
+--upgrade driver|cuda[=VERSION] ...
+    upgrade the driver (to the newest branch of its kind, or driver=580) or CUDA (to the series that
+    the driver brings, or cuda=13.0); may be repeated
+""",
+    CHANGES,
+    """\
+--rack-label LABEL ...  node label whose value names a rack (default: known topology labels)
+""",
+    PLACE,
+    "--bundle FILE  decide from a bundle, without recorded decisions and nodes",
+    FORMAT_OR_MARKDOWN,
+    epilog="""\
 examples:
   compatgate plan --target prod-a100 --upgrade driver
   compatgate plan --target prod-a100 --upgrade driver=580 --upgrade cuda=13.0
@@ -26,44 +43,9 @@ examples:
 exit status: 0 nothing in use breaks, 1 something breaks, 2 bad input, 3 unknown; the worst of
 several targets. Findings that the target's policy only warns about give 0. Several targets give
 JSON {"plans": [...]}, one plan each.
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "--target",
-        required=True,
-        metavar="NAME",
-        action="append",
-        help="target to upgrade; may be repeated, one plan per target",
-    )
-    parser.add_argument(
-        "--upgrade",
-        metavar="driver|cuda[=VERSION]",
-        action="append",
-        default=[],
-        help="upgrade the driver (to the newest branch of its kind, or driver=580) or CUDA (to the"
-        " series that the driver brings, or cuda=13.0); may be repeated",
-    )
-    add_change_options(parser)
-    parser.add_argument(
-        "--rack-label",
-        metavar="LABEL",
-        action="append",
-        default=[],
-        help="node label whose value names a rack (default: known topology labels)",
-    )
-    add_place(parser)
-    parser.add_argument(
-        "--bundle",
-        metavar="FILE",
-        help="decide from a bundle, without recorded decisions and nodes",
-    )
-    add_format(parser, markdown=True)
-
-
+""",
+    target={"default": None},
+)
 def run(args: argparse.Namespace) -> int:
     """Print one plan for each target."""
     body = _read_question(args)
@@ -79,8 +61,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_question(args: argparse.Namespace) -> Body:
-    from compatgate.check.question import read_changes
-
     if args.pool and len(args.target) > 1:
         hint = "ask about each target alone, or omit --pool"
         raise BadInput("needs a single --target", field="--pool", value=args.pool, hint=hint)
@@ -98,8 +78,6 @@ def _read_question(args: argparse.Namespace) -> Body:
 
 
 def _ask_bundle(path: str, targets: list[str], body: Body) -> list[Body]:
-    from compatgate.documents.specs import key_of, to_body
-    from compatgate.kit import clock
     from compatgate.service.changes.comparison.service import answer_plan
     from compatgate.service.matrix.snapshots.snapshot import load_bundle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -24,6 +24,15 @@ def _to_builtins(value: Any) -> Any:
     from msgspec import to_builtins
 
     return to_builtins(value)
+
+
+def print_answer(form: str, answer: Any, text: Callable[[], str]) -> int:
+    """Print an answer as JSON, or as text; return exit status 0."""
+    if form == "json":
+        print_json(answer)
+    else:
+        print(text())
+    return 0
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
