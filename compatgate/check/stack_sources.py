@@ -118,10 +118,7 @@ def read_image_reference(
     from compatgate.discovery.registry.limits import read_options
 
     options = replace(
-        read_options(),
-        cache=default_image_folder(),
-        arch_facts=facts.arch,
-        packages=facts.packages,
+        read_options(), cache=default_image_folder(), arch_facts=facts.arch, packages=facts.packages
     )
     platform = "linux/arm64" if cpu == "aarch64" else "linux/amd64"
     read = read_local_image if local and is_local_image(reference) else read_image

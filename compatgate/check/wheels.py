@@ -67,11 +67,7 @@ def read_wheels(
         return WheelReading(stack)
     from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.wheels.index import read_index_settings
-    from compatgate.discovery.wheels.measure import (
-        MeasureOptions,
-        QuestionNeeds,
-        list_ptx_toolkits,
-    )
+    from compatgate.discovery.wheels.measure import MeasureOptions, QuestionNeeds, list_ptx_toolkits
     from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
     progress = ProgressLines()

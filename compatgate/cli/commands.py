@@ -13,14 +13,7 @@ from typing import Any, NamedTuple
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.options import (
-    AUTHORSHIP,
-    FORMAT,
-    PLACE,
-    add_limit,
-    read_moment,
-    reason_of,
-)
+from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, add_limit, read_moment, reason_of
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.usage import Action, Settings, add_usage, read_usage
 from compatgate.kit.operations import Argument, Declared, load_operations

@@ -44,12 +44,7 @@ def _upgrade(args: argparse.Namespace) -> int:
     return 0
 
 
-@action(
-    "status",
-    "show the schema; exit status 1 if an upgrade is needed",
-    DATABASE,
-    FORMAT,
-)
+@action("status", "show the schema; exit status 1 if an upgrade is needed", DATABASE, FORMAT)
 def _status(args: argparse.Namespace) -> int:
     """Show the schema, without creating a file."""
     from compatgate.kit.database import tables

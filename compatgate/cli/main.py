@@ -22,10 +22,7 @@ PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compatgate.check.cli", "decide whether a stack may run on a target or pool"),
     "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
-    "lock": (
-        "compatgate.check.lock",
-        "lock a project with uv for targets or pools",
-    ),
+    "lock": ("compatgate.check.lock", "lock a project with uv for targets or pools"),
     "inspect": (
         "compatgate.cli.inspect",
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",
@@ -34,10 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.cli.probe",
         "detect driver, GPUs and stack of a machine, process, container or node",
     ),
-    "health": (
-        "compatgate.cli.health",
-        "find GPU errors in a kernel log, with actions",
-    ),
+    "health": ("compatgate.cli.health", "find GPU errors in a kernel log, with actions"),
     "triage": (
         "compatgate.cli.triage",
         "find the cause of an error, and check a stack for that cause",
@@ -45,10 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("compatgate.cli.explain", "explain a rule: check, reason and fix"),
     "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
-    "facts": (
-        "compatgate.cli.facts",
-        "show, verify and compare vendor facts; measure wheels",
-    ),
+    "facts": ("compatgate.cli.facts", "show, verify and compare vendor facts; measure wheels"),
     "target": (
         "compatgate.cli.matrix.targets",
         "list and change targets; predict what a driver would break",
@@ -62,14 +53,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "propose, start, stop and roll back upgrades; manage freezes",
     ),
     "matrix": ("compatgate.cli.matrix.actions", "import, export and compare the blessed matrix"),
-    "nodes": (
-        "compatgate.cli.nodes.reports",
-        "list nodes and their reported state",
-    ),
-    "notices": (
-        "compatgate.cli.attention.notices",
-        "list incidents and act on them",
-    ),
+    "nodes": ("compatgate.cli.nodes.reports", "list nodes and their reported state"),
+    "notices": ("compatgate.cli.attention.notices", "list incidents and act on them"),
     "canary": (
         "compatgate.cli.canary.actions",
         "run canaries on staging hosts and judge measurements",
@@ -81,10 +66,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "attest": ("compatgate.cli.audit.attest", "sign a verdict and attach it to its image"),
     "verify": ("compatgate.cli.audit.verify", "verify a signed verdict, offline"),
-    "hook": (
-        "compatgate.cli.cluster.hooks",
-        "sign webhook requests",
-    ),
+    "hook": ("compatgate.cli.cluster.hooks", "sign webhook requests"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.gate.bundle", "export the gate's state for offline use"),
     "login": ("compatgate.cli.access.identity:run_login", "sign in to a gate as a person"),

@@ -45,7 +45,7 @@ class ServeSettings(Settings):
     state: Setting[str | None] = Setting(
         "--state DIR  folder of this replica for outages of the database, or of the central gate"
         " of --bundle: last snapshot and undelivered decisions (default: $COMPATGATE_STATE, else a"
-        " folder next to the SQLite file, else one in the user's state folder)",
+        " folder next to the SQLite file, else one in the user's state folder)"
     )
     max_stale = Setting(
         "--max-stale DURATION = 24h  maximum age of the snapshot while the database, or the"
@@ -65,15 +65,15 @@ class ServeSettings(Settings):
     far = Heading("far gate")
     bundle: Setting[str | None] = Setting(
         "--bundle URL  decide from the signed bundle of this central gate, without a database;"
-        " changes and pages are refused, and decisions are delivered to the central gate",
+        " changes and pages are refused, and decisions are delivered to the central gate"
     )
     bundle_keys: Repeated[str] = Repeated(
         "--bundle-key FILE ...  public key that is trusted to sign bundles (PEM or JSON Web Key"
-        " Set); may be repeated, for key rotation",
+        " Set); may be repeated, for key rotation"
     )
     bundle_token: Setting[str | None] = Setting(
         "--bundle-token FILE  file with the token for the central gate, with the scopes read and"
-        " deliver; the token's name is the name of the far gate (default: $COMPATGATE_TOKEN)",
+        " deliver; the token's name is the name of the far gate (default: $COMPATGATE_TOKEN)"
     )
     bundle_every: Setting[str] = Setting(
         "--bundle-every DURATION = 60s  interval between checks for a newer bundle"
@@ -87,7 +87,7 @@ class ServeSettings(Settings):
     service = Heading("")
     matrix: Repeated[str] = Repeated(
         "--matrix FILE|DIR ...  matrix files to import at start if the stored matrix is empty; may"
-        " be repeated",
+        " be repeated"
     )
     anonymous = Setting(
         f"--anonymous SCOPES  scopes that need no token, or none (default: {read.LOOPBACK_SCOPES}"
@@ -149,7 +149,7 @@ class ServeSettings(Settings):
     canary_images: Repeated[str] = Repeated(
         "--canary-image PATTERN ...  images that submitted runs may test, like"
         " registry.example/team/*, or none; may be repeated (default: $COMPATGATE_CANARY_IMAGES,"
-        " comma-separated; else all images on a loopback address, none on others)",
+        " comma-separated; else all images on a loopback address, none on others)"
     )
 
     senders = Heading("callers")
@@ -176,12 +176,10 @@ class ServeSettings(Settings):
         read.proxies,
     )
     session_lifetime = Setting(
-        "--session-lifetime DURATION = 12h  maximum duration of a browser session",
-        read.session,
+        "--session-lifetime DURATION = 12h  maximum duration of a browser session", read.session
     )
     session_idle = Setting(
-        "--session-idle DURATION = 2h  idle timeout of a browser session",
-        read.session,
+        "--session-idle DURATION = 2h  idle timeout of a browser session", read.session
     )
 
     links = Heading("TLS and links")
@@ -201,7 +199,7 @@ class ServeSettings(Settings):
     )
     cluster: Setting[str | None] = Setting(
         "--cluster NAME  cluster of the pods; only its nodes determine their pools (default: nodes"
-        " of all clusters)",
+        " of all clusters)"
     )
     claims = Setting(
         "--read-claims in-cluster|KUBECONFIG  read the claims of pods from the cluster; claims of"
@@ -213,7 +211,7 @@ class ServeSettings(Settings):
     )
     exemptions: Repeated[str] = Repeated(
         "--exempt NAMESPACE=WAIVER ...  admit denied workloads in these namespaces (glob) while"
-        " the waiver is valid and names CG822; may be repeated",
+        " the waiver is valid and names CG822; may be repeated"
     )
     kinds: Repeated[str] = Repeated(
         "--kinds FILE ...  additional workload kinds and GPU resources; may be repeated"
@@ -240,7 +238,7 @@ class ServeSettings(Settings):
     )
     webhook_key: Setting[str] = Setting(
         "--incident-webhook-key FILE = env:COMPATGATE_INCIDENT_WEBHOOK_KEY  file with the key that"
-        " signs these requests, or env:VARIABLE",
+        " signs these requests, or env:VARIABLE"
     )
 
     sign_in = Heading("sign-in")
@@ -257,7 +255,7 @@ class ServeSettings(Settings):
     log_format = Shared(lambda group: add_log_format(group, level="warning"))
     access_log: Setting[Any] = Setting(
         "--access-log {off,errors,all} = errors  which requests to log; errors: those with a"
-        " status of 400 or above",
+        " status of 400 or above"
     )
     metric_targets: Setting[int] = Setting(
         "--metrics-targets N = 100  number of targets with their own metrics, first by name;"

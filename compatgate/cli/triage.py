@@ -7,12 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-from compatgate.check.cli import (
-    FACTS_DECIDER,
-    PLACES,
-    STACK,
-    complete_decider,
-)
+from compatgate.check.cli import FACTS_DECIDER, PLACES, STACK, complete_decider
 from compatgate.check.deciders import Decider, choose_decider
 from compatgate.check.question import read_questions
 from compatgate.core.stated_text import complete_question

@@ -253,12 +253,7 @@ def _work(
         for host in hosts
     }
     worker = Worker(
-        args.name,
-        queue,
-        hosts,
-        contexts,
-        concurrency=args.concurrency,
-        probe=settings.heartbeat,
+        args.name, queue, hosts, contexts, concurrency=args.concurrency, probe=settings.heartbeat
     )
     _stop_on_signals(worker)
     if args.metrics_port is not None:

@@ -30,13 +30,7 @@ if TYPE_CHECKING:
     from compatgate.client import Client
 
 
-@action(
-    "hosts",
-    "list the staging hosts that workers serve",
-    "--gpu SKU  GPU",
-    PLACE,
-    FORMAT,
-)
+@action("hosts", "list the staging hosts that workers serve", "--gpu SKU  GPU", PLACE, FORMAT)
 def run_hosts(args: argparse.Namespace) -> int:
     """Print the staging hosts that workers have registered."""
     with gate_of(args) as gate:

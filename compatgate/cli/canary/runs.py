@@ -160,13 +160,7 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
                 print(f"[{data['state']}{reason}]", file=sys.stderr)
 
 
-@action(
-    "cancel",
-    "cancel runs",
-    "runs: ID ...  run ids, as in canary list",
-    PLACE,
-    FORMAT,
-)
+@action("cancel", "cancel runs", "runs: ID ...  run ids, as in canary list", PLACE, FORMAT)
 def run_cancel(args: argparse.Namespace) -> int:
     """End runs: at once where they wait, else when their worker next reports."""
     with gate_of(args) as gate:
@@ -211,13 +205,7 @@ def describe_pool(evidence: dict[str, Any]) -> str:
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
-@action(
-    "rerun",
-    "requeue a finished run",
-    "run: ID  run id, as in canary list",
-    PLACE,
-    FORMAT,
-)
+@action("rerun", "requeue a finished run", "run: ID  run id, as in canary list", PLACE, FORMAT)
 def run_rerun(args: argparse.Namespace) -> int:
     """Requeue a run, for the current state of its target."""
     with gate_of(args) as gate:

@@ -164,11 +164,7 @@ def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
     """Return a sample of a program's output, in the form of the gate's answer."""
-    from compatgate.canary.samples.extract import (
-        ExtractedSamples,
-        sample_files,
-        sample_from_output,
-    )
+    from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
     from compatgate.canary.workloads import Library
 
     if args.id or args.step or not (args.workload and args.measured_at):

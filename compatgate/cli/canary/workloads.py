@@ -102,13 +102,7 @@ def _time(seconds: int) -> str:
     return f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
 
 
-@action(
-    "suites",
-    "list suites of workloads",
-    "[NAME]  only this suite",
-    add_workloads,
-    FORMAT,
-)
+@action("suites", "list suites of workloads", "[NAME]  only this suite", add_workloads, FORMAT)
 def run_suites(args: argparse.Namespace) -> int:
     """List suites."""
     from compatgate.canary.workloads import Library

@@ -21,13 +21,7 @@ from compatgate.documents.specs import KINDS
 from compatgate.errors import BadInput, ManyProblems
 from compatgate.gate_client import ask
 from compatgate.kit import clock
-from compatgate.kit.cli.options import (
-    CHANGES,
-    FORMAT,
-    FORMAT_OR_MARKDOWN,
-    PLACE,
-    read_moment,
-)
+from compatgate.kit.cli.options import CHANGES, FORMAT, FORMAT_OR_MARKDOWN, PLACE, read_moment
 from compatgate.kit.cli.output import read_text
 from compatgate.kit.cli.parser import positive_count, server_of
 from compatgate.kit.cli.usage import action

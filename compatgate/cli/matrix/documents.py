@@ -21,13 +21,7 @@ from compatgate.core.components import resolve_component
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import Body, ask, ask_all
-from compatgate.kit.cli.options import (
-    AUTHORSHIP,
-    FORMAT,
-    PLACE,
-    add_limit,
-    reason_of,
-)
+from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, add_limit, reason_of
 from compatgate.kit.cli.output import format_json_time, print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action

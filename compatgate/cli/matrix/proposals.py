@@ -13,14 +13,7 @@ from compatgate.cli.matrix.files import print_changes
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import (
-    AUTHORSHIP,
-    FORCE,
-    FORMAT,
-    PLACE,
-    note_warnings,
-    reason_of,
-)
+from compatgate.kit.cli.options import AUTHORSHIP, FORCE, FORMAT, PLACE, note_warnings, reason_of
 from compatgate.kit.cli.output import format_json_time, print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action

@@ -104,10 +104,7 @@ def _ask(args: argparse.Namespace, gate: Client, whole: JoinedFiles, *, dry_run:
 
 
 def describe_sync(
-    name: str | None,
-    reason: str | None,
-    note: str | None,
-    environ: Mapping[str, str] = os.environ,
+    name: str | None, reason: str | None, note: str | None, environ: Mapping[str, str] = os.environ
 ) -> str:
     """Return the reason of a sync's revision: who wants it, and the commit.
 

@@ -197,11 +197,7 @@ run = Group(
             reason="",
         ),
         _change(
-            "retract",
-            "retract_upgrade",
-            "withdraw your approval",
-            usage=_NAME + _AUTHOR,
-            reason="",
+            "retract", "retract_upgrade", "withdraw your approval", usage=_NAME + _AUTHOR, reason=""
         ),
         _change("stop", "stop_upgrade", "hold every wave until someone resumes the upgrade"),
         _change("resume", "resume_upgrade", "resume a stopped upgrade"),
