@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from compatgate.check.deciders import Decider, choose_decider
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.kit.cli.output import open_input
 from compatgate.strict_json import DECODE_ERRORS
-
-if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.check.deciders import Decider
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -26,8 +23,6 @@ def run_batch(args: argparse.Namespace) -> int:
     Returns:
         2 if a line is malformed, else 1 if one was denied, else 3 if one had no decision, else 0.
     """
-    from compatgate.check.deciders import choose_decider
-
     _refuse(args)
     decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
     worst = EXIT_ALLOWED

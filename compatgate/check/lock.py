@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from compatgate.check.cli import FACTS_DECIDER, WHEELS, complete_decider
+from compatgate.check.deciders import Decider, choose_decider, pools_of
 from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX
 from compatgate.check.solve import SOLVE_PLACES, read_base, read_solve_pools, solve_exit
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Record
 from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
+from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import strip_controls, width_of
 from compatgate.kit.cli.usage import command
+from compatgate.kit.files import replacing
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from compatgate.check.deciders import Decider
     from compatgate.check.resolver import Pins
     from compatgate.check.stack_sources import Platforms
-    from compatgate.core.facts import Facts
-    from compatgate.core.facts.records import Record
 
 Json = dict[str, Any]
 _MAX_TRIES = 20
@@ -68,8 +73,6 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Write the first lock that passes; return the exit status."""
-    from compatgate.check.deciders import choose_decider
-
     complete_decider(args)
     if not 1 <= args.tries <= _MAX_TRIES:
         raise BadInput("must be from 1 to 20", field="--tries", value=args.tries)
@@ -109,7 +112,6 @@ class _Locking:
         solution = self._decider.solve(self._question(), self._pools)
         if not solution["found"]:
             from compatgate.check.solved import render_solved
-            from compatgate.kit.cli.terminal import width_of
 
             print(render_solved(solution, self._facts, width_of(sys.stdout), colour=False))
             return solve_exit(solution)
@@ -129,10 +131,6 @@ class _Locking:
 
     def _target_pools(self) -> list[Json]:
         """Return the pools of the first target, which choose the platform."""
-        from argparse import Namespace
-
-        from compatgate.check.deciders import pools_of
-
         return pools_of(Namespace(**{**vars(self._args), "target": self._args.target[0]}))
 
     def _question(self) -> Json:
@@ -150,9 +148,6 @@ class _Locking:
 
     def _python(self) -> str:
         """Return the constraint on Python: as asked for, this machine's, or the project's."""
-        from compatgate.core.constraints import parse_constraint
-        from compatgate.core.versions import parse_version
-
         if self._args.python:
             parse_version("python", self._args.python)
             return str(self._args.python)
@@ -200,8 +195,6 @@ class _Locking:
 
     def _judge(self, lock: bytes) -> list[Json]:
         """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
-        import tempfile
-
         from compatgate.check.stack_sources import read_files
 
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
@@ -228,7 +221,6 @@ class _Locking:
             print(pins.edit())
             _say("add this to pyproject.toml, run uv lock, then compatgate check --lock uv.lock")
             return
-        from compatgate.kit.files import replacing
 
         out = Path(self._args.out or self._project.path.with_name(LOCK_NAME))
         header = f"# Made by uv for compatgate lock --in {self._project.path.name}\n"
@@ -238,8 +230,6 @@ class _Locking:
 
 
 def _say(text: str) -> None:
-    from compatgate.kit.cli.terminal import strip_controls
-
     if not text:
         return
     print("\n".join(strip_controls(line) for line in text.split("\n")), file=sys.stderr)

@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "list and change targets; predict what a driver would break",
     ),
     "plan": (
-        "compatgate.cli.gate.plan",
+        "compatgate.cli.gate.comparison:run_plan",
         "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
     ),
     "upgrade": (
@@ -54,7 +54,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "matrix": ("compatgate.cli.matrix.actions", "import, export and compare the blessed matrix"),
     "nodes": ("compatgate.cli.nodes.reports", "list nodes and their reported state"),
-    "notices": ("compatgate.cli.attention.notices", "list incidents and act on them"),
+    "notices": ("compatgate.cli.attention:run_notices", "list incidents and act on them"),
     "canary": (
         "compatgate.cli.canary.actions",
         "run canaries on staging hosts and judge measurements",
@@ -69,13 +69,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hook": ("compatgate.cli.cluster.hooks", "sign webhook requests"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.gate.bundle", "export the gate's state for offline use"),
-    "login": ("compatgate.cli.access.identity:run_login", "sign in to a gate as a person"),
-    "logout": ("compatgate.cli.access.identity:run_logout", "end the session started by login"),
-    "whoami": ("compatgate.cli.access.identity:run_whoami", "show the identity that the gate sees"),
-    "token": ("compatgate.cli.access.tokens", "create, list and revoke access tokens"),
+    "login": ("compatgate.cli.access:run_login", "sign in to a gate as a person"),
+    "logout": ("compatgate.cli.access:run_logout", "end the session started by login"),
+    "whoami": ("compatgate.cli.access:run_whoami", "show the identity that the gate sees"),
+    "token": ("compatgate.cli.access:run_token", "create, list and revoke access tokens"),
     "audit": ("compatgate.cli.audit.log", "read and verify audit log and decisions"),
     "report": (
-        "compatgate.cli.attention.reports",
+        "compatgate.cli.attention:run_report",
         "report the decisions for a target, with today's verdicts",
     ),
     "doctor": ("compatgate.cli.doctor", "find problems of an installation, with fixes"),

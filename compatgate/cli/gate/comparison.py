@@ -1,7 +1,4 @@
-"""Run what-if questions, backtests, dependents and the packages report.
-
-They are actions of ``compatgate target`` and ``compatgate matrix``.
-"""
+"""Run what-if questions, plans, backtests, dependents and the packages report."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ import msgspec
 from compatgate.check.question import read_changes
 from compatgate.cli.gate.opening import Operations, asking, gate_of
 from compatgate.cli.matrix.files import join_files
-from compatgate.core.rule import EXIT_ALLOWED, exit_code
+from compatgate.core.rule import EXIT_ALLOWED, exit_code, worst_exit
 from compatgate.discovery.node_labels import Node, read_nodes
 from compatgate.documents.sources import Source, read_paths
-from compatgate.documents.specs import KINDS
+from compatgate.documents.specs import KINDS, key_of, to_body
 from compatgate.errors import BadInput, ManyProblems
 from compatgate.gate_client import ask
 from compatgate.kit import clock
 from compatgate.kit.cli.options import CHANGES, FORMAT, FORMAT_OR_MARKDOWN, PLACE, read_moment
 from compatgate.kit.cli.output import read_text
 from compatgate.kit.cli.parser import positive_count, server_of
-from compatgate.kit.cli.usage import action
+from compatgate.kit.cli.usage import action, command
 from compatgate.service.changes.comparison.matrix_sections import (
     backtest_status,
     packages_status,
@@ -34,13 +31,12 @@ from compatgate.service.changes.comparison.matrix_sections import (
 )
 from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
-from compatgate.service.changes.comparison.sections import report_what_if
+from compatgate.service.changes.comparison.sections import report_plan, report_what_if
 from compatgate.service.matrix.proposals.backtest import DAYS
 from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
 
 if TYPE_CHECKING:
     from compatgate.client import Client
-
 
 # --- target what-if --------------------------------------------------------------------------
 
@@ -264,3 +260,79 @@ def run_packages(args: argparse.Namespace, gate: Client) -> int:
         return EXIT_ALLOWED
     print_reports([report_packages(answer)] if report.targets else [], answer, args.format)
     return packages_status(answer)
+
+
+@command(
+    """\
+--target NAME ... (required)        target to upgrade; may be repeated, one plan per target
+--upgrade driver|cuda[=VERSION] ...
+    upgrade the driver (to the newest branch of its kind, or driver=580) or CUDA (to the series that
+    the driver brings, or cuda=13.0); may be repeated
+""",
+    CHANGES,
+    """\
+--rack-label LABEL ...  node label whose value names a rack (default: known topology labels)
+""",
+    PLACE,
+    "--bundle FILE  decide from a bundle, without recorded decisions and nodes",
+    FORMAT_OR_MARKDOWN,
+    epilog="""\
+examples:
+  compatgate plan --target prod-a100 --upgrade driver
+  compatgate plan --target prod-a100 --upgrade driver=580 --upgrade cuda=13.0
+  compatgate plan --target prod-a100 --set driver=580.95.05 --format markdown > plan.md
+  compatgate plan --target prod-a100 --target inference-l4 --upgrade driver=580
+
+exit status: 0 nothing in use breaks, 1 something breaks, 2 bad input, 3 unknown; the worst of
+several targets. Findings that the target's policy only warns about give 0. Several targets give
+JSON {"plans": [...]}, one plan each.
+""",
+    target={"default": None},
+)
+def run_plan(args: argparse.Namespace) -> int:
+    """Print one plan for each target."""
+    body = _read_plan(args)
+    server_of(args)  # rejects more than one source
+    if args.bundle:
+        plans = _plan_by_bundle(args.bundle, args.target, body)
+    else:
+        with gate_of(args) as gate:
+            plans = [ask(gate, Operations.plan, target, body) for target in args.target]
+    answer = plans[0] if len(plans) == 1 else {"plans": plans}
+    print_reports([report_plan(plan) for plan in plans], answer, args.format)
+    return worst_exit(*(exit_code(one["verdict"], allowed=one["allowed"]) for one in plans))
+
+
+def _read_plan(args: argparse.Namespace) -> Body:
+    if args.pool and len(args.target) > 1:
+        hint = "ask about each target alone, or omit --pool"
+        raise BadInput("needs a single --target", field="--pool", value=args.pool, hint=hint)
+    changes = read_changes(args.set)
+    if not changes and not args.upgrade:
+        hint = "like --upgrade driver, or --set driver=580.95.05"
+        raise BadInput("names no change", field="--upgrade", hint=hint)
+    body = {
+        "set": changes,
+        "upgrade": args.upgrade,
+        "pool": args.pool,
+        "rack_labels": args.rack_label,
+    }
+    return {key: value for key, value in body.items() if value}
+
+
+def _plan_by_bundle(path: str, targets: list[str], body: Body) -> list[Body]:
+    from compatgate.service.changes.comparison.service import answer_plan
+    from compatgate.service.matrix.snapshots.snapshot import load_bundle
+
+    bundle = load_bundle(path)
+    documents = {key_of(one.document): one.document for one in bundle.payload.documents}
+
+    def find(name: str) -> dict[str, Any] | None:
+        document = documents.get(("Entry", name))
+        return to_body(document) if document else None
+
+    remark = "a bundle has no decisions and no nodes: neither running stacks nor waves are known"
+    snapshot, now = bundle.snapshot(), clock.now()
+    return [
+        answer_plan(body, target, snapshot, now, remarks=(remark,), find=find) for target in targets
+    ]

@@ -1,11 +1,17 @@
-"""Run ``compatgate notices``: list, snooze, resolve and reopen incidents."""
+"""Run ``compatgate notices`` and ``compatgate report``: incidents, and a target's past."""
 
 from __future__ import annotations
 
 import argparse
 
 from compatgate.cli.commands import Body, Group, Row, time_of
-from compatgate.kit.cli.output import format_json_time
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.gate_client import ask
+from compatgate.kit.cli.options import PLACE
+from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.usage import command
+from compatgate.kit.clock import parse_moment
+from compatgate.service.attention.reports.formats import render_html, render_markdown
 
 _WHO = "command line"
 
@@ -29,7 +35,7 @@ def _filter(args: argparse.Namespace) -> Body:
     return {"state": state, "snoozed": (args.snoozed or None) if state == "open" else None}
 
 
-run = Group(
+run_notices = Group(
     (
         Row(
             "incidents",
@@ -105,3 +111,31 @@ examples:
   compatgate notices resolve 12 --comment 'drained the nodes'
 """,
 )
+
+
+@command(
+    """\
+--target NAME (required)  target to report on
+since: --from TIME        start date or time, UTC (default: 7 days before the end)
+until: --to TIME          end date or time, UTC (default: now)
+""",
+    PLACE,
+    "--format {markdown,html,json} = markdown  output format",
+    epilog="""\
+examples:
+  compatgate report --target prod-a100 --from 2026-11-02 --to 2026-11-03 > postmortem.md
+  compatgate report --target prod-a100 --from 2026-11-02T09:00 --format html > postmortem.html
+""",
+)
+def run_report(args: argparse.Namespace) -> int:
+    """Print the report."""
+    since = args.since and parse_moment(args.since, field="--from")
+    until = args.until and parse_moment(args.until, field="--to", end_of_day=True)
+    with gate_of(args) as gate:
+        report = ask(gate, Operations.report, args.target, since=since, until=until)
+    if args.format == "json":
+        print_json(report)
+        return 0
+
+    print(render_html(report) if args.format == "html" else render_markdown(report))
+    return 0
