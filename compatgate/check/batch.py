@@ -18,11 +18,7 @@ from compatgate.strict_json import DECODE_ERRORS
 
 
 def run_batch(args: argparse.Namespace) -> int:
-    """Answer every line.
-
-    Returns:
-        2 if a line is malformed, else 1 if one was denied, else 3 if one had no decision, else 0.
-    """
+    """Answer every line; return 2 if one is malformed, else the exit status of the worst."""
     _refuse(args)
     decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
     worst = EXIT_ALLOWED

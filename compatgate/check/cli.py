@@ -158,12 +158,7 @@ examples:
 """,
 )
 def run(args: argparse.Namespace) -> int:
-    """Answer one question, one per lockfile, or a batch.
-
-    Returns:
-        0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of several. ``--fail-open``
-        turns 3 into 0.
-    """
+    """Answer one question, one per lockfile, or a batch; return the worst exit status."""
     _complete(args)
     return settle(args, _answer_all)
 

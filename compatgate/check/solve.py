@@ -63,11 +63,7 @@ examples:
     limit={"type": int},
 )
 def run(args: argparse.Namespace) -> int:
-    """Print the stacks.
-
-    Returns:
-        0: a stack passes; 1: none does; 3: not every stack was tried, or a part is not known.
-    """
+    """Print the stacks; return the exit status."""
     from compatgate.check.deciders import choose_decider
 
     complete_decider(args)

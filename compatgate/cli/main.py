@@ -101,12 +101,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Returns:
-        The exit status. 0 success or allowed, 1 denied, 2 bad input or usage, 3 no decision;
-        130 interrupted, 141 output closed.
-    """
+    """Run the command line; return the exit status, which `_EXAMPLES` explains."""
     gc.set_threshold(_NEW_OBJECTS)
     _prepare_output()
     try:
@@ -114,18 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
-    except CompatgateError as error:
-        return _report(error)
     except BrokenPipeError:
         _drop_output()
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
-    except OSError as error:
-        return _report_unwritten(error) if error.errno in _NO_ROOM else _report_unexpected(error)
     except Exception as error:
-        return _report_unexpected(error)
+        if os.environ.get("COMPATGATE_DEBUG", "") not in ("", "0"):
+            raise
+        return _report(error)
     return status
 
 
@@ -211,39 +204,23 @@ def _usage(name: str) -> int:
     return EXIT_USAGE
 
 
-def _report(error: CompatgateError) -> int:
-    if _is_debugging():
-        raise error
+def _report(error: Exception) -> int:
+    """Print an error on one line; return the exit status."""
     from compatgate.kit.cli.terminal import strip_controls
 
-    print(f"error: {strip_controls(error.detail)}", file=sys.stderr)
-    return error.exit_code
-
-
-def _report_unwritten(error: OSError) -> int:
-    if _is_debugging():
-        raise error
-    _drop_output()
-    where = error.filename or "the output"
-    print(f"error: cannot write {where}: {error.strerror}", file=sys.stderr)
-    return EXIT_USAGE
-
-
-def _report_unexpected(error: Exception) -> int:
-    if _is_debugging():
-        raise error
-    from compatgate.kit.cli.terminal import strip_controls
-
-    print(
-        f"error: unexpected {type(error).__name__}: {strip_controls(quote_error(error))} "
-        "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)",
-        file=sys.stderr,
-    )
-    return EXIT_USAGE
-
-
-def _is_debugging() -> bool:
-    return os.environ.get("COMPATGATE_DEBUG", "") not in ("", "0")
+    status = EXIT_USAGE
+    if isinstance(error, CompatgateError):
+        text, status = error.detail, error.exit_code
+    elif isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _drop_output()
+        text = f"cannot write {error.filename or 'the output'}: {error.strerror}"
+    else:
+        text = (
+            f"unexpected {type(error).__name__}: {quote_error(error)} "
+            "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)"
+        )
+    print(f"error: {strip_controls(text)}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

@@ -156,11 +156,7 @@ def _signer(args: argparse.Namespace) -> Iterator[Client]:
 def _sign(
     args: argparse.Namespace, question: dict[str, Any] | None
 ) -> tuple[bytes, VerifiedStatement, SSlibKey]:
-    """Let the gate sign a verdict, and verify the answer with the gate's keys.
-
-    Returns:
-        The envelope, its content, and the key that signed it.
-    """
+    """Let the gate sign a verdict, and verify it; return envelope, content and signing key."""
     from compatgate.service.audit.attestations.keys import read_keys
 
     named = _id(args.verdict) if question is None else ""
@@ -198,11 +194,7 @@ def _id(text: str) -> str:
 
 
 def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
-    """Read the keys now, so that errors show at the start.
-
-    Args:
-        verifier: URI of this gate; empty: none is known.
-    """
+    """Read the keys now, so that errors show at the start; ``verifier`` is this gate's URI."""
     from compatgate.service.audit.attestations.keys import read_keys, signer_maker
     from compatgate.service.audit.attestations.service import SigningOptions
     from compatgate.service.audit.attestations.statement import ANY_GATE

@@ -71,11 +71,7 @@ examples:
 """,
 )
 def run(args: argparse.Namespace) -> int:
-    """Check every object.
-
-    Returns:
-        0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of all objects.
-    """
+    """Check every object; return the exit status of the worst answer."""
     complete_decider(args)
     if not _NAMESPACE.fullmatch(args.namespace):
         hint = "lower-case letters, digits and '-', at most 63"
@@ -121,11 +117,7 @@ def _check(
     unmatched: UnmatchedPolicy | None,
     mistakes: list[CompatgateError],
 ) -> list[CheckedManifest]:
-    """Ask about each object; after the first that nobody answers, ask no more.
-
-    Args:
-        unmatched: result for containers without a target; None: they were not checked.
-    """
+    """Ask about each object; after the first that nobody answers, ask no more."""
     from compatgate.service.cluster.manifests.reports import CheckedManifest, apply_unmatched
     from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 

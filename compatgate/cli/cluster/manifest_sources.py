@@ -43,11 +43,7 @@ class ObjectSource(Protocol):
 
 
 class ServerSource:
-    """Asks a gate over REST.
-
-    Args:
-        timeout_s: seconds for each object.
-    """
+    """Asks a gate over REST, with a timeout for each object."""
 
     def __init__(self, client: Client, timeout_s: float) -> None:
         self._client = client
@@ -84,12 +80,7 @@ class ServerSource:
 
 
 class LocalSource:
-    """Asks admission in this process.
-
-    Args:
-        checks: on a database or a bundle.
-        timeout_s: seconds for each object.
-    """
+    """Asks admission in this process, on a database or a bundle."""
 
     def __init__(self, checks: ManifestChecks, timeout_s: float) -> None:
         self._checks = checks

@@ -66,11 +66,7 @@ exit status: 0 done, or no difference; 1 --check found a difference; 2 bad input
 )
 @asking(make=True)
 def sync_files(args: argparse.Namespace, gate: Client) -> int:
-    """Show the plan of a sync, and make it unless told otherwise.
-
-    Returns:
-        0: done, or no difference; 1: ``--check`` found one.
-    """
+    """Show the plan of a sync, and make it unless told otherwise; return the exit status."""
     if args.prune and not args.name:
         hint = "a sync deletes only documents that carry its name, like --name fleet"
         raise BadInput("needs --name", field="--prune", hint=hint)
