@@ -113,7 +113,7 @@ class Row(NamedTuple):
         add_usage(parser, self._usage(), **{**settings, **self.settings})
         if self.reason:
             add_usage(parser, AUTHORSHIP)
-        if self.declared.form == "pages":
+        if self.declared.form == "pages" and "--limit" not in self._usage():
             add_limit(parser)
         add_usage(parser, PLACE)
         add_usage(parser, FORMAT)
@@ -209,7 +209,7 @@ def values_of(args: argparse.Namespace, row: Row) -> Body:
     if row.values:
         values |= row.values(args)
     if row.reason:
-        values["reason"] = reason_of(args, row.reason.format(**values))
+        values["reason"] = reason_of(args, row.reason.format(**vars(args)))
     return values
 
 

@@ -18,11 +18,11 @@ from compatgate.cli.commands import Group
 run = Group(
     (
         runs.run_start,
-        runs.run_list,
+        runs.LIST,
         show.run_show,
         runs.run_logs,
         runs.run_cancel,
-        runs.run_discard,
+        runs.DISCARD,
         runs.run_rerun,
         imports.run_import,
         samples.run_sample,

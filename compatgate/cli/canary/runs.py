@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.commands import Row, print_row, time_of
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import Unavailable
-from compatgate.gate_client import ask, ask_all
+from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import format_json_time, print_answer, print_json, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
@@ -96,32 +96,6 @@ def _start_body(args: argparse.Namespace) -> dict[str, Any]:
 
 
 @action(
-    "list",
-    "list runs",
-    f"""\
---state STATE                             {", ".join(_STATES)}
---target T                                target
---suite S                                 suite
---entry NAME                              entry
---host H                                  host
---purpose {{request,verification,import}}   purpose
---limit N = 50                            number of runs
-""",
-    PLACE,
-    FORMAT,
-    state={"choices": _STATES},
-    limit={"type": positive_count},
-)
-def run_list(args: argparse.Namespace) -> int:
-    """Print runs, newest first."""
-    names = ("state", "target", "suite", "entry", "host", "purpose")
-    with gate_of(args) as gate:
-        filters = {name: getattr(args, name) for name in names}
-        print_runs(ask_all(gate, args.limit, Operations.list_runs, **filters), args.format)
-    return 0
-
-
-@action(
     "logs",
     "print the logs of a run",
     """\
@@ -168,35 +142,6 @@ def run_cancel(args: argparse.Namespace) -> int:
     return 0
 
 
-@action(
-    "discard",
-    "discard a judged run: it no longer counts as evidence",
-    """\
-run: ID                   run id, as in canary list
---reason TEXT (required)  reason why the run does not count; kept in the audit log
-""",
-    PLACE,
-    FORMAT,
-    epilog="""\
-A failed run denies its GPU content until it is older than the policy's maxAge, even if later runs
-pass. Discard it only if the image is not the cause: a broken host, for example. A discarded run
-cannot be restored. Needs the scope bless.
-
-example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 failed"
-""",
-)
-def run_discard(args: argparse.Namespace) -> int:
-    """Discard a judged run: neither its pass nor its failure counts from now on."""
-    with gate_of(args) as gate:
-        result = ask(gate, Operations.discard_run, args.run, reason=args.reason)
-        print_answer(
-            args.format,
-            result,
-            lambda: f"{result['id']} is discarded; {describe_pool(result['evidence'])}",
-        )
-    return 0
-
-
 def describe_pool(evidence: dict[str, Any]) -> str:
     """Return how many of the runs pooled with a run passed, in words."""
     pool = evidence["pool"]
@@ -213,30 +158,9 @@ def run_rerun(args: argparse.Namespace) -> int:
     return 0
 
 
-_RUN_COLUMNS = ("run", "suite", "target", "gpu", "driver", "state", "host", "created", "reason")
-
-
 def print_runs(runs: Sequence[dict[str, Any]], form: str) -> None:
     """Print runs as JSON, or one line per run."""
-    if form == "json":
-        print_json(list(runs))
-        return
-    print_table(_RUN_COLUMNS, [_run_row(run) for run in runs], empty="no runs")
-
-
-def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
-    state = f"{run['state']} (cancelling)" if run["cancelling"] else run["state"]
-    return (
-        run["id"],
-        run["suite"],
-        run["target"],
-        run["gpu"],
-        run["driver"],
-        state,
-        run["on_host"] or run["host"],
-        format_json_time(run["created_at"]),
-        strip_controls(run["doing"] or run["reason"]),
-    )
+    print_row(form, LIST, list(runs))
 
 
 def stack_text(stack: dict[str, Any]) -> str:
@@ -355,3 +279,46 @@ def _with_bars(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
             )
 
         return _until_ended(show, ids, say)
+
+
+LIST = Row(
+    "list",
+    "list_runs",
+    "list runs",
+    f"""\
+--state STATE                             {", ".join(_STATES)}
+--target T                                target
+--suite S                                 suite
+--entry NAME                              entry
+--host H                                  host
+--purpose {{}}                              purpose
+--limit N = 50                            number of runs
+""",
+    {
+        "run": "id",
+        **{name: name for name in ("suite", "target", "gpu", "driver")},
+        "state": lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}",
+        "host": lambda run: run["on_host"] or run["host"],
+        "created": time_of("created_at"),
+        "reason": lambda run: strip_controls(run["doing"] or run["reason"]),
+    },
+    "no runs",
+    settings={"state": {"choices": _STATES}, "limit": {"type": positive_count}},
+)
+DISCARD = Row(
+    "discard",
+    "discard_run",
+    "discard a judged run: it no longer counts as evidence",
+    """\
+ID             run id, as in canary list
+--reason TEXT  reason why the run does not count; kept in the audit log
+""",
+    text=lambda run: f"{run['id']} is discarded; {describe_pool(run['evidence'])}",
+    epilog="""\
+A failed run denies its GPU content until it is older than the policy's maxAge, even if later runs
+pass. Discard it only if the image is not the cause: a broken host, for example. A discarded run
+cannot be restored. Needs the scope bless.
+
+example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 failed"
+""",
+)

@@ -25,7 +25,7 @@ from compatgate.service.cluster.manifests.documents import (
 )
 
 if TYPE_CHECKING:
-    from compatgate.cli.cluster.manifest_sources import ObjectSource
+    from compatgate.cli.cluster.manifest_sources import Check
     from compatgate.service.cluster.admission.service import UnmatchedPolicy
     from compatgate.service.cluster.manifests.reports import CheckedManifest
 
@@ -113,7 +113,7 @@ def _check_all(args: argparse.Namespace) -> int:
 
 def _check(
     manifests: Manifests,
-    source: ObjectSource,
+    ask: Check,
     unmatched: UnmatchedPolicy | None,
     mistakes: list[CompatgateError],
 ) -> list[CheckedManifest]:
@@ -127,9 +127,8 @@ def _check(
         answer = ObjectAnswer(False, "", (), False, ())
         if not why:
             try:
-                answer = source.check(
-                    manifest.document, manifest.namespace, manifests.claims_for(manifest)
-                )
+                claims = manifests.claims_for(manifest)
+                answer = ask(manifest.document, manifest.namespace, claims=claims)
             except Unavailable as error:
                 why = error.detail
             except CompatgateError as error:

@@ -7,12 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatgate.cli.commands import Body, Cell, Group, Row, time_of
-from compatgate.cli.gate.opening import Operations, gate_of
-from compatgate.gate_client import ask
-from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, reason_of
-from compatgate.kit.cli.output import format_json_time, format_table, print_answer
+from compatgate.kit.cli.output import format_json_time, format_table
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 
 EXIT = {"start": 0, "done": 0, "roll back": 1, "wait": 3}
 """Exit status by answer; ``done`` of a wave means that nothing is left to do."""
@@ -110,40 +106,15 @@ def _format_freeze(freeze: Body) -> str:
     return strip_controls(text)
 
 
-@action(
-    "create",
-    "propose an upgrade, with waves from its plan",
-    """\
-name: UPGRADE               name of the upgrade
---target NAME (required)    target to upgrade
---driver VERSION (required)
-    driver release, or a branch for its newest release
---pool NAME                 only this pool (default: every pool)
---soak DURATION = 24h       time between waves
---without-health
-    do not wait for health reports of upgraded nodes; GPU errors go unnoticed
---accept ENTRY ...          entry that the upgrade may retire
---rack-label LABEL ...      node label whose value names a rack (default: known topology labels)
-""",
-    AUTHORSHIP,
-    PLACE,
-    FORMAT,
-)
-def _create(args: argparse.Namespace) -> int:
-    body = {
-        "name": args.name,
-        "target": args.target,
-        "driver": args.driver,
-        "pool": args.pool,
-        "soak": args.soak,
-        "health": not args.without_health,
-        "accepts": args.accept,
-        "rack_labels": args.rack_label,
+def _make_body(args: argparse.Namespace) -> Body:
+    return {
+        "upgrade": {
+            **{name: getattr(args, name) for name in ("name", "target", "driver", "pool", "soak")},
+            "health": not args.without_health,
+            "accepts": args.accept,
+            "rack_labels": args.rack_label,
+        }
     }
-    reason = reason_of(args, f"upgrade {args.target} to driver {args.driver}")
-    with gate_of(args) as gate:
-        made = ask(gate, Operations.create_upgrade, body, reason=reason)
-    return print_answer(args.format, made, lambda: _format_upgrade(made))
 
 
 _NAME = "name: UPGRADE  name of the upgrade\n"
@@ -262,7 +233,26 @@ targets: --target PATTERN ...
             },
             "no known-good states",
         ),
-        _create,
+        Row(
+            "create",
+            "create_upgrade",
+            "propose an upgrade, with waves from its plan",
+            """\
+name: UPGRADE               name of the upgrade
+--target NAME (required)    target to upgrade
+--driver VERSION (required)
+    driver release, or a branch for its newest release
+--pool NAME                 only this pool (default: every pool)
+--soak DURATION = 24h       time between waves
+--without-health
+    do not wait for health reports of upgraded nodes; GPU errors go unnoticed
+--accept ENTRY ...          entry that the upgrade may retire
+--rack-label LABEL ...      node label whose value names a rack (default: known topology labels)
+""",
+            text=_format_upgrade,
+            reason="upgrade {target} to driver {driver}",
+            values=_make_body,
+        ),
     ),
     epilog="""\
 examples:
