@@ -70,6 +70,7 @@ class Row(NamedTuple):
         values: returns arguments of the operation that need more than an option.
         act: runs the command, where it does more than ask and print.
         settings: of `argparse`, for options that are no arguments of the operation.
+        limited: a list has the option ``--limit``.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Row(NamedTuple):
     values: Callable[[argparse.Namespace], Body] | None = None
     act: Callable[[argparse.Namespace], int] | None = None
     settings: Mapping[str, Settings] = {}
+    limited: bool = True
 
     @property
     def declared(self) -> Declared:
@@ -113,7 +115,7 @@ class Row(NamedTuple):
         add_usage(parser, self._usage(), **{**settings, **self.settings})
         if self.reason:
             add_usage(parser, AUTHORSHIP)
-        if self.declared.form == "pages" and "--limit" not in self._usage():
+        if self.declared.form == "pages" and self.limited:
             add_limit(parser)
         add_usage(parser, PLACE)
         add_usage(parser, FORMAT)
@@ -131,7 +133,7 @@ class Row(NamedTuple):
             with gate_of(args, name=self.who, make=self.make) as gate:
                 operation: Any = getattr(Operations, self.operation)
                 if self.declared.form == "pages":
-                    return ask_all(gate, args.limit, operation, **values)
+                    return ask_all(gate, getattr(args, "limit", None), operation, **values)
                 return ask(gate, operation, **values)
         except CompatgateError as error:
             name_option(error, self)

@@ -26,7 +26,7 @@ run = Group(
         runs.run_rerun,
         imports.run_import,
         samples.run_sample,
-        hosts.run_hosts,
+        hosts.HOSTS,
         baselines.run,
         fleet.run_fleet,
         hosts.run_drift,

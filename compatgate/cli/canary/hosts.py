@@ -10,17 +10,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from compatgate.canary.run import Report
+from compatgate.cli.commands import Row, time_of
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import (
-    format_json_time,
-    format_table,
-    print_json,
-    print_list,
-    print_table,
-)
+from compatgate.kit.cli.output import format_json_time, format_table, print_json, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
@@ -30,30 +25,35 @@ if TYPE_CHECKING:
     from compatgate.client import Client
 
 
-@action("hosts", "list the staging hosts that workers serve", "--gpu SKU  GPU", PLACE, FORMAT)
-def run_hosts(args: argparse.Namespace) -> int:
-    """Print the staging hosts that workers have registered."""
-    with gate_of(args) as gate:
-        result = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
-    head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet", "away")
-    empty = "no hosts; a worker registers its hosts: compatgate worker --hosts FILE"
-    return print_list(result, args.format, head, map(_row, result), empty=empty)
-
-
-def _row(host: dict[str, Any]) -> tuple[object, ...]:
-
-    quiet = "; ".join(
+def _quiet(host: dict[str, Any]) -> str:
+    return "; ".join(
         f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
         for q in host["quiet"]
     )
-    busy = f"{host['busy']} of {host['slots']}"
-    seen = format_json_time(host["seen_at"])
+
+
+def _away(host: dict[str, Any]) -> str:
     since = host.get("away_since")
-    away = f"since {format_json_time(since)}: {host['away_why']}" if since else ""
-    return (
-        host["name"], host["executor"], host["gpu"], host["driver"], busy, host["worker"], seen,
-        quiet, strip_controls(away),
-    )  # fmt: skip
+    return strip_controls(f"since {format_json_time(since)}: {host['away_why']}") if since else ""
+
+
+HOSTS = Row(
+    "hosts",
+    "list_hosts",
+    "list the staging hosts that workers serve",
+    "--gpu SKU  GPU",
+    {
+        "host": "name",
+        **{name: name for name in ("executor", "gpu", "driver")},
+        "busy": lambda host: f"{host['busy']} of {host['slots']}",
+        "worker": "worker",
+        "last seen": time_of("seen_at"),
+        "quiet": _quiet,
+        "away": _away,
+    },
+    "no hosts; a worker registers its hosts: compatgate worker --hosts FILE",
+    limited=False,
+)
 
 
 @action(

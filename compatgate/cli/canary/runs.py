@@ -304,6 +304,7 @@ LIST = Row(
     },
     "no runs",
     settings={"state": {"choices": _STATES}, "limit": {"type": positive_count}},
+    limited=False,
 )
 DISCARD = Row(
     "discard",

@@ -41,25 +41,6 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty:
     print(format_table([name.upper() for name in head], cells) if cells else empty)
 
 
-def print_list(
-    found: Sequence[Any],
-    form: str,
-    head: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    empty: str,
-) -> int:
-    """Print what was found as it came, for ``json``, or as a table; return exit status 0.
-
-    Read the rows only where the table is printed.
-    """
-    if form == "json":
-        print_json(found)
-    else:
-        print_table(head, rows, empty=empty)
-    return 0
-
-
 def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table as text, each column as wide as its longest cell."""
     lines = [head, *rows]
