@@ -34,13 +34,12 @@ STACK = """\
 --stack NAME=VERSION,... ...
     components; GPU code as arch=sm_80+sm_90+compute_90; GPU requirements as needs=fp8+60GiB; may be
     repeated
---set NAME=VALUE,... ...
-    change a component or a property of the pool for this question; an empty value removes a
-    component; may be repeated
+--set NAME=VALUE,... ...  change a component or a property of the pool for this question; an empty
+                          value removes a component; may be repeated
 """
 BUILD = """\
 --build-arg NAME=VALUE ...  value of an ARG of the Dockerfile; may be repeated
---build-stage NAME          stage of the Dockerfile (default: last)
+--build-stage NAME  stage of the Dockerfile (default: last)
 """
 WHEELS = """\
 --read-wheels    measure wheels of GPU packages without a record, from the lockfile's index or that
@@ -64,16 +63,14 @@ _FILES = f"""\
 --sbom FILE         stack from an SBOM: CycloneDX or SPDX, also as in-toto attestation (extra: sbom)
 """
 _DECIDER = """\
---server URL     URL of the gate, for targets (default: $COMPATGATE_SERVER)
---token TOKEN    access token (default: $COMPATGATE_TOKEN)
---timeout SECONDS = 10
-    timeout of the gate in seconds
---bundle FILE    decide from this bundle
---key FILE ...
-    use the bundle only if this key signed it (PEM or JSON Web Key Set); may be repeated
+--server URL    URL of the gate, for targets (default: $COMPATGATE_SERVER)
+--token TOKEN   access token (default: $COMPATGATE_TOKEN)
+--timeout SECONDS = 10  timeout of the gate in seconds
+--bundle FILE   decide from this bundle
+--key FILE ...  use the bundle only if this key signed it (PEM or JSON Web Key Set); may be repeated
 --max-stale DURATION
     make no decision if compatgate bundle pull last confirmed the bundle longer ago, for example 6h
---database URL   database with the target (default: $COMPATGATE_DATABASE)
+--database URL  database with the target (default: $COMPATGATE_DATABASE)
 """
 OUTPUT = f"""\
 --format NAME[=FILE] ...
@@ -108,21 +105,18 @@ def read_format(text: str) -> str:
     decider(
         _BY_FACTS,
         """\
---at REVISION|TIME
-    decide by an older matrix with today's facts: a revision, or a time such as 2026-11-03 (end of
-    day) with the evidence and waivers of that time; not logged
+--at REVISION|TIME  decide by an older matrix with today's facts: a revision, or a time such as
+                    2026-11-03 (end of day) with the evidence and waivers of that time; not logged
 """,
     ),
     titled(
         "output",
         OUTPUT,
         """\
---show-at FILE[:LINE]
-    where sarif, github and gitlab-codequality show findings outside of lockfiles, such as the
-    Dockerfile of --image
---batch FILE.jsonl
-    read request bodies of POST /api/v1/gate, one per line, from a file ("-": standard input) and
-    print one JSON verdict per line, in order
+--show-at FILE[:LINE]  where sarif, github and gitlab-codequality show findings outside of
+                       lockfiles, such as the Dockerfile of --image
+--batch FILE.jsonl     read request bodies of POST /api/v1/gate, one per line, from a file ("-":
+                       standard input) and print one JSON verdict per line, in order
 """,
         format={"type": read_format},
     ),

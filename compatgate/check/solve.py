@@ -23,10 +23,8 @@ Json = dict[str, Any]
 
 
 SOLVE_PLACES = """\
---target NAME ...
-    target; may be repeated: a stack must pass on every one
---pool driver=V,gpu=G[,os=O] ...
-    pool description instead of targets; may be repeated
+--target NAME ...  target; may be repeated: a stack must pass on every one
+--pool driver=V,gpu=G[,os=O] ...  pool description instead of targets; may be repeated
 """
 
 

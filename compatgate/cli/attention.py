@@ -42,10 +42,10 @@ run_notices = Group(
             "list_incidents",
             "list incidents, newest first",
             """\
---kind {}      only incidents of this kind
---state {}     only incidents in this state (default: open)
---snoozed      list snoozed incidents instead
---owner NAME   only incidents that affect objects of this owner
+--kind {}     only incidents of this kind
+--state {}    only incidents in this state (default: open)
+--snoozed     list snoozed incidents instead
+--owner NAME  only incidents that affect objects of this owner
 """,
             {
                 **{name: name for name in ("id", "level", "kind", "count")},
@@ -72,8 +72,7 @@ run_notices = Group(
             "hide an open incident for a while",
             """\
 ID                 number of the incident
-duration: --for DURATION = 24h
-    duration, at most 90d (default: 24h)
+duration: --for DURATION = 24h  duration, at most 90d (default: 24h)
 --comment COMMENT  comment, shown with the incident
 """,
             text=lambda one: (

@@ -32,10 +32,10 @@ _VARIABLES = "\n".join(f"  {name:<{_WIDTH}}  {meaning}" for name, meaning in MEA
 
 @command(
     """\
---target NAME (required)          target, from --server or the database
+--target NAME (required)  target, from --server or the database
 | --pool driver=V,gpu=G[,os=O] ...  pool description; may be repeated
---toolkit V  CUDA version of the builder; its nvcc decides on host compilers (default: the CUDA
-             version of the drivers)
+--toolkit V               CUDA version of the builder; its nvcc decides on host compilers (default:
+                          the CUDA version of the drivers)
 --format {export,dotenv,github,docker,json}
     export: shell lines (default); dotenv: quoted lines; json: a JSON object; github: unquoted lines
     for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file; docker: --build-arg options

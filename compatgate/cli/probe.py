@@ -29,12 +29,12 @@ def _pid(text: str) -> int:
 @command(
     """\
 what to probe (default: this machine):
---pid N                 process to inspect for loaded libraries
-| --container ID        running Docker container to inspect for files and loaded libraries
-| --nvidia-smi FILE     output of nvidia-smi on another host, or of cat /etc/nv_tegra_release
-                        /proc/device-tree/model on a Jetson ("-": standard input)
-| --node-labels FILE    Kubernetes nodes: kubectl get nodes -o json, or labels ("-": standard input)
-| --python PATH         Python interpreter or environment to inspect for frameworks
+--pid N               process to inspect for loaded libraries
+| --container ID      running Docker container to inspect for files and loaded libraries
+| --nvidia-smi FILE   output of nvidia-smi on another host, or of cat /etc/nv_tegra_release
+                      /proc/device-tree/model on a Jetson ("-": standard input)
+| --node-labels FILE  Kubernetes nodes: kubectl get nodes -o json, or labels ("-": standard input)
+| --python PATH       Python interpreter or environment to inspect for frameworks
 """,
     "--root DIR = /  root folder of the node, if this runs in a container",
     FORMAT,

@@ -68,21 +68,19 @@ def _seconds_between(least: int, most: int) -> Callable[[str], float]:
     DATABASE,
     add_workloads,
     """\
---image PATTERN ...  images under test that may run, like registry.example/team/*, or none; may be
-                     repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images
-                     with SQLite, none with a gate or PostgreSQL)
---name NAME          name of this worker (default: host name and process)
---concurrency N      concurrent runs (default: all slots)
---once               exit when no run can start
---grace SECONDS = 60
-    grace period in seconds after SIGTERM before runs are requeued
+--image PATTERN ...   images under test that may run, like registry.example/team/*, or none; may be
+                      repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images
+                      with SQLite, none with a gate or PostgreSQL)
+--name NAME           name of this worker (default: host name and process)
+--concurrency N       concurrent runs (default: all slots)
+--once                exit when no run can start
+--grace SECONDS = 60  grace period in seconds after SIGTERM before runs are requeued
 --verify-every DURATION = 30d
     repeat the runs behind blessed entries after this time, with --gate at least 1d; 0: never
---lease SECONDS = 30
-    seconds without a heartbeat before other workers take over the runs
+--lease SECONDS = 30  seconds without a heartbeat before other workers take over the runs
 --retry-pause SECONDS = 15
     seconds before a retry after a host failure; each retry waits four times longer
---metrics-port PORT                 port for Prometheus metrics, without a token (default: none)
+--metrics-port PORT   port for Prometheus metrics, without a token (default: none)
 --metrics-host ADDRESS = 127.0.0.1  address for the metrics
 """,
     partial(add_log_format, level="info"),

@@ -50,19 +50,19 @@ SIGNING = f"""\
     validity of a signed verdict after its last decision, for example 12h
 """
 VERIFYING = """\
---verifying-key FILE ...
-    additional public key to publish (a former or a future one); may be repeated
+--verifying-key FILE ...  additional public key to publish (a former or a future one); may be
+                          repeated
 """
 
 
 @command(
     """\
 signed content:
---verdict ID                  id of a verdict
---target NAME                 target of the blessed matrix, to decide now instead of --verdict
---image REF                   image whose stack the gate reads
+--verdict ID          id of a verdict
+--target NAME         target of the blessed matrix, to decide now instead of --verdict
+--image REF           image whose stack the gate reads
 --stack NAME=VERSION,... ...  stated stack; the signature then covers the stack; may be repeated
---form {verdict,vsa}          predicate: compatgate's or SLSA's
+--form {verdict,vsa}  predicate: compatgate's or SLSA's
 """,
     titled(
         "decider and signer",
@@ -76,11 +76,11 @@ signed content:
     ),
     """\
 output:
--o, --output FILE = -            file for the envelope (default: standard output)
---sigstore-bundle FILE           file for a Sigstore bundle of the envelope, as cosign and
-                                 sigstore-js read it
---attach [IMAGE]                 attach envelope and bundle to this image as OCI referrers, where
-                                 cosign verify-attestation looks (default: the verdict's image)
+-o, --output FILE = -   file for the envelope (default: standard output)
+--sigstore-bundle FILE  file for a Sigstore bundle of the envelope, as cosign and sigstore-js read
+                        it
+--attach [IMAGE]        attach envelope and bundle to this image as OCI referrers, where cosign
+                        verify-attestation looks (default: the verdict's image)
 --platform OS/CPU = linux/amd64  platform in a multi-platform image
 """,
     epilog="""\

@@ -34,7 +34,7 @@ def _format_report(report: Body) -> str:
     "verify the audit log, and delete the decisions of past months; back up first",
     """\
 --older-than DURATION (required)  delete months that ended at least this long ago, for example 400d
-| --before MONTH                  delete months before this month, for example 2026-10
+| --before MONTH  delete months before this month, for example 2026-10
 """,
     DATABASE,
     FORMAT,
@@ -76,8 +76,8 @@ def _first_day(args: argparse.Namespace) -> date:
 
 
 _PERIOD = """\
---since TIME    first day, for example 2026-11-03
---until TIME    end time, for example 2026-11-03T18:00:00Z
+--since TIME  first day, for example 2026-11-03
+--until TIME  end time, for example 2026-11-03T18:00:00Z
 """
 run = Group(
     (
@@ -99,8 +99,8 @@ run = Group(
             "list_audit",
             "list audit records, newest first",
             """\
---action WHAT   action, for example token.create, or a prefix such as "matrix."
---actor NAME    actor
+--action WHAT  action, for example token.create, or a prefix such as "matrix."
+--actor NAME   actor
 """
             + _PERIOD,
             {
@@ -117,10 +117,9 @@ run = Group(
             "list_decisions",
             "list decisions, newest first",
             """\
---target NAME   target of the question
---verdict {pass,warn,fail,unknown}
-    verdict
---image REF     image, exactly as written
+--target NAME  target of the question
+--verdict {pass,warn,fail,unknown}  verdict
+--image REF    image, exactly as written
 """
             + _PERIOD,
             {

@@ -30,20 +30,20 @@ _FETCH_S = 10.0
 
 @command(
     """\
-[envelope]                   file with a DSSE envelope or a Sigstore bundle ("-": standard input)
+[envelope]                file with a DSSE envelope or a Sigstore bundle ("-": standard input)
 trusted keys, at least one:
---key FILE ...               public key (PEM); may be repeated
---jwks FILE|URL ...          JSON Web Key Set; may be repeated
+--key FILE ...            public key (PEM); may be repeated
+--jwks FILE|URL ...       JSON Web Key Set; may be repeated
 expected subject:
---image REF                  image reference with digest
---digest sha256:...          image digest
---stack NAME=VERSION,...     stack of the verdict
---target NAME                target of the verdict
+--image REF               image reference with digest
+--digest sha256:...       image digest
+--stack NAME=VERSION,...  stack of the verdict
+--target NAME             target of the verdict
 """,
     """\
---from-registry                  fetch the attestations of --image; the newest valid one decides
+--from-registry  fetch the attestations of --image; the newest valid one decides
 --platform OS/CPU = linux/amd64  platform in a multi-platform image
---now TIME                       verify as of this time (default: now)
+--now TIME       verify as of this time (default: now)
 """,
     FORMAT,
     epilog="""\

@@ -22,18 +22,18 @@ _FORMATS = ("auto", "dcgm", "nccl-tests", "jsonl")
     "import",
     "import a report of another tool, with its source",
     """\
-FILE                                report file; - for standard input
+FILE                     report file; - for standard input
 --format {auto,dcgm,nccl-tests,jsonl} = auto  report format (default: auto-detect)
---source WHO (required)             measuring party, for example acceptance-lab; on a server the
-                                    name of the token
---target T                          target that the result applies to
---pool P                            pool of the target
---sku GPU                           measured GPU, if the report names no product
---driver V                          driver of the hosts, if the report does not state a driver
---host H                            measured host, if the report does not state a host
---stack LIST                        measured components, for example cuda=12.4,nccl=2.21.5
---measured-at TIME                  end time of the measurement, if the report states no time
---json                              print the stored runs as JSON
+--source WHO (required)  measuring party, for example acceptance-lab; on a server the name of the
+                         token
+--target T               target that the result applies to
+--pool P                 pool of the target
+--sku GPU                measured GPU, if the report names no product
+--driver V               driver of the hosts, if the report does not state a driver
+--host H                 measured host, if the report does not state a host
+--stack LIST             measured components, for example cuda=12.4,nccl=2.21.5
+--measured-at TIME       end time of the measurement, if the report states no time
+--json                   print the stored runs as JSON
 """,
     PLACE,
     epilog="""\

@@ -24,15 +24,15 @@ COLOURS = {
     "no-regression": "green",
 }
 USAGE = """\
---paired                            judge one file with pairs of reference and candidate
---history FILE ...                  with --paired: pairs of an earlier session, to estimate the
-                                    noise; may be repeated
+--paired                  judge one file with pairs of reference and candidate
+--history FILE ...        with --paired: pairs of an earlier session, to estimate the noise; may be
+                          repeated
 --correction {holm,benjamini-hochberg}
     with --paired: limit the probability of a false failure (holm, the default), or the share of
     false regressions
---peak M=VALUE ...                  published peak of a metric, in its unit; may be repeated
---explained M=REASON ...            reason why an improvement by more than 2 x, or a value above the
-                                    peak, is real; may be repeated
+--peak M=VALUE ...        published peak of a metric, in its unit; may be repeated
+--explained M=REASON ...  reason why an improvement by more than 2 x, or a value above the peak, is
+                          real; may be repeated
 """
 
 

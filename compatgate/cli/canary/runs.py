@@ -286,13 +286,13 @@ LIST = Row(
     "list_runs",
     "list runs",
     f"""\
---state STATE                             {", ".join(_STATES)}
---target T                                target
---suite S                                 suite
---entry NAME                              entry
---host H                                  host
---purpose {{}}                              purpose
---limit N = 50                            number of runs
+--state STATE   {", ".join(_STATES)}
+--target T      target
+--suite S       suite
+--entry NAME    entry
+--host H        host
+--purpose {{}}    purpose
+--limit N = 50  number of runs
 """,
     {
         "run": "id",

@@ -31,9 +31,9 @@ _LARGEST_SEED = 4_294_967_295
     "read",
     "parse the output of a tool with an adapter",
     """\
-FILE                       file with the tool's output; - for standard input
+FILE               file with the tool's output; - for standard input
 --adapter NAME (required)  adapter of the tool, as in workload.toml
-| --workload NAME          workload that the output belongs to
+| --workload NAME  workload that the output belongs to
 """,
     add_workloads,
     FORMAT,

@@ -48,10 +48,10 @@ def run_manifests(args: argparse.Namespace) -> int:
     "set the failure policy of the webhook once the gate answers",
     CLUSTER,
     """\
---name NAME = compatgate            name of the ValidatingWebhookConfiguration
+--name NAME = compatgate  name of the ValidatingWebhookConfiguration
 --failure-policy {Fail,Ignore} (required)
     result for a GPU pod while no gate answers: Ignore admits it unchecked, Fail refuses it
---wait DURATION = 4m                time to wait for the gate before Fail is set, like 90s
+--wait DURATION = 4m      time to wait for the gate before Fail is set, like 90s
 """,
     epilog="""\
 Fail is set only after the gate answered at its Service with a certificate that the

@@ -42,17 +42,17 @@ _PATIENCE_S = 120.0
     "re-evaluate running GPU pods, and write policy reports",
     CLUSTER,
     """\
---namespace NAME      audit only pods in this namespace (default: all)
+--namespace NAME  audit only pods in this namespace (default: all)
 --exclude-namespace NAME ...  namespace to skip, in addition to system namespaces; may be repeated
---write               write PolicyReports (wgpolicyk8s.io) and remove outdated reports of compatgate
---nodes               also write a ClusterPolicyReport about nodes
+--write           write PolicyReports (wgpolicyk8s.io) and remove outdated reports of compatgate
+--nodes           also write a ClusterPolicyReport about nodes
 """,
     CLUSTER_NAME,
     """\
---every DURATION                    repeat at this interval until stopped (default: 10m)
+--every DURATION  repeat at this interval until stopped (default: 10m)
 --unmatched {allow,warn,deny} = warn  result for GPU pods without a target
---exempt NAMESPACE=WAIVER ...       as in compatgate serve
---kinds FILE ...                    as in compatgate serve
+--exempt NAMESPACE=WAIVER ...  as in compatgate serve
+--kinds FILE ...  as in compatgate serve
 """,
     PLACE,
     FORMAT,

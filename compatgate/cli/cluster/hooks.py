@@ -18,8 +18,8 @@ from compatgate.kit.http.signatures import HEADER, read_secrets, sign
     "print the header that signs a request to a webhook",
     """\
 --secret NAME=FILE (required)  signing key, as in serve --hook-secret (NAME=env:VARIABLE)
---url URL (required)           URL of the request, with its query
-body: FILE                     file with the exact body ("-": standard input)
+--url URL (required)  URL of the request, with its query
+body: FILE            file with the exact body ("-": standard input)
 """,
     epilog="""\
 example:

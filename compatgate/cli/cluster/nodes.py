@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 LARGEST = 512 * 1024 * 1024
 MAX_TAINTED = """\
---max-tainted N|N% = 10%
-    taint at most this share of a target's GPU nodes, else none
+--max-tainted N|N% = 10%  taint at most this share of a target's GPU nodes, else none
 """
 
 

@@ -29,11 +29,11 @@ _PULL_S = 60.0
     "export",
     "export matrix, evidence and overlay facts to a file",
     """\
--o, --output FILE = -      output file (default: standard output)
---revision N               revision of the matrix (default: the latest)
---sign URI                 sign with this key, as in serve --signing-key
+-o, --output FILE = -  output file (default: standard output)
+--revision N           revision of the matrix (default: the latest)
+--sign URI             sign with this key, as in serve --signing-key
 --signing-public-key FILE  public key (PEM) of an external signing key
---valid DURATION           sign an end of its validity, for example 7d (default: none)
+--valid DURATION       sign an end of its validity, for example 7d (default: none)
 """,
     DATABASE,
     revision={"type": int},
@@ -72,12 +72,12 @@ def _signer(args: argparse.Namespace) -> Any:
     "pull",
     "download the bundle of a gate if the bundle is new and trusted",
     """\
-server: URL                URL of the gate
---to FILE (required)       bundle file to replace
+server: URL           URL of the gate
+--to FILE (required)  bundle file to replace
 --key FILE ... (required)  public key that is trusted (PEM or JSON Web Key Set); may be repeated
---token TOKEN              access token (default: $COMPATGATE_TOKEN)
---every DURATION           repeat at this interval, for example 60s; print errors and continue
---allow-older              accept an older bundle; for use after the gate was restored from a backup
+--token TOKEN         access token (default: $COMPATGATE_TOKEN)
+--every DURATION      repeat at this interval, for example 60s; print errors and continue
+--allow-older         accept an older bundle; for use after the gate was restored from a backup
 """,
     FORMAT,
     epilog="""\

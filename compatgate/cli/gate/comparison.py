@@ -126,10 +126,11 @@ def add_period(parser: argparse.ArgumentParser) -> None:
     "backtest",
     "show which recorded verdicts a change would alter",
     """\
-[files: FILE|DIR|-|ID ...]  documents to create or change: files, folders, or "-" for standard
-                            input; or the id of a proposal, which keeps the result
---delete KIND/NAME ...      document to delete, like Entry/torch24-cu124; may be repeated
---proposal ID               backtest a proposal and store the result with the proposal
+[files: FILE|DIR|-|ID ...]
+    documents to create or change: files, folders, or "-" for standard input; or the id of a
+    proposal, which keeps the result
+--delete KIND/NAME ...  document to delete, like Entry/torch24-cu124; may be repeated
+--proposal ID           backtest a proposal and store the result with the proposal
 """,
     add_period,
     FORMAT_OR_MARKDOWN,
@@ -264,7 +265,7 @@ def run_packages(args: argparse.Namespace, gate: Client) -> int:
 
 @command(
     """\
---target NAME ... (required)        target to upgrade; may be repeated, one plan per target
+--target NAME ... (required)  target to upgrade; may be repeated, one plan per target
 --upgrade driver|cuda[=VERSION] ...
     upgrade the driver (to the newest branch of its kind, or driver=580) or CUDA (to the series that
     the driver brings, or cuda=13.0); may be repeated

@@ -91,13 +91,13 @@ def _quote(text: str) -> str:
     "diff",
     "show what files or a later revision would change",
     """\
-[files: FILE|DIR|- ...]    YAML or JSON files, folders of them, or "-" for standard input; or --from
+[files: FILE|DIR|- ...]  YAML or JSON files, folders of them, or "-" for standard input; or --from
 older: --from REVISION|TIME  older revision or time
 newer: --to REVISION|TIME  newer revision or time (default: now)
---sync NAME                compare as a sync with this name would
---prune                    include deletions: documents of the sync that are not in the files
---exit-code                exit with 1 if there are differences
---no-backtest              omit the backtest in Markdown
+--sync NAME              compare as a sync with this name would
+--prune                  include deletions: documents of the sync that are not in the files
+--exit-code              exit with 1 if there are differences
+--no-backtest            omit the backtest in Markdown
 """,
     add_period,
     FORMAT_OR_MARKDOWN,

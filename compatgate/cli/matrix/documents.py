@@ -45,12 +45,12 @@ _FILTERS = {
     "list entries, targets or waivers",
     """\
 [kind: {entries,targets,waivers}] = entries  kind of documents
---target TARGET                     target of entries or waivers
+--target TARGET        target of entries or waivers
 --status {candidate,blessed,deprecated,revoked}  status of entries
---component COMPONENT               component of entries
---owner OWNER                       owner of the documents
---label KEY=VALUE                   label of entries or targets
---search TEXT                       part of the name
+--component COMPONENT  component of entries
+--owner OWNER          owner of the documents
+--label KEY=VALUE      label of entries or targets
+--search TEXT          part of the name
 """,
     add_limit,
     FORMAT,
@@ -134,7 +134,7 @@ _COLUMNS: dict[str, dict[str, Cell]] = {
     "show",
     "print a document, or a proposal",
     """\
-NAME                          name of an entry, target or waiver, or id of a proposal
+NAME  name of an entry, target or waiver, or id of a proposal
 --kind {entry,waiver,target}  kind, if several documents have this name
 """,
     FORMAT,
@@ -162,7 +162,7 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
     "delete",
     "delete an entry, waiver or target; earlier revisions keep it",
     """\
-NAME                          name of an entry, waiver or target
+NAME  name of an entry, waiver or target
 --kind {entry,waiver,target}  kind, if several documents have this name
 """,
     AUTHORSHIP,

@@ -36,12 +36,12 @@ Key = tuple[str, str]
     "export",
     "write every document, now or at an older revision",
     """\
--o, --output FILE = -        output file (default: standard output)
-| --split DIR                output folder; each new document gets its own file
---at REVISION|TIME           revision or time (default: now)
-| --known-good [TARGET]      known-good state of this target, to which a rollback returns: drivers,
-                             entries and waivers (default: every target with such a state)
---sync NAME                  export only documents of this sync, without its label
+-o, --output FILE = -    output file (default: standard output)
+| --split DIR            output folder; each new document gets its own file
+--at REVISION|TIME       revision or time (default: now)
+| --known-good [TARGET]  known-good state of this target, to which a rollback returns: drivers,
+                         entries and waivers (default: every target with such a state)
+--sync NAME              export only documents of this sync, without its label
 --format {yaml,json} = yaml  output format
 """,
     PLACE,

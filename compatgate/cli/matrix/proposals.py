@@ -50,9 +50,9 @@ _EVENTS = {
 --bless ENTRY ...         set the status of this entry to blessed
 --deprecate ENTRY ...     set the status of this entry to deprecated
 --revoke ENTRY ...        set the status of this entry to revoked
---delete KIND/NAME ...  document to delete, like Entry/torch24-cu124
---base REVISION         revision that the proposal is based on; fail if a document changed since
---update ID             replace the edits of your own proposal
+--delete KIND/NAME ...    document to delete, like Entry/torch24-cu124
+--base REVISION           revision that the proposal is based on; fail if a document changed since
+--update ID               replace the edits of your own proposal
 """,
     FORCE,
     "--merge-when-approved  merge automatically on the last approval",
@@ -357,8 +357,7 @@ ROWS = (
         _ID
         + _READ
         + """\
---override REASON
-    reason to merge without the canary evidence that a policy requires; stays visible
+--override REASON  reason to merge without the canary evidence that a policy requires; stays visible
 """
         + _AUTHOR,
         text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),

@@ -46,11 +46,11 @@ def _list_pools(targets: Iterable[Body]) -> list[Body]:
     "from",
     "draft a target from Kubernetes nodes and GPU Operator objects",
     """\
-files: FILE|- ...            YAML or JSON files, read together
---name NAME (required)       name of the target
---gpu PRODUCT                GPU; overrides the files
---driver VERSION             driver; overrides the files
---cpu {x86_64,aarch64}       CPU; overrides the files
+files: FILE|- ...       YAML or JSON files, read together
+--name NAME (required)  name of the target
+--gpu PRODUCT           GPU; overrides the files
+--driver VERSION        driver; overrides the files
+--cpu {x86_64,aarch64}  CPU; overrides the files
 --format {yaml,json} = yaml  output format
 """,
     epilog="""\

@@ -248,8 +248,7 @@ DRIFT = Row(
     "list nodes that differ from their targets",
     _WHERE
     + """\
---what PROPERTY
-    property that differs: driver, gpu, platform, or a part like fabric-manager
+--what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
 """,
     act=_show_drift,
 )
@@ -261,10 +260,10 @@ run = Group(
             "list nodes",
             _WHERE
             + """\
---search TEXT       part of the name, case-insensitive
---driver DRIVER     driver version
---driver-state {}   driver state: whether an entry allows the driver
---disagrees         only nodes whose sources disagree
+--search TEXT      part of the name, case-insensitive
+--driver DRIVER    driver version
+--driver-state {}  driver state: whether an entry allows the driver
+--disagrees        only nodes whose sources disagree
 """,
             _COLUMNS,
             _NONE,

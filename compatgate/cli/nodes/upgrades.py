@@ -152,8 +152,8 @@ run = Group(
             "start a wave if allowed, and hold it for the caller",
             _NAME
             + """\
---wave N       wave number (default: the next wave)
---by NAME      person or tool that would roll the wave (default: the caller's name)
+--wave N   wave number (default: the next wave)
+--by NAME  person or tool that would roll the wave (default: the caller's name)
 --dry-run
 """
             + _AUTHOR,
@@ -188,14 +188,11 @@ run = Group(
             "set_freeze",
             "create or replace a freeze: a period in which no wave starts",
             """\
-name: FREEZE   name of the freeze
-since: --from TIME
-    start of the freeze
-until: --to TIME
-    end of the freeze
---owner NAME   owner of the freeze
-targets: --target PATTERN ...
-    target or pattern; may be repeated (default: every target)
+name: FREEZE        name of the freeze
+since: --from TIME  start of the freeze
+until: --to TIME    end of the freeze
+--owner NAME        owner of the freeze
+targets: --target PATTERN ...  target or pattern; may be repeated (default: every target)
 """,
             text=_format_freeze,
             reason="freeze {name}",
@@ -238,16 +235,14 @@ targets: --target PATTERN ...
             "create_upgrade",
             "propose an upgrade, with waves from its plan",
             """\
-name: UPGRADE               name of the upgrade
---target NAME (required)    target to upgrade
---driver VERSION (required)
-    driver release, or a branch for its newest release
---pool NAME                 only this pool (default: every pool)
---soak DURATION = 24h       time between waves
---without-health
-    do not wait for health reports of upgraded nodes; GPU errors go unnoticed
---accept ENTRY ...          entry that the upgrade may retire
---rack-label LABEL ...      node label whose value names a rack (default: known topology labels)
+name: UPGRADE             name of the upgrade
+--target NAME (required)  target to upgrade
+--driver VERSION (required)  driver release, or a branch for its newest release
+--pool NAME               only this pool (default: every pool)
+--soak DURATION = 24h     time between waves
+--without-health          do not wait for health reports of upgraded nodes; GPU errors go unnoticed
+--accept ENTRY ...        entry that the upgrade may retire
+--rack-label LABEL ...    node label whose value names a rack (default: known topology labels)
 """,
             text=_format_upgrade,
             reason="upgrade {target} to driver {driver}",

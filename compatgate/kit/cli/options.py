@@ -22,9 +22,8 @@ LONGEST_REASON = 2000
 """Maximum characters of a revision's reason."""
 _LEAST_S = 30
 DATABASE = """\
---database URL
-    postgresql://user@host/name, or path of an SQLite file ($COMPATGATE_DATABASE, else a file in the
-    user's data folder)
+--database URL  postgresql://user@host/name, or path of an SQLite file ($COMPATGATE_DATABASE, else a
+                file in the user's data folder)
 """
 SERVER = """\
 --server URL   URL of the gate (default: $COMPATGATE_SERVER)
@@ -35,13 +34,11 @@ FORMAT = "--format {text,json} = text  output format"
 FORMAT_OR_MARKDOWN = "--format {text,json,markdown} = text  output format"
 AUTHORSHIP = """\
 --reason REASON  reason, kept with the revision
-changed_by: --author AUTHOR
-    author (default: your user name; a server records the token's name)
+changed_by: --author AUTHOR  author (default: your user name; a server records the token's name)
 """
 CHANGES = """\
---set NAME=VALUE,... ...
-    change: driver, gpu, os or cpu of the pools, or a component of every stack
---pool NAME  change only this pool
+--set NAME=VALUE,... ...  change: driver, gpu, os or cpu of the pools, or a component of every stack
+--pool NAME               change only this pool
 """
 FORCE = "--force  accept suites that a worker will bring later, with a warning"
 
@@ -102,8 +99,8 @@ def user_name() -> str:
 def add_workloads(group: argparse._ActionsContainer) -> None:
     """Add the option for operators' own workloads."""
     usage = """\
---workloads DIR ...
-    folder of additional workloads and suites ($COMPATGATE_WORKLOADS); may be repeated
+--workloads DIR ...  folder of additional workloads and suites ($COMPATGATE_WORKLOADS); may be
+                     repeated
 """
     add_usage(group, usage, workloads={"default": None})
 

@@ -161,8 +161,7 @@ def load_command(code: str) -> Command:
 def add_overlays(group: argparse._ActionsContainer) -> None:
     """Add the option for overlays."""
     usage = """\
---facts FILE|DIR ...
-    overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated
+--facts FILE|DIR ...  overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated
 """
     add_usage(group, usage, facts={"default": None})
 
