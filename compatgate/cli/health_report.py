@@ -44,11 +44,9 @@ def run(args: argparse.Namespace) -> int:
     if args.every is None:
         return _report(args, _read_period(args.since or DEFAULT_PERIOD))
     if args.dmesg == "-":
-        raise BadInput(
-            "cannot be combined with --every: standard input can be read only once",
-            field="--dmesg",
-            hint="omit --every",
-        )
+        what = "cannot be combined with --every: standard input can be read only once"
+        hint = "omit --every"
+        raise BadInput(what, field="--dmesg", hint=hint)
     seconds = read_interval(args.every)
     period = _read_period(args.since) if args.since else timedelta(seconds=seconds) + _OVERLAP
     return repeat(lambda: _report(args, period), seconds)

@@ -51,11 +51,9 @@ def run(args: argparse.Namespace) -> int:
     if args.batch is not None:
         return _run_batch(args)
     if not args.requirement:
-        raise BadInput(
-            "no requirement to check",
-            field="requirement",
-            hint='give a requirement such as "cuda>=12.4", or --batch FILE',
-        )
+        what = "no requirement to check"
+        hint = 'give a requirement such as "cuda>=12.4", or --batch FILE'
+        raise BadInput(what, field="requirement", hint=hint)
 
     host = Properties(args.cuda, args.driver, args.arch, args.brand)
     answer = check(args.requirement, host, args.impl)

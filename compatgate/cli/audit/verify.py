@@ -90,11 +90,8 @@ def _check(args: argparse.Namespace) -> None:
         raise BadInput(f"use only one of {' and '.join(subjects)}")
     if args.from_registry and (args.envelope or not args.image or not args.target):
         hint = "--from-registry --image REF --target NAME"
-        raise BadInput(
-            "needs --image: it fetches the attestations of an image",
-            field="--from-registry",
-            hint=hint,
-        )
+        what = "needs --image: it fetches the attestations of an image"
+        raise BadInput(what, field="--from-registry", hint=hint)
     if not args.from_registry and not args.envelope:
         raise BadInput("name the envelope file", hint="or use --from-registry")
 
@@ -168,12 +165,8 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
         found = image_digest(args.image)
         if found is None:
             hint = "name it by its digest, app@sha256:...; or --from-registry looks it up"
-            raise BadInput(
-                "has no digest; a tag can move to another image",
-                field="--image",
-                value=args.image,
-                hint=hint,
-            )
+            what = "has no digest; a tag can move to another image"
+            raise BadInput(what, field="--image", value=args.image, hint=hint)
         return (found,)
     if args.digest:
         if not is_digest(args.digest):

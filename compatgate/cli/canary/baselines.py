@@ -72,12 +72,9 @@ def _approve_all(args: argparse.Namespace, gate: Client) -> int:
     details = [ask(gate, Operations.show_baseline, listed["id"]) for listed in reversed(proposed)]
     mine = [found for found in details if any(_is_of(args.all_of, run) for run in found["runs"])]
     if not mine:
-        raise NotFound(
-            f"no proposed baseline has values of run {args.all_of}",
-            field="--all-of",
-            value=args.all_of,
-            hint="compatgate canary baselines list --state proposed",
-        )
+        what = f"no proposed baseline has values of run {args.all_of}"
+        hint = "compatgate canary baselines list --state proposed"
+        raise NotFound(what, field="--all-of", value=args.all_of, hint=hint)
     approved = [ask(gate, Operations.approve_baseline, found["id"]) for found in mine]
     if args.format == "json":
         print_json(approved)

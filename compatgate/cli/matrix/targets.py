@@ -90,11 +90,9 @@ def run_from(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     missing = [f"{pool.name}: {name}" for pool in draft.pools for name in pool.missing]
     if missing:
-        raise InconclusiveInput(
-            f"missing: {', '.join(missing)}",
-            field=args.name,
-            hint="state it with --gpu or --driver, or add a file that states it",
-        )
+        what = f"missing: {', '.join(missing)}"
+        hint = "state it with --gpu or --driver, or add a file that states it"
+        raise InconclusiveInput(what, field=args.name, hint=hint)
     return 0
 
 
