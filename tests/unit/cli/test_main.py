@@ -19,7 +19,7 @@ from compatgate.kit.cli.usage import command
 
 def run_with(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
     """Make ``compatgate check`` run something else."""
-    fake = command()(run)
+    fake = command(epilog="")(run)
     monkeypatch.setattr("compatgate.kit.cli.parser.load_command", lambda code: fake)
 
 
