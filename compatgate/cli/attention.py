@@ -32,7 +32,7 @@ def _describe(one: Body) -> str:
 def _filter(args: argparse.Namespace) -> Body:
     """Without a state, list what is open and not snoozed."""
     state = args.state or "open"
-    return {"state": state, "snoozed": (args.snoozed or None) if state == "open" else None}
+    return {"state": state, "snoozed": args.snoozed if state == "open" else None}
 
 
 run_notices = Group(
