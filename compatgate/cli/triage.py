@@ -21,12 +21,19 @@ from compatgate.kit.cli.usage import command, titled
 EXIT_NOT_RECOGNISED = 3
 
 
+def _ask_no_files(parser: argparse.ArgumentParser) -> None:
+    """State the options of ``check`` that name files, which are not offered here."""
+    parser.set_defaults(lock=[], sbom=None, image=None, read_wheels=False, cached_wheels=False)
+    parser.set_defaults(dockerfile=None, build_arg=[], build_stage=None)
+
+
 @command(
     'file: FILE|-  error or log to read ("-": standard input)',
     titled("target or pool", PLACES),
     titled("stack", STACK),
     FACTS_DECIDER,
     FORMAT,
+    _ask_no_files,
     epilog="""\
 exit status:
   0  something was recognised      2  bad input      3  nothing was recognised, or no gate answers
