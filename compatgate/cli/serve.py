@@ -31,7 +31,6 @@ from compatgate.kit.http.certificates import CertificatePair, load_certificate
 from compatgate.kit.state import open_state_folder
 from compatgate.service.cluster.admission.claims import no_claims
 from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.nodes.kubernetes.claims import ClusterClaims
 
 if TYPE_CHECKING:
     from compatgate.service.app import Rooms
@@ -184,7 +183,7 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
 def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
     from compatgate.service.access.tokens.browser_sessions import SessionLimits
-    from compatgate.service.attention.notices.webhook import read_webhook
+    from compatgate.service.attention.notices.worker import read_webhook
     from compatgate.web.settings import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
@@ -219,6 +218,7 @@ def read_admission(settings: ServeSettings) -> AdmissionOptions:
     """Return the settings of the admission webhook."""
     from compatgate.service.cluster.admission.questions import parse_exemptions
     from compatgate.service.cluster.admission.service import AdmissionOptions
+    from compatgate.service.nodes.kubernetes.connection import ClusterClaims
 
     access = settings.claims
     return AdmissionOptions(

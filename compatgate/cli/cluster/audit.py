@@ -26,7 +26,6 @@ from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import now, today
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.nodes.kubernetes.claims import ClusterClaims
 
 if TYPE_CHECKING:
     from compatgate.client import Client
@@ -100,7 +99,7 @@ def _results(
     args: argparse.Namespace, options: AuditOptions, api: ClusterApi, gate: Client
 ) -> tuple[list[PodResult], list[Any]]:
     from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
-    from compatgate.service.nodes.kubernetes.connection import list_nodes
+    from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
 
     options = replace(options, claims=ClusterClaims(api).of)
     nodes = list_nodes(api)
