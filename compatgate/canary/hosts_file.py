@@ -15,17 +15,20 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from compatgate.canary.host_clusters import (
+from compatgate.canary.hosts import (
+    CLUSTERS,
     DnsName,
+    Host,
     Mistake,
+    Tls,
     find_kubernetes_mistakes,
     find_slurm_mistakes,
 )
-from compatgate.canary.hosts import CLUSTERS, Host, Tls
 from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.sources import FieldPath as Place
 from compatgate.documents.text import RawDocument
+from compatgate.errors import NotFound
 
 _LONGEST_NAME = 128
 _HOSTNAME = "kubernetes.io/hostname"
@@ -53,7 +56,11 @@ class HostsFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_hosts(path: Path) -> list[Host]:
     """Return the hosts of a file, in file order."""
-    written, raw = read_toml(path, "hosts", HostsFile)
+    try:
+        written, raw = read_toml(path, "hosts", HostsFile)
+    except NotFound as error:
+        error.field = "--hosts"
+        raise
     problems = [
         p for i, table in enumerate(written.host) for p in _find_table_problems(table, raw, i)
     ]
@@ -178,7 +185,6 @@ def _find_cluster_problems(
 def _find_node_problems(
     table: HostTable, raw: RawDocument, index: int
 ) -> Iterator[DocumentProblem]:
-    """Yield the mistakes of ``each_node``."""
     place: Place = ("host", index, "each_node")
     if table.each_node and table.executor not in CLUSTERS:
         what = f"a {table.executor} host is one machine"

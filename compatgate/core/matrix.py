@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from compatgate.core.binding import ASSURANCES, Binding, SuiteDefinition, find_digest
 from compatgate.core.components import FRAMEWORKS, OF_BUILDS
@@ -16,10 +17,7 @@ from compatgate.core.gpus import ANY_SLICE
 from compatgate.core.needs import Needs
 from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.versions import (
-    Version,
-    same_release,
-)
+from compatgate.core.versions import Version, parse_version, same_release
 
 EntryStatus = Literal["candidate", "blessed", "deprecated", "revoked"]
 STATUSES_IN_USE: tuple[EntryStatus, ...] = ("blessed", "deprecated")
@@ -147,6 +145,17 @@ class Evidence(Struct, frozen=True, gc=False):
     finished: int
     development: bool = False
     bound: Binding | None = None
+
+    @staticmethod
+    def read(*, driver: str, components: Mapping[str, str], **others: Any) -> Evidence:
+        """Return evidence whose versions are stated as text."""
+        versions = {name: parse_version(name, text) for name, text in components.items()}
+        return Evidence(driver=parse_version("driver", driver), components=versions, **others)
+
+    def to_text(self) -> dict[str, Any]:
+        """Return the members by name, versions as text."""
+        components = {name: version.text for name, version in self.components.items()}
+        return {**asdict(self), "driver": self.driver.text, "components": components}
 
     @property
     def content(self) -> str | None:
@@ -317,6 +326,11 @@ class Matrix:
         for waiver in self.waivers:
             for target in waiver.targets if waiver.image is not None else ():
                 self._patterns.setdefault(target, {})[waiver.image or ""] = None
+
+    def replace(self, **changes: Any) -> Matrix:
+        """Return this matrix with other values of some arguments."""
+        names = ("revision", "entries", "waivers", "evidence", "suites")
+        return Matrix(**{name: getattr(self, name) for name in names} | changes)
 
     def runs(self, suite: str, pool: Pool) -> Sequence[Evidence]:
         """Return the runs of a suite on the pool's SKU, on any driver and of any stack."""

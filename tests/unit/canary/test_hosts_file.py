@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host, MaintenanceWindow, Tls
+from compatgate.canary.hosts import Host, MaintenanceWindow, Slurm, Tls
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems, NotFound
 
@@ -96,8 +95,9 @@ def test_plain_tcp_on_the_loopback_address_is_nobody_elses(tmp_path: Path) -> No
 
 
 def test_a_file_that_is_not_there_or_has_no_host_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound) as error:
         read_hosts(tmp_path / "hosts.toml")
+    assert error.value.field == "--hosts"
     with pytest.raises(ManyProblems, match="host is missing"):
         _read(tmp_path, "")
 
