@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+import msgspec
+
 from compatgate.cli.canary import paired
 from compatgate.cli.canary.paired import COLOURS, TOLERANCE, label_lines, read_explained, read_peaks
 from compatgate.errors import BadInput
@@ -58,7 +60,7 @@ def run_judge(args: argparse.Namespace) -> int:
     verdict = VERDICTS[judged.outcome]
     print_answer(
         args.format,
-        {"verdict": verdict, **judged.to_json()},
+        {"verdict": verdict, **msgspec.to_builtins(judged)},
         lambda: (paired.render if args.paired else render)(judged, verdict, sys.stdout),
     )
     return EXITS[judged.outcome]

@@ -196,7 +196,7 @@ def run_fetch(args: argparse.Namespace) -> int:
     """Copy the workload and print its name."""
     from compatgate.canary.workload import FOLDER
     from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
-    from compatgate.canary.workloads.manifest import MANIFEST, read_workload
+    from compatgate.canary.workloads.library import MANIFEST, read_workload
     from compatgate.discovery.image.read import read_folder
 
     folder = read_folder(
