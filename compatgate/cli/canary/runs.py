@@ -20,7 +20,7 @@ from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
+from compatgate.kit.cli.usage import action, read_usage
 
 if TYPE_CHECKING:
     from compatgate.client import Client
@@ -30,12 +30,7 @@ _STATES = (
     "active", "ended", "queued", "leased", "preparing", "running", "judging", "passed", "failed",
     "inconclusive", "error", "timeout", "cancelled",
 )  # fmt: skip
-
-
-@action(
-    "run",
-    "run a suite for a target's stack",
-    """\
+_REQUEST = """\
 --suite S (required)  suite to run
 --target T            target of the run; optional with --host
 --pool P              only this pool of the target (default: each SKU and driver)
@@ -49,8 +44,17 @@ _STATES = (
                       more than 2 x; kept with the run and its baseline
 --host H              staging host (default: any suitable host)
 --priority N = 0      priority; higher runs first
---wait                wait until the runs end (default)
-| --detach            queue the run and exit with 0
+"""
+"""Options that are members of a request for runs."""
+
+
+@action(
+    "run",
+    "run a suite for a target's stack",
+    _REQUEST,
+    """\
+--wait      wait until the runs end (default)
+| --detach  queue the run and exit with 0
 """,
     PLACE,
     FORMAT,
@@ -78,17 +82,7 @@ def run_start(args: argparse.Namespace) -> int:
 
 
 def _start_body(args: argparse.Namespace) -> dict[str, Any]:
-    names = (
-        "suite",
-        "target",
-        "pool",
-        "image",
-        "entry",
-        "host",
-        "priority",
-        "against",
-        "explained",
-    )
+    names = [name for name, *_ in read_usage(_REQUEST)]
     body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.stack is not None:
         body["stack"] = parse_stack_text(args.stack)
