@@ -8,13 +8,12 @@ from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.http.call import Call
-from compatgate.kit.http.links import link
 from compatgate.kit.http.route import Route
 from compatgate.kit.ui.tables import (
-    Cell,
     Column,
     EmptyNotice,
     PagedTableQuery,
@@ -37,7 +36,8 @@ def _list_page(route: Route, paths: Collection[str]) -> Page:
     """Return a page with a table; its first column leads to the page of the object."""
     title = route.template.strip("/").replace("-", " ")
     columns = [_column(name, route.returns.model) for name in route.columns]
-    linked = f"{route.template}/{{{columns[0].key}}}" in paths
+    if f"{route.template}/{{{columns[0].key}}}" in paths:
+        columns[0] = replace(columns[0], to=route.template.strip("/"))
 
     def show(ask: PageRequest[PagedTableQuery]) -> HtmlPage:
         def fetch(*, cursor: str | None, limit: int) -> Part[Any]:
@@ -46,13 +46,8 @@ def _list_page(route: Route, paths: Collection[str]) -> Page:
             return Part(tuple(items), part["next"])
 
         found = fetch_rows(fetch, ask.query.cursor)
-        rows = [[_value(getattr(item, name)) for name in route.columns] for item in found.items]
-        if linked:
-            rows = [
-                [Cell(row[0], link(route.template.strip("/"), row[0])), *row[1:]] for row in rows
-            ]
         empty = EmptyNotice(f"No {title} yet.")
-        table = make_list_table(title, columns, rows, found, ask.query, empty)
+        table = make_list_table(title, columns, found, ask.query, empty)
         return HtmlPage("listing.html", title.capitalize(), {}, table)
 
     show.__name__ = f"{route.name}_page"

@@ -85,13 +85,14 @@ description = "images in a second"
 right = "results are those of the CPU, within rounding"
 """
 _PROGRAM = f"""\
-import json, pathlib, random, sys
+import json, pathlib, random, sys, time
 sys.path.insert(0, "lib")
 import canary_lines as say
 now = json.loads(pathlib.Path("@SCENARIO@").read_text())
 draw = random.Random(now["seed"])
 say.env(driver="{DRIVER}", gpus=[{{"name": "NVIDIA {GPU}"}}], versions=now["versions"])
-say.progress(0.5)
+say.progress(0.53)
+time.sleep(now.get("hold", 0))
 print("warming up on", "{GPU}")
 times = [now["ms"] * draw.lognormvariate(0, 0.008) for _ in range(40)]
 say.metric("step-time", "ms", times)
@@ -203,6 +204,20 @@ class Runs:
         finally:
             for context in contexts.values():
                 context.executor.close()
+
+    @contextmanager
+    def measuring(self, **scenario: Any) -> Iterator[None]:
+        """A worker that takes what is submitted meanwhile."""
+        usual = {"seed": 20, "ms": 7.96, "right": True, "versions": _MEASURED}
+        (self.folder / "scenario.json").write_text(json.dumps(usual | scenario))
+        with self._worker(replace(STAGE, slots=1)) as worker:
+            thread = Thread(target=worker.run)
+            thread.start()
+            try:
+                yield
+            finally:
+                worker.stop()
+                thread.join()
 
     def begin(self, **fields: Any) -> Lease:
         """A run that a worker has, and that goes on until the test ends it."""

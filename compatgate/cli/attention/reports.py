@@ -1,4 +1,4 @@
-"""Run ``compatgate report``: what happened on a target, and what would be answered today."""
+"""Run ``compatgate report``: what happened on targets, and what would be answered today."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _EXAMPLES = """\
 examples:
   compatgate report --target prod-a100 --from 2026-11-02 --to 2026-11-03 > postmortem.md
   compatgate report --target prod-a100 --from 2026-11-02T09:00 --format html > postmortem.html
+  compatgate report --from 2026-11-02 --to 2026-11-03
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.epilog = _EXAMPLES
-    parser.add_argument("--target", required=True, metavar="NAME", help="target to report on")
+    parser.add_argument("--target", metavar="NAME", help="target to report on (default: all)")
     parser.add_argument(
         "--from",
         dest="since",
@@ -46,7 +47,10 @@ def run(args: argparse.Namespace) -> int:
     since = args.since and parse_moment(args.since, field="--from")
     until = args.until and parse_moment(args.until, field="--to", end_of_day=True)
     with gate_of(args) as gate:
-        report = ask(gate, Operations.report, args.target, since=since, until=until)
+        if args.target:
+            report = ask(gate, Operations.report, args.target, since=since, until=until)
+        else:
+            report = ask(gate, Operations.report_all, since=since, until=until)
     if args.format == "json":
         from compatgate.kit.cli.output import print_json
 

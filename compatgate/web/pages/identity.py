@@ -103,7 +103,4 @@ def _attempt() -> Any:
 
 def _problem(error: CompatgateError, place: str) -> HtmlPage:
     """Show what went wrong, and the way back."""
-    hint = f" {error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
-    problem = f"{error.problem[:1].upper()}{error.problem[1:]}.{hint}"
-    context = {"next": place, "problem": problem}
-    return HtmlPage("sign-in-failed.html", "Not signed in", context, status=error.status)
+    return HtmlPage("sign-in-failed.html", "Not signed in", {"next": place}, error=error)
