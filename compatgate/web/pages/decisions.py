@@ -28,6 +28,7 @@ from compatgate.service.gate.decisions.decision_counts import DAY, HOUR, MINUTE,
 from compatgate.service.gate.questions.api import DecisionFilters
 from compatgate.service.gate.questions.schemas import DecisionBody
 from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.pages.nodes import YesOrNo, yes_or_no
 
 DAYS = 14
 MAX_VERDICTS = 500
@@ -65,7 +66,6 @@ _NO_DECISIONS = EmptyNotice(
     "compatgate check --target NAME --stack cuda=12.4,torch=2.4.1",
 )
 _NO_DENIALS = EmptyNotice("Nothing was denied in this time.", "Choose a longer time.")
-YesOrNo = Literal["yes", "no"]
 
 
 DecisionQuery = make_page_query(
@@ -112,8 +112,7 @@ def _log_table(ask: PageRequest[Any], ids: Sequence[str] | None) -> Table:
         others = {k: v for k, v in filters.items() if k not in ("rule", "group", "follow")}
         return history.list_decisions(**others, verdict_ids=ids, beginnings=True)
 
-    allowed = None if query.allowed is None else query.allowed == "yes"
-    found = list_rows(fetch, query, allowed=allowed)
+    found = list_rows(fetch, query, allowed=yes_or_no(query.allowed))
     verdicts = history.read_verdicts([row.verdict_id for row in found.items])
     return decision_table(found.items, verdicts, sort=query.sort, following=found.next)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from flask import Response
@@ -35,6 +34,7 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeSummary,
 )
 from compatgate.service.changes.upgrades.views import PHASES, TONES, arrange
+from compatgate.service.matrix.waivers.service import split_words
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page, read_action
 
 STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
@@ -72,7 +72,6 @@ _NO_FREEZES = EmptyNotice(
     " --reason 'change stop'",
 )
 _FREEZE_FIELDS = ("name", "since", "until", "owner", "targets")
-_SEPARATORS = re.compile(r"[\s,]+")
 _Text = Annotated[str, Meta(max_length=256)]
 
 
@@ -136,16 +135,12 @@ def create_upgrade(ask: PageRequest[Any]) -> Redirect:
     form = {name: ask.form.get(name, "").strip() for name in UpgradeForm.__struct_fields__}
     body: dict[str, Any] = {name: value for name, value in form.items() if value}
     for name in ("accepts", "rack_labels"):
-        body[name] = _split(form[name])
+        body[name] = split_words(form[name])
     if not form["target"]:
         raise BadInput("choose a target", field="target")
     request = to_struct(body | {"health": bool(ask.form.get("health"))}, UpgradeRequest)
     name = ask.rooms.upgrades.propose(request, ask.by()).row.name
     return Redirect(link("upgrades", name), f"Proposed {name}. No wave has started.")
-
-
-def _split(text: str) -> list[str]:
-    return [word for word in _SEPARATORS.split(text) if word]
 
 
 @page("/upgrades/<name>", nav="upgrades")
@@ -230,7 +225,7 @@ def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
             if not service.roll_back(name, ask.by()).row.began:
                 return f"Withdrew {name}. No wave had begun."
             return f"Rolled back {name}. Every tool that asks gets the answer to roll back."
-    nodes = _split(ask.form.get("nodes", ""))
+    nodes = split_words(ask.form.get("nodes", ""))
     if not nodes:
         raise BadInput("is missing", field="nodes", hint="like gpu-17 or prod-eu/gpu-17")
     service.leave_out(name, nodes, ask.by())
@@ -297,7 +292,7 @@ def set_freeze(ask: PageRequest[Any]) -> Redirect:
         "since": parse_moment(form["since"], field="since"),
         "until": parse_moment(form["until"], field="until"),
         "owner": form["owner"],
-        "targets": _split(form["targets"]) or ["*"],
+        "targets": split_words(form["targets"]) or ["*"],
     }
     ask.rooms.freezes.put(form["name"], to_struct(body, FreezeRequest), ask.by())
     return Redirect(link("freezes"), f"Saved the freeze {form['name']}.")

@@ -132,7 +132,7 @@ def test_job_9_a_canary_is_started_followed_and_its_failure_read(open_page, runs
         walk.see(page.locator("#state"), "left")
         end_program()
         walk.see(page.locator("#state"), "SIGKILL")
-    walk.see(page.locator("#next"), "Run again")
+    walk.see(page.locator("#next"), "run it again")
     assert violations(page) == []
 
 
