@@ -112,7 +112,7 @@ def _tokens_page(
         "ending": ending,
         "renewed": renewed,
         "scopes": SCOPES,
-        "chosen": ["read", "gate"] if made or "scopes" not in ask.form else _posted_scopes(),
+        "chosen": ["read", "gate"] if made or "targets" not in ask.form else _posted_scopes(),
     }
     return HtmlPage("tokens.html", "Tokens", context, table)
 
