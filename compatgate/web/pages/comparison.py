@@ -72,7 +72,7 @@ class ChangeQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
         return link("what-if", **{**named, **more})
 
 
-def _change_page(ask: PageRequest[ChangeQuery], plan: Mapping[str, Any] | None = None) -> HtmlPage:
+def _change_page(ask: PageRequest[ChangeQuery], plan: dict[str, Any] | None = None) -> HtmlPage:
     query, snapshot, facts = _query_of(ask), ask.gate.snapshot(), ask.gate.facts
     pairs = {version.major_minor for version in known_versions(facts, "cuda")}
     context: dict[str, Any] = {
@@ -101,23 +101,27 @@ def _query_of(ask: PageRequest[ChangeQuery]) -> ChangeQuery:
     return replace(ask.query, target=ask.args["name"]) if "name" in ask.args else ask.query
 
 
-@page("/what-if", scope="plan", nav="what-if", query=ChangeQuery, refused=_change_page)
-def show_change(ask: PageRequest[ChangeQuery]) -> HtmlPage:
-    """Show everything in use on a target before and after a change, and what the change needs."""
+def _plan_change(ask: PageRequest[ChangeQuery]) -> HtmlPage:
     query, gate, rooms = _query_of(ask), ask.gate, ask.rooms
     if not query.target or not (body := query.body())["set"]:
         return _change_page(ask)
     return _change_page(ask, plan_upgrade(gate, rooms.matrix, rooms.nodes, query.target, body))
 
 
+@page("/what-if", scope="plan", nav="what-if", query=ChangeQuery, refused=_change_page)
+def show_change(ask: PageRequest[ChangeQuery]) -> HtmlPage:
+    """Show everything in use on a target before and after a change, and what the change needs."""
+    return _plan_change(ask)
+
+
 @page("/targets/<name>/plan", scope="plan", nav="what-if", query=ChangeQuery, refused=_change_page)
 def show_plan(ask: PageRequest[ChangeQuery]) -> HtmlPage:
     """Show the same page at the address of a target."""
     ask.rooms.matrix.get("Target", ask.args["name"])
-    return show_change(ask)
+    return _plan_change(ask)
 
 
-def _describe(ask: PageRequest[Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+def _describe(ask: PageRequest[Any], plan: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of the page that follow from a plan."""
     lost = [one for one in plan["subjects"] if one["change"] in ("breaks", "worsens")]
     groups = [

@@ -40,18 +40,22 @@ def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) ->
     return HtmlPage("report.html", f"{name}: report" if name else "Postmortem", context)
 
 
-@page("/targets/<name>/report", nav="targets", query=PeriodQuery, refused=_report_page)
-def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
-    """Show what happened on a target, and what would be answered today."""
+def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     name = ask.args.get("name")
     report = make_report(ask.gate, ask.rooms.nodes, name, *ask.query.period())
     return _report_page(ask, arrange(msgspec.to_builtins(report)))
 
 
+@page("/targets/<name>/report", nav="targets", query=PeriodQuery, refused=_report_page)
+def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    """Show what happened on a target, and what would be answered today."""
+    return _make_report(ask)
+
+
 @page("/report", nav="report", query=PeriodQuery, refused=_report_page)
 def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     """Show what happened on all targets, and what would be answered today."""
-    return show_report(ask)
+    return _make_report(ask)
 
 
 _REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")

@@ -37,7 +37,8 @@ def show_causes(ask: PageRequest[Any]) -> HtmlPage:
 
 
 def _question_of(form: Mapping[str, str]) -> Question:
-    return Question(**{name: form.get(name, "").strip() for name in _PLACE})
+    target, driver, gpu, stack = (form.get(name, "").strip() for name in _PLACE)
+    return Question(target=target, driver=driver, gpu=gpu, stack=stack)
 
 
 def _fill(question: Question, stated: Mapping[str, str]) -> Question:
