@@ -153,7 +153,7 @@ def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
         "baseline": learned,
         "workload": row.workload.partition("@")[0],
         "spread": describe_distribution(learned),
-        "here": ask.rooms.runs.ended({one.run.partition(":")[0] for one in learned.runs}),
+        "stored": ask.rooms.runs.ended({one.run.partition(":")[0] for one in learned.runs}),
         "middle": median,
         "before": before,
         "change": change if row.state == "proposed" else None,

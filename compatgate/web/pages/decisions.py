@@ -98,7 +98,7 @@ def show_decisions(ask: PageRequest[Any]) -> HtmlPage:
         "step": _STEP_NAMES[step].capitalize(),
         "caption": f"Decisions by {_STEP_NAMES[step]}"
         f"{f' on {query.target}…' if query.target else ''},"
-        f" {local_time(edges[0])} to {local_time(edges[-1])}",
+        f" {_name_period(edges, step)}",
         "outcomes": ("pass", "warn", "unknown", "fail"),
     }
     table = _cause_table(query, denied) if query.group else _log_table(ask, ids)
@@ -237,3 +237,9 @@ def split_time(since: datetime, until: datetime) -> tuple[timedelta, tuple[datet
 def _floor(at: datetime, step: timedelta) -> datetime:
     day = datetime.combine(at.date(), time(), UTC)
     return day + (at - day) // step * step
+
+
+def _name_period(edges: Sequence[datetime], step: timedelta) -> str:
+    if step == DAY:
+        return f"{edges[0].date()} to {edges[-2].date()}"
+    return f"{local_time(edges[0])} to {local_time(edges[-1])}"

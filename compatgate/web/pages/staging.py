@@ -181,11 +181,11 @@ def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
     trends = read_trends(ask.rooms.runs, ask.principal.targets)
 
     def cells(workload: Workload) -> dict[str, Any]:
-        nodes = f"on each of {workload.nodes} nodes" if workload.nodes > 1 else ""
+        nodes = f"{workload.gpus} on each of {workload.nodes} nodes" if workload.nodes > 1 else ""
         return {
             "catches": "; ".join(workload.catches),
             "trend": trends.of_workload(workload),
-            "gpus": Cell(workload.gpus, note=nodes),
+            "gpus": Cell(workload.gpus * workload.nodes, title=nodes),
             "metrics": len(workload.metrics),
             "checks": len(workload.checks),
             "suites": _suites(library, workload.name),

@@ -337,7 +337,8 @@ def _evidence_cells(one: Freshness) -> dict[str, Any]:
         "sku": Cell(one.sku, title=", ".join(one.pools)),
         "state": Cell(one.state, tone=_TONES[one.state], title=one.why),
         "run": Cell(run, link("runs", run) if run else None, note=one.why),
-        "finished": one.run.finished if one.run else None,
+        "finished": one.run.finished if one.run else "",
+        "expires": one.expires or "",
     }
 
 
