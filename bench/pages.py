@@ -197,8 +197,8 @@ def compare(other: Path, keep: str | None = None) -> str:
     """Open pages of this tree and of another one in turns; return the medians of first paint."""
     with tempfile.TemporaryDirectory() as made, _chromium() as browser, ExitStack() as servers:
         sites = []
-        for tree in (Path(__file__).parents[1], other.resolve()):
-            folder = Path(keep or made) / tree.name
+        for name, tree in (("here", Path(__file__).parents[1]), ("there", other.resolve())):
+            folder = Path(keep or made) / name
             folder.mkdir(parents=True, exist_ok=True)
             url, secret = servers.enter_context(_served_tree(tree, folder))
             sites.append((url, _sign_in(browser, url, secret)))

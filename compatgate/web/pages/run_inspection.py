@@ -337,11 +337,12 @@ def outline_steps(detail: RunDetail) -> list[StepView]:
 
 def _step(step: StepRow, report: Report | None, family: str | None) -> StepView:
     judged = msgspec.convert(step.body.get("judgement"), WorkloadJudgement | None)
+    checks = judged.checks if judged else report.checks if report else ()
     return StepView(
         row=step,
         body=step.body,
         env=report.env if report else None,
-        checks=judged.checks if judged else report.checks if report else (),
+        checks=tuple(dict.fromkeys(checks)),  # every execution reports each
         problems=report.problems if report else (),
         metrics=[],
         judged=judged,
