@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 from msgspec.structs import replace
+from sqlalchemy import text
 
 from compatgate.canary.engine.interface import Lease, Settings
 from compatgate.canary.health import Gpu, Snapshot, judge_health, read_log
@@ -206,17 +207,20 @@ class Runs:
                 context.executor.close()
 
     @contextmanager
-    def measuring(self, **scenario: Any) -> Iterator[None]:
-        """A worker that takes what is submitted meanwhile."""
+    def taking(self, run: str, **scenario: Any) -> Iterator[None]:
+        """A worker that takes this run next, and no other."""
         usual = {"seed": 20, "ms": 7.96, "right": True, "versions": _MEASURED}
         (self.folder / "scenario.json").write_text(json.dumps(usual | scenario))
+        with self.rooms.gate.database.writing() as session:
+            session.execute(text("UPDATE runs SET priority = 100 WHERE id = :id"), {"id": run})
         with self._worker(replace(STAGE, slots=1)) as worker:
             thread = Thread(target=worker.run)
             thread.start()
             try:
+                self._wait(lambda: self.rooms.runs.get(run).state != "queued")
+                worker.stop()  # it takes no more
                 yield
             finally:
-                worker.stop()
                 thread.join()
 
     def begin(self, **fields: Any) -> Lease:

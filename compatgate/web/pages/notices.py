@@ -72,7 +72,7 @@ def show_incidents(ask: PageRequest[IncidentQuery]) -> HtmlPage:
 def _cells(row: IncidentBody) -> dict[str, Any]:
     only = row.members[0] if row.member_count == 1 and row.members else None
     text = f"{only.name} {only.note}" if only else row.message
-    if only and only.kind == "baseline":  # its name is a number
+    if only and only.about == "baseline":  # its name is a number
         text = f"baseline {text}"
     return {
         "level": Cell(_WORDS[row.level], tone=row.level),
