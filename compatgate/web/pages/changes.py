@@ -7,6 +7,7 @@ comes back with everything that was typed, whatever was wrong with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from flask import request
@@ -297,8 +298,11 @@ def _form_page(
 
 def _import_page(ask: PageRequest[Any], planned: ImportResult | None = None) -> HtmlPage:
     changes: tuple[Change, ...] = planned.changes if planned else ()
+    typed = ask.form
+    with suppress(BadInput):  # files that are no text
+        typed = ask.form | {"documents": _posted_documents(ask)}
     context = {
-        "typed": ask.form | {"documents": _posted_documents(ask)},
+        "typed": typed,
         "planned": planned,
         "changes": changes[:_MAX_CHANGES],
         "left": max(0, len(changes) - _MAX_CHANGES),

@@ -125,12 +125,14 @@ def test_job_5_an_entry_is_blessed_with_its_canary(candidate, open_page, api, ru
 
 
 def test_job_9_a_canary_is_started_followed_and_its_failure_read(open_page, runs):
-    """Four actions start it; its progress and estimate show; no more to read why it failed."""
+    """Five actions start it; its progress and estimate show; no more to read why it failed."""
     page = open_page("runs", signed_in=True)
-    walk = Walk(page, actions=4, seconds=60)
+    walk = Walk(page, actions=5, seconds=60)
     walk.press(page.get_by_role("link", name="Submit a run"))
     walk.choose(page.get_by_label("Suite"), "conv-only")
     walk.choose(page.locator("select[name=target]"), "prod-a100")
+    stack = "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"
+    walk.fill(page.get_by_label("Stack under test"), stack)
     walk.press(page.get_by_role("button", name="Submit"))
     walk.see(page.locator("#state"), "queued")
     with runs.taking(page.url.rpartition("/")[2], hold=60):
