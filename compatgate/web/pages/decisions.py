@@ -24,7 +24,7 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.gate.decisions.decision_counts import DAY, HOUR, MINUTE, DeniedVerdict
+from compatgate.service.gate.decisions.service import DAY, HOUR, MINUTE, DeniedVerdict
 from compatgate.service.gate.questions.api import DecisionFilters
 from compatgate.service.gate.questions.schemas import DecisionBody
 from compatgate.web.page import HtmlPage, PageRequest, page
