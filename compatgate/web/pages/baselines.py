@@ -159,8 +159,7 @@ def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
         "change": change if row.state == "proposed" else None,
         "api": api_link("baselines", row.id),
     }
-    title = f"{row.metric} of {context['workload']}"
-    return HtmlPage("baseline.html", title, context, table)
+    return HtmlPage("baseline.html", f"{row.metric} of {context['workload']}", context, table)
 
 
 @page(f"{_PATH}/approve", scope="bless", method="POST", nav="baselines")

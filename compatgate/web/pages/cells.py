@@ -93,7 +93,8 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
     found: CellTable | None = None
     cell: dict[str, Any] | None = None
     table: Table | None = None
-    columns: CellColumns = query.columns or _choose_columns(snapshot)
+    fitting: CellColumns = "target" if len(snapshot.documents) <= WIDTH else "gpu"
+    columns = query.columns or fitting
     asked = CellSection(rows, columns, query.stack, query.q, query.top, query.left, HEIGHT, WIDTH)
     try:
         if query.at.strip():
@@ -124,14 +125,8 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
     return HtmlPage("cells.html", "What runs where", context, table, error)
 
 
-_FEW_TARGETS = WIDTH
 _NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
 _MAX_NAMED = 3
-
-
-def _choose_columns(snapshot: Snapshot) -> CellColumns:
-    """Return the places that fit on a page: targets, or their GPUs."""
-    return "target" if len(snapshot.documents) <= _FEW_TARGETS else "gpu"
 
 
 def _summarise(found: CellTable, columns: CellColumns) -> str:

@@ -214,19 +214,16 @@ def _node_page(ask: PageRequest[Any], view: NodeView) -> HtmlPage:
     return HtmlPage("node.html", view.row.name, context)
 
 
-def _refused_node(ask: PageRequest[Any]) -> HtmlPage:
-    return _node_page(ask, _posted_node(ask))
+def _show_posted(ask: PageRequest[Any]) -> HtmlPage:
+    cluster = ask.form.get("cluster") or None
+    return _node_page(ask, ask.rooms.nodes.show(ask.args["name"], cluster))
 
 
-def _posted_node(ask: PageRequest[Any]) -> NodeView:
-    return ask.rooms.nodes.show(ask.args["name"], ask.form.get("cluster") or None)
-
-
-@page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes", refused=_refused_node)
+@page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes", refused=_show_posted)
 def remove_node(ask: PageRequest[Any]) -> Redirect:
     """Remove a node that is gone."""
-    row = _posted_node(ask).row
-    ask.rooms.nodes.remove(row.name, ask.by(), row.cluster)
+    cluster = ask.form.get("cluster") or None
+    row = ask.rooms.nodes.remove(ask.args["name"], ask.by(), cluster).row
     done = f"Removed {row.name} of {row.cluster}. The node returns with its next report."
     return Redirect(link("nodes"), done)
 

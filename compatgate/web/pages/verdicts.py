@@ -9,7 +9,7 @@ from flask import request
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, label_of
 from compatgate.core.rule import EXIT_NO_DECISION, REFUSING, exit_code
-from compatgate.core.rules import BY_ID
+from compatgate.core.rules import RULES
 from compatgate.errors import NotFound
 from compatgate.formats.markdown import render_section
 from compatgate.formats.reports import Answer
@@ -62,8 +62,8 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "folded": _fold_findings(verdict["findings"]),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "compared": ask.rooms.runs.comparisons(verdict["evidence"]),
-        "passed": _name_rules(verdict["checked"]["passed"]),
-        "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
+        "checked": verdict["checked"],
+        "rule_names": {rule.id: rule.name for rule in RULES},
         "over": until is not None and clock.is_past(clock.from_iso(until)),
         "links": {
             **_make_links(ask, verdict),
@@ -156,8 +156,3 @@ def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str
         "attestation": f"{api}/attestation" if signed else None,
         "curl": format_curl(f"{base_url(ask.service)}{path}"),
     }
-
-
-def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
-    """Return rule ids with names; a rule that this version does not know has no name."""
-    return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]
