@@ -169,7 +169,7 @@ def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     health = judge_health(None, (now,) if now else (), None, events, rma=facts.xid.rma)
     document["gpus"] = msgspec.to_builtins(now.gpus) if now else []
     if health:
-        judged = health.to_json()
+        judged = msgspec.to_builtins(health)
         document["health"] = {name: judged[name] for name in ("state", "reasons", "actions")}
     return document, health
 
@@ -183,12 +183,14 @@ def _loaded_driver() -> Version | None:
 
 
 def _document(errors: KernelErrors, source: str, answer: SmiAnswer | None = None) -> dict[str, Any]:
+    import msgspec
+
     from compatgate.canary.health.first_five import add_answer
 
     if answer:
         add_answer(errors, answer)
     return {
-        "events": [event.to_json() for event in errors.events()],
+        "events": msgspec.to_builtins(errors.events()),
         "driver": errors.driver,
         "log": source,
         "problem": None,

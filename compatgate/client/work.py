@@ -135,7 +135,7 @@ class GateQueue:
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""
         with _held(lease):
-            self._client.store_pairs(lease.run.id, lease.attempt, [pairs.to_json()])
+            self._client.store_pairs(lease.run.id, lease.attempt, [msgspec.to_builtins(pairs)])
 
     def earlier_pairs(self, lease: Lease) -> list[PairsState]:
         """See `Queue`."""

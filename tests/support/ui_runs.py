@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 from msgspec.structs import replace
 from sqlalchemy import text
 
@@ -28,7 +29,6 @@ from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.kit import clock
 from compatgate.service.app import Rooms
-from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import submission
 from compatgate.service.runs.queue.schemas import RunRequest
 
@@ -181,7 +181,7 @@ class Runs:
 
     def sampled(self, run: str) -> None:
         """Keep what a run measured beside its workload."""
-        for sample in collect_samples(self.rooms.runs, self.rooms.gate.facts, run)["samples"]:
+        for sample in self.rooms.runs.take_samples(run)["samples"]:
             path = self.folder / sample["workload"] / "samples" / sample["name"]
             path.parent.mkdir(exist_ok=True)
             path.write_text(sample["text"])
@@ -248,7 +248,7 @@ class Runs:
             lease,
             StepResult(
                 "conv-forward-0", "conv-forward", 0, "inconclusive", reason,
-                exit_code=1, health=health.to_json(), started_at=now, finished_at=now,
+                exit_code=1, health=msgspec.to_builtins(health), started_at=now, finished_at=now,
             ),
         )  # fmt: skip
         queue.finish(lease, "inconclusive", f"conv-forward-0: {reason}", None)

@@ -133,13 +133,15 @@ def add_judge_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_judge(args: argparse.Namespace) -> int:
     """Judge and print the result."""
+    import msgspec
+
     from compatgate.cli.canary import paired
 
     _check_options(args)
     judged: Any = paired.judge(args) if args.paired else _judge(args)
     verdict = VERDICTS[judged.outcome]
     if args.format == "json":
-        print_json({"verdict": verdict, **judged.to_json()})
+        print_json({"verdict": verdict, **msgspec.to_builtins(judged)})
     else:
         print((paired.render if args.paired else render)(judged, verdict, sys.stdout))
     return EXITS[judged.outcome]

@@ -219,7 +219,7 @@ def run_fetch(args: argparse.Namespace) -> int:
 
     from compatgate.canary.workload import FOLDER
     from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
-    from compatgate.canary.workloads.manifest import MANIFEST, read_workload
+    from compatgate.canary.workloads.library import MANIFEST, read_workload
     from compatgate.discovery.image.read import read_folder
     from compatgate.discovery.registry.limits import read_options
 

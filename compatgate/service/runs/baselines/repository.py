@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import Index, Integer, Text, UniqueConstraint, and_, select, update
 from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
@@ -58,7 +59,7 @@ class BaselineRow(Base):
     @property
     def learned(self) -> Baseline:
         """Return the distribution, as the judge takes it."""
-        return Baseline.from_json(self.body)
+        return msgspec.convert(self.body, Baseline)
 
     @property
     def unit(self) -> str:
@@ -161,7 +162,7 @@ def refuse_version(row: BaselineRow, *, by: str, at: datetime) -> None:
 
 
 def list_baselines(
-    session: Session, *, cursor: str | None = None, limit: int = DEFAULT_LIMIT, **filters: Any
+    session: Session, /, *, cursor: str | None = None, limit: int = DEFAULT_LIMIT, **filters: Any
 ) -> Page[BaselineRow]:
     """Return versions of baselines, newest first; a filter is named as its column."""
     wanted = {name: value for name, value in filters.items() if value}

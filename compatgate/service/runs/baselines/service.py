@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
@@ -22,8 +22,7 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.runs.baselines import repository as baselines
 from compatgate.service.runs.baselines.repository import BaselineRow, Key
@@ -34,6 +33,10 @@ _LEARNED = ("better", "tolerance", "runs", "discarded", "source", "explained")
 
 class BaselineService:
     """The baselines of one database; `Baselines` for the engine."""
+
+    list = in_reading(baselines.list_baselines)
+    find = in_reading(baselines.find_baseline)
+    approved_before = in_reading(baselines.approved_before)
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,21 +67,6 @@ class BaselineService:
         with self._database.writing() as session:
             for samples in known:
                 _propose_metric(session, ground, metrics[samples.name], run, samples)
-
-    def list(self, **filters: Any) -> Page[BaselineRow]:
-        """Return versions, newest first; filters of `list_baselines`."""
-        with self._database.reading() as session:
-            return baselines.list_baselines(session, **filters)
-
-    def find(self, number: int) -> BaselineRow:
-        """Return a version."""
-        with self._database.reading() as session:
-            return baselines.find_baseline(session, number)
-
-    def approved_before(self, numbers: Collection[int]) -> Mapping[int, BaselineRow]:
-        """Return the approved version that each version would replace, by the version's id."""
-        with self._database.reading() as session:
-            return baselines.approved_before(session, numbers)
 
     def show(self, number: int) -> BaselineDetailBody:
         """Return a version with its distribution."""
@@ -142,7 +130,7 @@ def _propose_metric(
         return  # it gives nothing to learn from: too few values, or none that are numbers
     explained = samples.explained or (base.explained if base else "")
     learned = replace(learned, explained=explained)
-    baselines.propose_version(session, key, learned.to_json(), by=run, at=clock.now())
+    baselines.propose_version(session, key, msgspec.to_builtins(learned), by=run, at=clock.now())
 
 
 def _learning_base(session: Session, last: BaselineRow, explained: str) -> Baseline | None:
@@ -167,7 +155,7 @@ def _describe(session: Session, row: BaselineRow) -> BaselineDetailBody:
     body = {name: getattr(row, name) for name in names if hasattr(row, name)}
     learned = row.learned
     figures = describe_distribution(learned)
-    body |= {name: learned.to_json()[name] for name in _LEARNED}
+    body |= {name: msgspec.to_builtins(learned)[name] for name in _LEARNED}
     body |= {
         "distribution": to_builtins(figures),
         "nearest": _find_nearest(session, row, figures.median),
