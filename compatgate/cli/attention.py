@@ -114,9 +114,9 @@ examples:
 
 @command(
     """\
---target NAME  target to report on (default: all)
-since: --from TIME        start date or time, UTC (default: 7 days before the end)
-until: --to TIME          end date or time, UTC (default: now)
+--target NAME       target to report on (default: all)
+since: --from TIME  start date or time, UTC (default: 7 days before the end)
+until: --to TIME    end date or time, UTC (default: now)
 """,
     PLACE,
     "--format {markdown,html,json} = markdown  output format",
