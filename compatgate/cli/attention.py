@@ -114,9 +114,9 @@ examples:
 
 @command(
     """\
---target NAME (required)  target to report on
-since: --from TIME        start date or time, UTC (default: 7 days before the end)
-until: --to TIME          end date or time, UTC (default: now)
+--target NAME       target to report on (default: all)
+since: --from TIME  start date or time, UTC (default: 7 days before the end)
+until: --to TIME    end date or time, UTC (default: now)
 """,
     PLACE,
     "--format {markdown,html,json} = markdown  output format",
@@ -124,6 +124,7 @@ until: --to TIME          end date or time, UTC (default: now)
 examples:
   compatgate report --target prod-a100 --from 2026-11-02 --to 2026-11-03 > postmortem.md
   compatgate report --target prod-a100 --from 2026-11-02T09:00 --format html > postmortem.html
+  compatgate report --from 2026-11-02 --to 2026-11-03
 """,
 )
 def run_report(args: argparse.Namespace) -> int:
@@ -131,7 +132,10 @@ def run_report(args: argparse.Namespace) -> int:
     since = args.since and parse_moment(args.since, field="--from")
     until = args.until and parse_moment(args.until, field="--to", end_of_day=True)
     with gate_of(args) as gate:
-        report = ask(gate, Operations.report, args.target, since=since, until=until)
+        if args.target:
+            report = ask(gate, Operations.report, args.target, since=since, until=until)
+        else:
+            report = ask(gate, Operations.report_all, since=since, until=until)
     if args.format == "json":
         print_json(report)
         return 0
