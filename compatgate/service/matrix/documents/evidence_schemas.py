@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from compatgate.core.binding import Binding, Comparison
+from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
 
 
 class ComparisonBody(Comparison, frozen=True, forbid_unknown_fields=True):
@@ -92,3 +93,15 @@ class WarningBody(Struct, frozen=True, forbid_unknown_fields=True):
     opened_at: datetime
     closed_at: datetime | None
     closed_by: str | None
+
+
+class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the list of evidence."""
+
+    suite: Filter | None = None
+    sku: Filter | None = None
+    run: Annotated[Filter, Meta(description="id of the run")] | None = None
+    outcome: Literal["passed", "failed"] | None = None
+    content: Annotated[Filter, Meta(description="digest of the GPU content")] | None = None
+    since: Since | None = None
+    until: Until | None = None

@@ -28,10 +28,13 @@ from compatgate.kit.database.tables import (
     to_plain,
 )
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody, WarningBody
+from compatgate.service.matrix.documents.evidence_schemas import (
+    EvidenceBody,
+    EvidenceFilters,
+    WarningBody,
+)
 from compatgate.service.matrix.documents.models import Revision
 from compatgate.service.runs.evidence.discards import DiscardedRun, latest_discard, load_discarded
-from compatgate.service.runs.queue.schemas import EvidenceFilters
 
 _log = logging.getLogger(__name__)
 StateNumbers = tuple[int, int, int]

@@ -18,7 +18,7 @@ from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import LARGEST, Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Principal
-from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
+from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody, EvidenceFilters
 from compatgate.service.runs.evidence.imports import require_source
 from compatgate.service.runs.queue import logs
 from compatgate.service.runs.queue.logs import LogListeners, check_log_exists, follow, print_pieces
@@ -27,7 +27,6 @@ from compatgate.service.runs.queue.repository import DEFAULT_RUNS
 from compatgate.service.runs.queue.schemas import (
     IMPORT,
     RUN,
-    EvidenceFilters,
     HostBody,
     HostFilters,
     ImportRequest,

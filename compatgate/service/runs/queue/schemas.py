@@ -366,18 +366,6 @@ class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     until: Until | None = None
 
 
-class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the list of evidence."""
-
-    suite: Filter | None = None
-    sku: Filter | None = None
-    run: Annotated[Filter, Meta(description="id of the run")] | None = None
-    outcome: Literal["passed", "failed"] | None = None
-    content: Annotated[Filter, Meta(description="digest of the GPU content")] | None = None
-    since: Since | None = None
-    until: Until | None = None
-
-
 class HostFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of hosts."""
 
