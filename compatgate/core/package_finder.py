@@ -12,6 +12,7 @@ from compatgate.core.facts.records import Record, Statement
 from compatgate.core.gpu_code import Arch
 from compatgate.core.package_requirements import Platform
 from compatgate.core.package_wheels import (
+    UNLABELLED,
     covers_release,
     find_labelled_record,
     find_record,
@@ -36,7 +37,7 @@ _MAX_FINDERS = 64
 """Number of cached platforms."""
 _PACKAGES_BYTES, _SETS_BYTES = 24 * MIB, 24 * MIB
 """Bytes of cached packages, and of cached sets, of all platforms together."""
-_AS_BUILT = "as its project's workflow builds it"
+AS_BUILT = "as its project's workflow builds it"
 _PACKAGE_BYTES = 1500
 """Bytes of a package with what rules derive of it, as measured."""
 
@@ -198,9 +199,11 @@ class PackageFinder:
             fitting = find_labelled_record(facts, recorded, version, said, platform)
         if fitting is None and not stated and not (wheel and not version.local):
             named_label = label or label_of(version, said)
-            released = released_record(name, version, named_label, said, platform)
+            sure = [one for one in said if one.source.confidence != "derived"]
+            released = released_record(name, version, named_label, sure, platform)
             why = f"the wheel is assumed to be its project's {version.public}+{label}"
-            fitting = (released, why if label else _AS_BUILT) if released else None
+            fitting = (released, why if label else AS_BUILT) if released else None
+        near = () if fitting or wheel or stated or label else self._find_near(recorded, own, said)
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         return GpuPackage(
@@ -217,7 +220,32 @@ class PackageFinder:
             on_request=record is not None and facts.is_measured(record),
             fetched=record is not None and bool(label),
             variant=facts.packages.variant_of(recorded),
+            near=near,
         )
+
+    def _find_near(
+        self, name: str, version: Version, said: tuple[Statement, ...]
+    ) -> tuple[GpuPackage, ...]:
+        """Return what a release without a record is assumed to be like; empty where nothing is.
+
+        It is a wheel that statements derive from the project's build files, or else the measured
+        releases before and after it, if both exist.
+        """
+        platform, records = self._platform, self._facts.records(name)
+        named = label_of(version, said)
+        if record := released_record(name, version, named, said, platform):
+            return (GpuPackage(name, version, platform, record, AS_BUILT, statements=said),)
+        if named != UNLABELLED or any(one.compiled for one in said):
+            return ()
+        measured = [
+            one
+            for one in self._facts.recorded_versions(name)
+            if not one.local and find_record(records, one, None, platform)
+        ]
+        before = [one for one in measured if one <= version][-1:]
+        after = [one for one in measured if one >= version][:1]
+        pair = dict.fromkeys(one.text for one in (*before, *after) if before and after)
+        return tuple(self.find(name, parse_version(name, text)) for text in pair)
 
 
 def _notes_of_image(version: Version, facts: Facts) -> tuple[Statement, ...]:

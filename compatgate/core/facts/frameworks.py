@@ -141,6 +141,7 @@ class Release(Struct, frozen=True, dict=True):
             GPUs included (JAX: its plugins).
         requires_source: the metadata that states them.
         conda: builds by channels of conda, whose recipes state the GPU code.
+        inferred: a release without a row, as far as the nearest one of its minor tells.
     """
 
     version: Annotated[Version, "$component"]
@@ -157,6 +158,7 @@ class Release(Struct, frozen=True, dict=True):
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
     conda: tuple[Build, ...] = ()
+    inferred: bool = False
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
@@ -230,6 +232,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Its wheels bring no CUDA library: they load those of the stack."""
     refuses_newer_gpus: Source | None = None
     """Source that a release refuses GPUs that came after the toolkit of its build."""
+    unlisted_patches: Source | None = None
+    """Source that a release without a row has the builds of its minor release."""
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[CompleteBuilds, ...] = ()
@@ -259,6 +263,11 @@ class Framework(Struct, frozen=True, dict=True):
             if one.cpu == cpu and parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
+
+    @lazy_property
+    def memory(self) -> dict[Any, Any]:
+        """Return the cache for values that are derived from the table alone."""
+        return {}
 
     @lazy_property
     def by_version(self) -> dict[Version, Release]:
@@ -344,3 +353,11 @@ class Containers(Struct, frozen=True):
         """
         known = [one for one in self.containers if one.release == month and one.cuda]
         return next((one for one in known if one.min_cc_stated), known[0] if known else None)
+
+    def around(self, month: str) -> tuple[Container, ...]:
+        """Return the images before and after a month whose notes state GPUs and a driver."""
+        noted = [one for one in self.containers if one.cuda and one.driver_stated]
+        named = {one.release: one for one in noted if one.min_cc_stated}
+        before = [named[name] for name in sorted(named) if name < month][-1:]
+        after = [named[name] for name in sorted(named) if name > month][:1]
+        return (*before, *after) if before and after else ()

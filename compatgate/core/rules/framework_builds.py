@@ -223,7 +223,7 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
     titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     release_name = f"{found.name} {found.version.public}"
     build = f"build of {release_name} for CUDA {format_parts(asked)}"
-    complete = found.table.source_of_completeness(release.version)
+    complete = None if release.inferred else found.table.source_of_completeness(release.version)
     return (
         Problem(
             "fail" if complete else "unknown",
@@ -371,6 +371,17 @@ def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkM
 def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> RuleAnswer:
     """Judge a release whose build is not known: it fails where every build excludes the GPU."""
     builds = found.release.preferred if found.release and context.cuda is None else ()
+    if (source := found.table.refuses_newer_gpus) and builds:
+        fact = context.facts.arch.capabilities.get(format_parts(device))
+        newest = max(_toolkit_of(build) for build in builds)
+        if fact and fact.first_toolkit > newest:
+            first = format_parts(fact.first_toolkit)
+            message = (
+                f"{found.title} is built with CUDA {format_parts(newest)} at most, and refuses "
+            )
+            message += f"{context.gpu_name}, which came with CUDA {first}"
+            need = f"a release for CUDA {first} or newer"
+            return _make_problem(found, "fail", message, need=need, source=source)
     minimums = [build.minimum_capability for build in builds]
     lowest = [minimum for minimum in minimums if minimum is not None]
     if not lowest or len(lowest) < len(minimums) or device >= min(lowest):
