@@ -203,7 +203,11 @@ class PackageFinder:
             released = released_record(name, version, named_label, sure, platform)
             why = f"the wheel is assumed to be its project's {version.public}+{label}"
             fitting = (released, why if label else AS_BUILT) if released else None
-        near = () if fitting or wheel or stated or label else self._find_near(recorded, own, said)
+        near = (
+            ()
+            if fitting or wheel or stated or label
+            else self._find_near(name, version, recorded, said)
+        )
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         return GpuPackage(
@@ -224,28 +228,29 @@ class PackageFinder:
         )
 
     def _find_near(
-        self, name: str, version: Version, said: tuple[Statement, ...]
+        self, name: str, version: Version, recorded: str, said: tuple[Statement, ...]
     ) -> tuple[GpuPackage, ...]:
         """Return what a release without a record is assumed to be like; empty where nothing is.
 
         It is a wheel that statements derive from the project's build files, or else the measured
-        releases before and after it, if both exist.
+        releases before and after it, if both exist. ``recorded`` is the package with the records.
         """
-        platform, records = self._platform, self._facts.records(name)
-        named = label_of(version, said)
+        platform, records = self._platform, self._facts.records(recorded)
+        of_record = recorded != name  # the label says which package it is, transformer-engine-cu12
+        plain = parse_version(name, version.public) if of_record else version
+        named = label_of(plain, said)
         if record := released_record(name, version, named, said, platform):
             return (GpuPackage(name, version, platform, record, AS_BUILT, statements=said),)
         if named != UNLABELLED or any(one.compiled for one in said):
             return ()
-        measured = [
-            one
-            for one in self._facts.recorded_versions(name)
-            if not one.local and find_record(records, one, None, platform)
-        ]
-        before = [one for one in measured if one <= version][-1:]
-        after = [one for one in measured if one >= version][:1]
-        pair = dict.fromkeys(one.text for one in (*before, *after) if before and after)
-        return tuple(self.find(name, parse_version(name, text)) for text in pair)
+        label = f"+{version.local}" if of_record else ""
+        texts = {one.version for one in records if "+" not in one.version}
+        releases = sorted((parse_version(name, text) for text in texts), key=lambda one: one.key)
+        measured = [one for one in releases if find_record(records, one, None, platform)]
+        before = [one.text for one in measured if one <= version][-1:]
+        after = [one.text for one in measured if one >= version][:1]
+        pair = dict.fromkeys((*before, *after) if before and after else ())
+        return tuple(self.find(name, parse_version(name, f"{text}{label}")) for text in pair)
 
 
 def _notes_of_image(version: Version, facts: Facts) -> tuple[Statement, ...]:

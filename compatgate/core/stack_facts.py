@@ -539,6 +539,8 @@ def _infer_release(table: Framework, version: Version, source: Source) -> Releas
             build,
             source=derived,
             arch_source=derived,
+            aarch64_source=derived,
+            windows_source=derived,
             pins={name: replace(pin, source=derived) for name, pin in build.pins.items()},
             requires=(),
         )

@@ -154,6 +154,8 @@ def _build(row: Record) -> Record:
         "driver": {system: driver[system] for system in _SYSTEMS if system in driver},
         "toolkit_driver": "own_toolkit" in driver,
         "arch_source": _stated_source(code) or _stated_source(least),
+        "aarch64_source": _stated_source(row.get("code_aarch64") or {}),
+        "windows_source": _stated_source(row.get("code_windows") or {}),
         **_requirements(_core_requirements(row), row),
     }
 

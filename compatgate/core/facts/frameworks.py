@@ -51,6 +51,7 @@ class Build(Struct, frozen=True, dict=True):
         aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
             of Linux x86_64.
         windows: the code of its wheel for Windows, where that is known.
+        aarch64_source, windows_source: what says so.
         ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
@@ -87,6 +88,8 @@ class Build(Struct, frozen=True, dict=True):
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
     arch_source: Source | None = None
+    aarch64_source: Source | None = None
+    windows_source: Source | None = None
     note: str = ""
     channel: str = ""
 
@@ -111,6 +114,11 @@ class Build(Struct, frozen=True, dict=True):
         """Return its GPU code on a platform; if not known, the code of Linux x86_64."""
         found = self.code_for(os, cpu)
         return self.code if found is None else found
+
+    def source_for(self, os: str, cpu: str) -> Source:
+        """Return what says which code its wheel for a system and processor has."""
+        own = self.aarch64_source if cpu == "aarch64" else self.arch_source
+        return (self.windows_source if os == "windows" else own) or self.arch_source or self.source
 
     @property
     def title(self) -> str:

@@ -29,6 +29,7 @@ from compatgate.core.stack_facts import (
     FrameworkMatch,
     accepts,
     default_build,
+    find_release,
     is_index_wheel_cpu_only,
     name_known,
 )
@@ -329,6 +330,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     device, build = context.capability, found.build
     if device is None or found.name in context.stack.measured:
         return NOT_APPLICABLE  # CG411 judges what was measured
+    if problem := _find_pinned_torch_without_code(context, found, device):
+        return (problem,)
     if not found.published and not found.without_cuda:
         if context.stack.arch is not None:
             return NOT_APPLICABLE  # CG201 judges it
@@ -351,6 +354,30 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
     return _report_unknown_code(context, found, build.kind)
+
+
+def _find_pinned_torch_without_code(
+    context: RuleContext, found: FrameworkMatch, device: Pair
+) -> Problem | None:
+    """Return what is wrong where a release pins a torch of which no build has code for the GPU."""
+    pin = found.release.pins.get("torch") if found.release else None
+    table = (
+        context.facts.framework("torch") if pin and "torch" not in context.stack.versions else None
+    )
+    if pin is None or pin.floor is None or table is None or not pin.spec.startswith("=="):
+        return None
+    torch = find_release(table, pin.floor)
+    codes = (
+        [one.code_for(context.pool.os, context.pool.cpu) for one in torch.builds] if torch else []
+    )
+    if torch is None or not all(codes) or device in context.facts.arch.tegra:
+        return None
+    if any(find_run_mode(code or (), device, context.facts.arch) for code in codes):
+        return None
+    what = f"{found.title} requires torch {torch.version}, of which no wheel has code for "
+    have = ", ".join(dict.fromkeys(one.name for code in codes for one in code or ()))
+    build = default_build(torch) or torch.preferred[0]
+    return _report_no_code(context, found, build, f"{what}{context.gpu_name}", have)
 
 
 def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> RuleAnswer:
@@ -512,7 +539,7 @@ def _report_no_code(
         message,
         have=have,
         need=f"code for {format_parts(context.capability)}",
-        source=build.arch_source or build.source,
+        source=build.source_for(context.pool.os, context.pool.cpu),
         candidates=lambda: changes.build_with_code(context, found),
     )
 

@@ -152,8 +152,11 @@ def _images_around(context: RuleContext, package: GpuPackage) -> tuple[Container
 
 def _runs_here(context: RuleContext, package: GpuPackage) -> bool:
     """Tell whether a measured release runs on the GPU, the driver and the rest of the stack."""
-    device, cuda = context.capability, context.cuda
-    if device is None or package.torch_abis or package.built_for_torch:
+    device, cuda, torch = context.capability, context.cuda, context.stack.get("torch")
+    if device is None:
+        return False
+    beside = format_parts(torch.major_minor) if torch else None
+    if (package.torch_abis or package.built_for_torch) and package.built_for_torch != beside:
         return False
     if package.shipped and check_package(context, package, device) != PASS:
         return False
