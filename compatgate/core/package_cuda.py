@@ -55,7 +55,7 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
     os: Os = "linux" if pool.os == "wsl" else pool.os
     finder = package_finder(facts, os, pool.cpu, stack.get("python"))
     for package in finder.all_of(stack).packages:
-        like = package.near[0] if package.near else package  # a later one may need more
+        like = package.near[-1] if package.near else package  # an older one may need less
         if cuda := cuda_of_package(like) or _cuda_of_pinned_torch(like, stack, facts, pool):
             yield cuda, like.title
 

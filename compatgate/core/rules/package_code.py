@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Container
 from compatgate.core.facts.nvidia import Pair, Source
@@ -147,7 +149,10 @@ def _images_around(context: RuleContext, package: GpuPackage) -> tuple[Container
     image = context.facts.containers.find(month) if package.name == "tritonserver" else None
     if image is None or (image.min_cc_stated and image.driver_stated):
         return ()
-    return context.facts.containers.around(month)
+    around = context.facts.containers.around(month)
+    if image.driver_stated is None:
+        return around
+    return tuple(replace(image, min_cc_stated=one.min_cc_stated) for one in around)
 
 
 def _runs_here(context: RuleContext, package: GpuPackage) -> bool:
@@ -180,7 +185,8 @@ def _has_driver_of(context: RuleContext, package: GpuPackage) -> bool:
 def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
     """Warn that a release is assumed to be like those before and after it."""
     title, have = package.title, package.version.text
-    if images := [one.release for one in _images_around(context, package)]:
+    if _images_around(context, package):
+        images = [one.release for one in context.facts.containers.around(have)]
         message = f"the notes of {title} are not known; it is assumed to be like "
         message += f"{' and '.join(images)}, whose notes support this GPU and driver"
         return Problem("warn", package.name, message, have=have)

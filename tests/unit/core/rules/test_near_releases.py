@@ -79,7 +79,7 @@ def test_requirements_of_both_must_hold(ask_with):
     assert next(f for f in verdict.findings if f.component == "fast").outcome == "unknown"
 
 
-def test_the_cuda_of_the_older_one_is_assumed_and_denies_nothing(ask_with):
+def test_the_cuda_of_the_newer_one_is_assumed_and_denies_nothing(ask_with):
     records = wheel("1.0", "sm_90", cuda="12.4"), wheel("1.4", "sm_90", cuda="12.8")
     assert ask_with(H100, "fast=1.2", *records).verdict == "warn"
     old = ask_with("driver=470.57.02,gpu=H100-SXM5-80GB", "fast=1.2", *records)
@@ -127,3 +127,36 @@ def test_what_the_minor_release_excludes_does_not_deny_its_patch(ask, with_patch
     assert {f.rule: f.outcome for f in known.findings}["CG402"] == "fail"
     patch = ask(L4, "tensorrt=8.6.2,cuda=12.1,cudnn=9.1.0")
     assert {f.rule: f.outcome for f in patch.findings}["CG402"] == "unknown"
+
+
+def test_a_month_of_triton_without_notes_is_like_the_months_around_it(ask):
+    verdict = ask(L4, "tritonserver=25.01")
+    finding = open_package(verdict)
+    assert finding.outcome == "warn"
+    assert "assumed to be like 24.05 and 25.10, whose notes support this GPU" in finding.message
+    older = ask("driver=535.104.05,gpu=GeForce-RTX-4090", "tritonserver=25.01")
+    assert open_package(older).outcome == "unknown"
+
+
+def test_a_release_that_pins_a_torch_without_code_for_the_gpu_fails(ask):
+    new = "driver=580.95.05,gpu=RTX-5090"
+    finding = next(f for f in ask(new, "vllm=0.8.2").findings if f.rule == "CG405")
+    assert finding.outcome == "fail"
+    assert "requires torch 2.6.0, of which no wheel has code" in finding.message
+    stated = ask(new, "vllm=0.8.2,torch=2.6.0+cu124")
+    assert all("of which no wheel" not in f.message for f in stated.findings)
+
+
+def test_a_cudnn_without_a_row_is_like_its_minor_and_denies_nothing(ask):
+    known = ask("driver=580.95.05,gpu=V100-SXM2-16GB", "cuda=12.4,cudnn=9.11.0")
+    assert {f.rule: f.outcome for f in known.findings}["CG302"] == "fail"
+    patch = ask("driver=580.95.05,gpu=V100-SXM2-16GB", "cuda=12.4,cudnn=9.11.7")
+    assert {f.rule: f.outcome for f in patch.findings}["CG302"] == "unknown"
+    assert "CG301" in {f.rule for f in ask(L4, "cuda=12.4,cudnn=9.99.0").findings}
+
+
+def test_the_build_of_a_component_is_no_update_of_the_toolkit(ask_with):
+    record = wheel("1.0", "sm_90", requires=("nvidia-cuda-runtime-cu12>=12.1.105",))
+    assert ask_with(H100, "cuda=12.1,fast=1.0", record).verdict == "pass"
+    verdict = ask_with(H100, "cuda=12.0,fast=1.0", record)
+    assert "CG412" in {f.rule for f in verdict.findings}
