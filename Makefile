@@ -80,7 +80,7 @@ vocabulary: $(VENV)/.installed  ## compatgate/core/vocabulary.py, from matrix/fa
 	$(BIN)/python scripts/vocabulary.py
 
 image:  ## the container image, IMAGE=registry.example/compatgate:TAG; BASE is another base image
-	$(if $(findstring @sha256:,$(BASE)),,@echo "the base image has no digest: docs/how-to/install.md says how to pin it" >&2)
+	$(if $(BASE),$(if $(findstring @sha256:,$(BASE)),,@echo "the base image has no digest: docs/how-to/install.md says how to pin it" >&2))
 	docker build --file deploy/compose/Dockerfile $(if $(BASE),--build-arg PYTHON=$(BASE)) --tag $(IMAGE) .
 	@echo "$(if $(findstring /,$(IMAGE)),next: docker push $(IMAGE),to push it: make image IMAGE=REGISTRY/$(IMAGE))"
 

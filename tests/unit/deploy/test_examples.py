@@ -96,6 +96,15 @@ def test_the_image_installs_what_the_lock_names() -> None:
     assert len(re.findall(r"\b(?:pip|uv) (?:install|sync|build|pip)\b", text)) == len(steps)
 
 
+def test_images_that_others_made_are_named_by_digest() -> None:
+    base = re.findall(r"^ARG PYTHON=(.+)$", (DEPLOY / "compose" / "Dockerfile").read_text(), re.M)
+    text = (DEPLOY / "compose" / "compose.yaml").read_text()
+    defaults = re.findall(r"(\w+_IMAGE):-([^}]*)}", text)
+    assert [("PYTHON_IMAGE", *base)] == [one for one in defaults if one[0] == "PYTHON_IMAGE"]
+    assert len(defaults) == 2
+    assert all(re.search(r":[\w.-]+@sha256:[0-9a-f]{64}$", image) for _, image in defaults)
+
+
 def test_containers_of_the_composition_start_in_order_and_stop_in_time() -> None:
     services = compose()["services"]
     assert services["gate"]["depends_on"]["schema"] == {
