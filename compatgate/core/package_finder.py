@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record, Statement
@@ -115,8 +116,24 @@ class PackageFinder:
         code = stack.code.get(name, ())
         if name in stack.measured:
             return self.installed(name, version, code, stack.measured[name])
-        label = "" if wheel or code or version.local else self._label_beside_torch(stack, name)
-        return self.find(name, version, wheel, code, label)
+        if wheel or code or version.local:
+            return self.find(name, version, wheel, code)
+        found = self.find(name, version, label=self._label_beside_torch(stack, name))
+        return found if found.record else self._find_of_torchs_label(stack, found)
+
+    def _find_of_torchs_label(self, stack: Stack, package: GpuPackage) -> GpuPackage:
+        """Return a package without a record as the wheel that has the label of the stack's torch.
+
+        ``torchvision=0.16.1`` beside ``torch=2.1.1+cu121`` comes from the index of that torch.
+        """
+        torch, name, version = stack.components.get("torch"), package.name, package.version
+        if torch is None or not names_cuda(torch):
+            return package
+        other = self.find(name, parse_version(name, f"{version.public}+{torch.local}"))
+        if other.record is None:
+            return package
+        assumed = f"the wheel is assumed to have the label of torch's, {torch.local}"
+        return replace(other, version=version, assumed=assumed)
 
     def find(
         self,

@@ -160,3 +160,14 @@ def test_the_build_of_a_component_is_no_update_of_the_toolkit(ask_with):
     assert ask_with(H100, "cuda=12.1,fast=1.0", record).verdict == "pass"
     verdict = ask_with(H100, "cuda=12.0,fast=1.0", record)
     assert "CG412" in {f.rule for f in verdict.findings}
+
+
+def test_a_version_without_a_wheel_of_its_own_has_the_label_of_torchs(ask_with):
+    labelled = wheel("1.0+cu128", "sm_80")
+    denied = ask_with(H100, "torch=2.9.1+cu128,fast=1.0", labelled)
+    finding = next(f for f in denied.findings if f.rule == "CG411")
+    assert "assumed to have the label of torch's, cu128" in finding.message
+    assert (
+        ask_with(H100, "torch=2.9.1+cu128,fast=1.0", wheel("1.0+cu128", "sm_90")).verdict == "pass"
+    )
+    assert open_package(ask_with(H100, "torch=2.9.1+cu126,fast=1.0", labelled)).outcome == "unknown"
