@@ -377,7 +377,10 @@ def _find_pinned_torch_without_code(
     what = f"{found.title} requires torch {torch.version}, of which no wheel has code for "
     have = ", ".join(dict.fromkeys(one.name for code in codes for one in code or ()))
     build = default_build(torch) or torch.preferred[0]
-    return _report_no_code(context, found, build, f"{what}{context.gpu_name}", have)
+    problem = _report_no_code(context, found, build, f"{what}{context.gpu_name}", have)
+    fact = context.facts.arch.capabilities.get(format_parts(device))
+    came_later = fact and fact.first_toolkit > max(map(_toolkit_of, torch.builds))
+    return replace(problem, source=fact.source) if fact and came_later else problem
 
 
 def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> RuleAnswer:

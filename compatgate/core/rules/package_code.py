@@ -161,7 +161,8 @@ def _runs_here(context: RuleContext, package: GpuPackage) -> bool:
     if device is None:
         return False
     beside = format_parts(torch.major_minor) if torch else None
-    if (package.torch_abis or package.built_for_torch) and package.built_for_torch != beside:
+    of_one_torch = package.torch_abis or package.built_for_torch
+    if of_one_torch and (beside is None or package.built_for_torch != beside):
         return False
     if package.shipped and check_package(context, package, device) != PASS:
         return False

@@ -3,8 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
+from compatgate.core.facts.frameworks import Container, Containers
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.facts.records import Library, Record, TorchAbi
+from compatgate.core.versions import parse_version
 
 H100 = "driver=580.95.05,gpu=H100-SXM5-80GB"
 B200 = "driver=580.95.05,gpu=B200"
@@ -129,12 +131,21 @@ def test_what_the_minor_release_excludes_does_not_deny_its_patch(ask, with_patch
     assert {f.rule: f.outcome for f in patch.findings}["CG402"] == "unknown"
 
 
-def test_a_month_of_triton_without_notes_is_like_the_months_around_it(ask):
-    verdict = ask(L4, "tritonserver=25.01")
-    finding = open_package(verdict)
+def image(month, cuda, capability=None, driver=None):
+    source = Source(f"notes of {month}", None)
+    version = parse_version("cuda", cuda)
+    return Container(month, "tritonserver", version, source, capability, driver)
+
+
+def test_a_month_of_triton_without_notes_is_like_the_months_around_it(ask, facts, monkeypatch):
+    noted = image("24.01", "12.3.2", (6, 0), "545"), image("24.03", "12.4.0", (6, 0), "550")
+    images = Containers((noted[0], image("24.02", "12.3.2"), noted[1]))
+    monkeypatch.setattr(facts, "containers", images)
+    monkeypatch.setattr(facts, "memory", {})
+    finding = open_package(ask(L4, "tritonserver=24.02"))
     assert finding.outcome == "warn"
-    assert "assumed to be like 24.05 and 25.10, whose notes support this GPU" in finding.message
-    older = ask("driver=535.104.05,gpu=GeForce-RTX-4090", "tritonserver=25.01")
+    assert "assumed to be like 24.01 and 24.03, whose notes support this GPU" in finding.message
+    older = ask("driver=545.23.08,gpu=GeForce-RTX-4090", "tritonserver=24.02")
     assert open_package(older).outcome == "unknown"
 
 
@@ -148,10 +159,10 @@ def test_a_release_that_pins_a_torch_without_code_for_the_gpu_fails(ask):
 
 
 def test_a_cudnn_without_a_row_is_like_its_minor_and_denies_nothing(ask):
-    known = ask("driver=580.95.05,gpu=V100-SXM2-16GB", "cuda=12.4,cudnn=9.11.0")
-    assert {f.rule: f.outcome for f in known.findings}["CG302"] == "fail"
-    patch = ask("driver=580.95.05,gpu=V100-SXM2-16GB", "cuda=12.4,cudnn=9.11.7")
-    assert {f.rule: f.outcome for f in patch.findings}["CG302"] == "unknown"
+    known = ask(L4, "cuda=11.8,cudnn=9.11.0")
+    assert {f.rule: f.outcome for f in known.findings}["CG301"] == "fail"
+    patch = ask(L4, "cuda=11.8,cudnn=9.11.7")
+    assert {f.rule: f.outcome for f in patch.findings}["CG301"] == "unknown"
     assert "CG301" in {f.rule for f in ask(L4, "cuda=12.4,cudnn=9.99.0").findings}
 
 
