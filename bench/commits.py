@@ -20,7 +20,7 @@ from unittest.mock import patch
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.wal import LogSync
+from compatgate.kit.database.sqlite import LogSync
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.questions.decider import NewDecision

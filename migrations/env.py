@@ -6,9 +6,9 @@ To write a new migration: ``python -m compatgate.kit.database.tables "what chang
 from alembic import context
 
 from compatgate.kit.database.tables import Base
-from compatgate.service.access.identity import repository as identity
+from compatgate.service.access.identity import sessions as identity
 from compatgate.service.access.tokens import repository as tokens
-from compatgate.service.attention.notices import models as notices
+from compatgate.service.attention.notices import repository as notices
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.gate.decisions import batches

@@ -86,12 +86,10 @@ def forms_of(thing: str, every: list[Form]) -> list[Form]:
     return [one for one in every if 2 * len(one.fields & wanted) >= len(wanted)]
 
 
-def mirrors(package: Path) -> list[list[Form]]:
+def mirrors(every: list[Form]) -> list[list[Form]]:
     """Return groups of structs with the same fields, or all but one."""
     structs = [
-        one
-        for one in list_forms(package)
-        if one.name.startswith("class ") and len(one.fields) >= FEWEST_FIELDS
+        one for one in every if one.name.startswith("class ") and len(one.fields) >= FEWEST_FIELDS
     ]
     groups: dict[int, set[int]] = {number: {number} for number in range(len(structs))}
     for (a, one), (b, other) in combinations(enumerate(structs), 2):
@@ -115,7 +113,7 @@ def main() -> int:
         print(f"{thing}: {len(found)} declarations, {sum(one.lines for one in found)} lines")
         if args.list:
             print(*(f"  {one.path}:{one.line} {one.name}" for one in found), sep="\n")
-    groups = mirrors(args.package)
+    groups = mirrors(every)
     print(f"structs that mirror another: {len(groups)} groups, {sum(map(len, groups))} structs")
     if args.list:
         for group in groups:

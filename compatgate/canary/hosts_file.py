@@ -26,6 +26,7 @@ from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.sources import FieldPath as Place
 from compatgate.documents.text import RawDocument
+from compatgate.errors import NotFound
 
 _LONGEST_NAME = 128
 _HOSTNAME = "kubernetes.io/hostname"
@@ -53,7 +54,11 @@ class HostsFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_hosts(path: Path) -> list[Host]:
     """Return the hosts of a file, in file order."""
-    written, raw = read_toml(path, "hosts", HostsFile)
+    try:
+        written, raw = read_toml(path, "hosts", HostsFile)
+    except NotFound as error:
+        error.field = "--hosts"
+        raise
     problems = [
         p for i, table in enumerate(written.host) for p in _find_table_problems(table, raw, i)
     ]

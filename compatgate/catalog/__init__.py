@@ -14,6 +14,8 @@ from compatgate.errors import NotFound
 
 __all__ = ["load_facts", "open_library", "read_source", "source_names"]
 
+_loaded: Facts | None = None
+
 
 def open_library(overlays: Sequence[str] | None = None) -> Library:
     """Open the catalog with the operators' overlays.
@@ -26,17 +28,21 @@ def open_library(overlays: Sequence[str] | None = None) -> Library:
 
 
 def load_facts(overlays: Sequence[str] | None = None) -> Facts:
-    """Load all facts; each table is read on first use."""
+    """Load all facts; each table is read on first use, and once for the process."""
+    global _loaded
     library = open_library(overlays)
     labels = tuple(overlay.label for overlay in library.overlays)
-    names = library.names
-    return Facts(
-        library.load,
-        library.digest,
-        labels,
-        frameworks=names_in_folder("frameworks", names),
-        recorded=names_in_folder("packages", names),
-    )
+    facts = _loaded  # another thread may load others meanwhile
+    if facts is None or (facts.digest, facts.overlays) != (library.digest, labels):
+        names = library.names
+        facts = _loaded = Facts(
+            library.load,
+            library.digest,
+            labels,
+            frameworks=names_in_folder("frameworks", names),
+            recorded=names_in_folder("packages", names),
+        )
+    return facts
 
 
 def source_names() -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from compatgate.check.resolver import TORCH_INDEX, name_distributions, pins_of
 from compatgate.core.components import label_of
 from compatgate.core.facts import Facts
+from compatgate.core.rule import REFUSING
 from compatgate.formats.text import fix_option, format_stack
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap
 
@@ -120,7 +121,7 @@ def _render_miss(miss: Json, width: int) -> list[str]:
     for verdict in miss["verdicts"]:
         where = strip_controls(verdict["target"] or ", ".join(verdict["pools"]))
         for finding in verdict["findings"]:
-            if finding["outcome"] not in ("fail", "unknown"):
+            if finding["outcome"] not in REFUSING:
                 continue
             said = f"{finding['outcome']} {finding['rule']} {finding['name']}"
             details.append(f"{where}: {said}: {finding['message']}")

@@ -177,7 +177,7 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
 def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
     from compatgate.service.access.tokens.browser_sessions import SessionLimits
-    from compatgate.service.attention.notices.webhook import read_webhook
+    from compatgate.service.attention.notices.worker import read_webhook
     from compatgate.web.settings import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
@@ -214,7 +214,7 @@ def read_admission(settings: ServeSettings) -> AdmissionOptions:
     from compatgate.service.cluster.admission.kinds import load_kinds
     from compatgate.service.cluster.admission.questions import parse_exemptions
     from compatgate.service.cluster.admission.service import AdmissionOptions
-    from compatgate.service.nodes.kubernetes.claims import ClusterClaims
+    from compatgate.service.nodes.kubernetes.connection import ClusterClaims
 
     access = settings.claims
     return AdmissionOptions(

@@ -20,7 +20,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.request import Target
-from compatgate.core.rule import Finding, Outcome, Verdict
+from compatgate.core.rule import REFUSING, Finding, Outcome, Verdict
 from compatgate.core.stack import Stack, parse_stack, stack_of
 from compatgate.core.versions import Version, format_parts
 from compatgate.errors import BadInput
@@ -121,7 +121,7 @@ def join_answers(answers: list[CellAnswer]) -> CellAnswer:
 
 
 def _list_objections(verdict: Verdict) -> list[Finding]:
-    return [f for f in verdict.findings if f.outcome in ("fail", "unknown")]
+    return [f for f in verdict.findings if f.outcome in REFUSING]
 
 
 def _find_decisive(verdict: Verdict, state: CellState) -> Finding | None:

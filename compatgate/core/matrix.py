@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -317,6 +317,11 @@ class Matrix:
         for waiver in self.waivers:
             for target in waiver.targets if waiver.image is not None else ():
                 self._patterns.setdefault(target, {})[waiver.image or ""] = None
+
+    def replace(self, **changes: Any) -> Matrix:
+        """Return this matrix with other values of some arguments."""
+        names = ("revision", "entries", "waivers", "evidence", "suites")
+        return Matrix(**{name: getattr(self, name) for name in names} | changes)
 
     def runs(self, suite: str, pool: Pool) -> Sequence[Evidence]:
         """Return the runs of a suite on the pool's SKU, on any driver and of any stack."""

@@ -19,7 +19,7 @@ from compatgate.core.matrix import Matrix
 from compatgate.core.parts import EVERYTHING, parts_of
 from compatgate.core.performance import near_names
 from compatgate.core.request import Pool, Target
-from compatgate.core.rule import OUTCOME_RANK, Verdict
+from compatgate.core.rule import OUTCOME_RANK, REFUSING, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.core.solve_result import Miss, count_changes
 from compatgate.core.solve_templates import Problem, Template, Templates
@@ -470,7 +470,7 @@ class Search:
         """
         for finding in verdict.findings:
             rule = BY_ID[finding.rule]
-            refusing = finding.outcome in ("fail", "unknown")
+            refusing = finding.outcome in REFUSING
             if not refusing or rule.reads >= EVERYTHING or finding.rule in self._waived:
                 continue
             read = frozenset(
@@ -486,9 +486,7 @@ class Search:
         self, body: dict[str, Any], verdicts: Iterable[Verdict], *, whole: bool = False
     ) -> None:
         """Keep a refused stack; whole ones come before parts of stacks."""
-        refusing = {
-            f.rule for v in verdicts for f in v.findings if f.outcome in ("fail", "unknown")
-        }
+        refusing = {f.rule for v in verdicts for f in v.findings if f.outcome in REFUSING}
         if len(self._misses) < _MAX_STEPS:
             weight = len(refusing) + (0 if whole else 100)
             self._misses.append((weight, len(self._misses), body))

@@ -25,6 +25,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
+from compatgate.core.rule import REFUSING
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import BadInput, CompatgateError, ManyProblems
 from compatgate.formats import text
@@ -203,7 +204,7 @@ def render_gitlab(answers: Sequence[Answer], view: View) -> str:
 def _issue(finding: Json, answer: Answer, fingerprint: str) -> dict[str, Any]:
     place = place_of_finding(finding, answer)
     severity = _SEVERITIES[finding["outcome"]]
-    if answer.verdict["allowed"] and finding["outcome"] in ("fail", "unknown"):
+    if answer.verdict["allowed"] and finding["outcome"] in REFUSING:
         severity = _ALLOWED
     fixes = "".join(f"; fix: {fix['message']}" for fix in finding["fixes"][:1])
     return {
@@ -283,7 +284,7 @@ def _add_outcome(case: Element, finding: Json, let_pass: str) -> None:
         _clean(_details(finding)),
         finding["outcome"],
     )
-    if let_pass and kind in ("fail", "unknown"):
+    if let_pass and kind in REFUSING:
         kind = f"{kind}, allowed by {let_pass}"
     if kind == "fail":
         SubElement(case, "failure", type=kind, message=message).text = details

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from string import ascii_letters, digits
 
 from compatgate.core.components import label_of
-from compatgate.core.rule import OUTCOME_RANK, fix_value
+from compatgate.core.rule import OUTCOME_RANK, REFUSING, fix_value
 from compatgate.documents.quantities import describe_seconds
 from compatgate.formats.reports import Answer, Json, View
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap, wrap_beside
@@ -23,7 +23,7 @@ def headline(verdict: Json) -> tuple[str, str]:
     outcome, allowed = verdict["verdict"], verdict["allowed"]
     if not allowed:
         return ("NO DECISION", "yellow") if outcome == "unknown" else ("DENIED", "red")
-    if outcome in ("fail", "unknown"):
+    if outcome in REFUSING:
         what = "it fails" if outcome == "fail" else "it is not known whether it works"
         return f"ALLOWED by {format_permission(verdict)}, although {what}", "yellow"
     if outcome == "warn":

@@ -62,14 +62,15 @@ class ClusterApi:
     def ask(self, api: str, operation: str, *args: Any, **params: Any) -> dict[str, Any]:
         """Make a request; requests of this module can safely be repeated.
 
-        Args:
-            api: ``admission``, ``core`` or ``custom``.
-            operation: of the client, such as ``list_node``.
+        ``api``: ``admission``, ``core`` or ``custom``.
         """
 
         def once() -> dict[str, Any]:
             with _translate_errors():
-                method = getattr(self._api(api), operation)
+                self.connect()
+                method = getattr(
+                    getattr(kubernetes.kubernetes_client(), _APIS[api])(self._client), operation
+                )
                 response = method(
                     *args, **params, _preload_content=False, _request_timeout=self._timeout_s
                 )
@@ -125,10 +126,6 @@ class ClusterApi:
             if not following:
                 return found
             more = {"_continue": following}
-
-    def _api(self, name: str) -> Any:
-        self.connect()
-        return getattr(kubernetes.kubernetes_client(), _APIS[name])(self._client)
 
     def _refused(self, what: str) -> BadInput:
         return BadInput(

@@ -18,7 +18,7 @@ def replacing(path: str | Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
     """Give a file to write; it takes the name at the end, once its content is on disk.
 
     The name is synced where the file system can do that. Whoever then removes data that only this
-    file has calls `sync_folder`, too. After an error the name keeps its old content, and nothing
+    file has calls `sync_path`, too. After an error the name keeps its old content, and nothing
     else is left behind.
 
     The folder must exist.
@@ -37,7 +37,7 @@ def replacing(path: str | Path, mode: int = PRIVATE_MODE) -> Iterator[BinaryIO]:
             os.unlink(part)
         raise
     with suppress(OSError):  # some network file systems refuse it
-        sync_folder(target.parent)
+        sync_path(target.parent)
 
 
 @contextmanager
@@ -51,9 +51,9 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Write a folder's names to disk; without that a power loss may undo a rename."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def sync_path(path: Path) -> None:
+    """Write a file, or a folder's names, to disk; else a power loss may undo a rename."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

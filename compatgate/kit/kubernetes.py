@@ -31,10 +31,7 @@ UNREPORTED_LABELS = re.compile(
 class ClusterAccess(Struct, frozen=True):
     """The access to a cluster.
 
-    Attributes:
-        kubeconfig: file with credentials; None: ``KUBECONFIG``, else the user's.
-        context: of that file; None: its current one.
-        in_cluster: by the service account of the pod that asks.
+    ``kubeconfig``: file with credentials; None: ``KUBECONFIG``, else the user's.
     """
 
     kubeconfig: str | None = None

@@ -108,12 +108,11 @@ def text_fields(values: Mapping[str, Any]) -> str:
 
 def json_start(at: float, level: str, name: str) -> dict[str, Any]:
     """Return the first members of a JSON line; the time is UTC."""
-    return {"time": utc_time(at), "level": level.lower(), "logger": name}
-
-
-def utc_time(at: float) -> str:
-    """Return a Unix time as ISO 8601 in UTC, to the millisecond."""
-    return f"{_utc_second(int(at))}.{int(at % 1 * 1000):03d}Z"
+    return {
+        "time": f"{_utc_second(int(at))}.{int(at % 1 * 1000):03d}Z",
+        "level": level.lower(),
+        "logger": name,
+    }
 
 
 @lru_cache(maxsize=2)

@@ -22,11 +22,9 @@ class Argument(Struct, frozen=True, omit_defaults=True):
     """An argument of an operation.
 
     Attributes:
-        name: in Python.
         place: part of the request; ``whole``: the argument is the body.
         sent: name in the request; empty: as in Python.
         kind: form of the value; ``since`` and ``until`` are times.
-        annotation: type for readers, as in ``operations.pyi``.
         default: what the server assumes.
     """
 
@@ -58,7 +56,6 @@ class Declared(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         path: with prefix, ``/api/v1/targets/{name}``.
-        about: what it does.
         answer: type of the answer, ``module:name``; ``text``; or ``json``.
         form: one answer, a list in pages, or lines of text.
         fixed: query parameters that are always sent.
@@ -67,7 +64,6 @@ class Declared(Struct, frozen=True, omit_defaults=True):
         slow: the answer may take minutes.
         refusal: errors have the form of the answer.
         command: that asks it, ``nodes racks``; empty: none is derived.
-        columns: members of the answer that command and page show.
     """
 
     name: str

@@ -89,7 +89,6 @@ class Principal(Struct, frozen=True):
     Attributes:
         name: of the token or the person, as logs and revisions show it.
         scopes: that it has; ``admin`` has every one.
-        token_id: of the token, of the person's session, or of the job; None: none of these.
         targets: the only targets that it may ask about and change; None: every target; empty: none.
         kind: how it was authenticated; ``local``: whoever can open the database.
         subject: of a person, or the rule of a job, with the issuer: it stays when a name changes.

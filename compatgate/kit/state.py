@@ -17,8 +17,8 @@ from compatgate.errors import BadInput, Unavailable, quote_error
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-OPTION = "--state"
-ENVIRONMENT = "COMPATGATE_STATE"
+STATE_OPTION = "--state"
+STATE_VARIABLE = "COMPATGATE_STATE"
 _log = logging.getLogger(__name__)
 
 
@@ -30,7 +30,7 @@ def state_folder(url: URL, given: str | None = None) -> Path:
     """
     from platformdirs import user_state_path
 
-    if place := given or os.environ.get(ENVIRONMENT):
+    if place := given or os.environ.get(STATE_VARIABLE):
         return Path(place).expanduser().absolute()
     if url.drivername == "sqlite":
         return Path(f"{url.database}-state").absolute()
@@ -41,8 +41,8 @@ def state_folder(url: URL, given: str | None = None) -> Path:
         return user_state_path("compatgate", appauthor=False) / f"{kind}-{digest}"
     except RuntimeError:
         what = "this user has no home folder for the state of the service"
-        hint = f"name a folder with {OPTION}, or in {ENVIRONMENT}"
-        raise BadInput(what, field=OPTION, hint=hint) from None
+        hint = f"name a folder with {STATE_OPTION}, or in {STATE_VARIABLE}"
+        raise BadInput(what, field=STATE_OPTION, hint=hint) from None
 
 
 def open_state_folder(url: URL, given: str | None = None) -> Path:
@@ -57,9 +57,9 @@ def open_state_folder(url: URL, given: str | None = None) -> Path:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         what = f"cannot use the state folder {folder}: {quote_error(error)}"
-        hint = f"name another with {OPTION}, or in {ENVIRONMENT}"
-        if given or os.environ.get(ENVIRONMENT):
-            raise Unavailable(what, field=OPTION, value=str(folder), hint=hint) from None
+        hint = f"name another with {STATE_OPTION}, or in {STATE_VARIABLE}"
+        if given or os.environ.get(STATE_VARIABLE):
+            raise Unavailable(what, field=STATE_OPTION, value=str(folder), hint=hint) from None
         if url.drivername != "sqlite" or folder.parent.is_dir():  # else the database says it
             _log.warning(
                 "%s; without one, nothing is decided while the database is unavailable", what

@@ -16,16 +16,18 @@ from compatgate.kit.database.opening import open_database
 from compatgate.service.access.tokens.browser_sessions import BrowserSessions
 from compatgate.service.access.tokens.service import Tokens
 from compatgate.service.attention.notices.service import IncidentService
-from compatgate.service.attention.notices.webhook import IncidentWebhook, WebhookSender
-from compatgate.service.attention.notices.worker import IncidentWorker
+from compatgate.service.attention.notices.worker import (
+    IncidentWebhook,
+    IncidentWorker,
+    WebhookSender,
+)
 from compatgate.service.audit.events.refusals import RefusalLog
-from compatgate.service.audit.events.service import AuditLog
+from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.changes.comparison.backtests import backtest_edits
 from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.changes.upgrades.service import Upgrades
-from compatgate.service.gate.decisions.decision_counts import list_allowed_images
-from compatgate.service.gate.decisions.service import Decisions
+from compatgate.service.gate.decisions.service import Decisions, list_allowed_images
 from compatgate.service.gate.far.bundles import BundleSource
 from compatgate.service.gate.far.gate import (
     FarGate,
@@ -44,7 +46,7 @@ from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.nodes.reports.inventory import NoInventory
 from compatgate.service.nodes.reports.service import Nodes
 from compatgate.service.one_gate import make_gate
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.evidence.stored import StoredEvidence
 from compatgate.service.runs.queue.service import Runs, load_library

@@ -37,8 +37,7 @@ class AccessLog:
 
     ``errors`` shows requests that are refused or fail.
 
-    Attributes:
-        lowest_status: of the requests that have a line.
+    ``lowest_status``: of the requests that have a line.
     """
 
     def __init__(self, shows: AccessLevel, metrics: Metrics) -> None:

@@ -20,11 +20,10 @@ from compatgate.core.rule import Verdict
 from compatgate.errors import CompatgateError, RequestTooLarge
 from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.notes import RequestNote, note_of
 from compatgate.kit.http.replies import Reply, UnsupportedMediaType
-from compatgate.kit.http.route import JSON, Body, Returns, route
+from compatgate.kit.http.route import JSON, Body, Call, Returns, route
 from compatgate.kit.principal import Principal
 from compatgate.service.cluster.admission.review import (
     Review,
@@ -139,9 +138,8 @@ class AdmissionDesk:
     ) -> OpenRequest | HookAnswer:
         """Read a review and place its object, or return the answer to one that needs no decision.
 
-        Args:
-            sender: of the request, if memory knows it; then only memory is asked. None: it is
-                authenticated first.
+        ``sender``: of the request, if memory knows it; then only memory is asked. None: it is
+        authenticated first.
         """
         service = self._service
         uid, review = parse_review(raw)

@@ -28,8 +28,7 @@ from compatgate.web import metrics
 from compatgate.web.admission_hook import DESK, AdmissionDesk
 from compatgate.web.asgi import Front
 from compatgate.web.metrics import Metrics, TargetNames
-from compatgate.web.page_views import make_page_view
-from compatgate.web.route_views import make_route_view, to_response
+from compatgate.web.page_views import make_page_view, make_route_view, to_response
 from compatgate.web.routes import PAGES, ROUTES, views
 from compatgate.web.service import Service
 

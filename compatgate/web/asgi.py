@@ -16,25 +16,37 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from compatgate.core.performance import begin_budget
+from compatgate.errors import CompatgateError
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.notes import NOTE, RequestNote
-from compatgate.kit.http.pipelines import Pipelines
 from compatgate.kit.http.route import JSON
-from compatgate.kit.http.wsgi import Body, WsgiLane, receive_body, send_answer
+from compatgate.kit.http.wsgi import (
+    Body,
+    Pipelines,
+    WsgiLane,
+    make_environ,
+    receive_body,
+    send_answer,
+)
+from compatgate.service.cluster.admission.service import MustWait
 from compatgate.service.runs.queue.logs import LogListeners
 from compatgate.web.access import AccessLog
-from compatgate.web.admission_hook import DESK, MAX_BODY_BYTES
-from compatgate.web.hook_app import HOOK_PATH, HookApp
+from compatgate.web.admission_hook import DESK, MAX_BODY_BYTES, AdmissionDesk, HookAnswer
 from compatgate.web.metrics import ALIVE_BODY
 from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
 
 if TYPE_CHECKING:
     from flask import Flask
 
+    from compatgate.kit.http.lanes import Lane
     from compatgate.kit.http.notes import RequestKind
+    from compatgate.kit.http.replies import WholeAnswer
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
+    from compatgate.web.metrics import Metrics
+    from compatgate.web.question_app import LogWaiters
     from compatgate.web.service import Service
 
 _HEALTH_THREADS = 4
@@ -49,6 +61,10 @@ _COMPUTING = frozenset(
 _ORPHAN_SECONDS = 0.25
 _PARTING_SECONDS = 0.3
 _RAW_JSON = JSON.encode()
+HOOK_PATH = f"{HOOKS_PREFIX}/kubernetes/validate"
+_ROUTE = "validate_kubernetes"
+_MAX_BYTES = 64 * 1024
+"""Larger objects are read and placed in a thread."""
 
 
 class Front:
@@ -56,8 +72,7 @@ class Front:
 
     The process ends without its parent; None: its present parent.
 
-    Attributes:
-        listeners: descriptors of the sockets that the server accepts connections from.
+    ``listeners``: descriptors of the sockets that the server accepts connections from.
     """
 
     def __init__(
@@ -215,3 +230,64 @@ def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
         and len(fields) == len(scope["headers"])
         and (not stated or (stated.isdigit() and int(stated) == len(body.data)))
     )
+
+
+class HookApp:
+    """Answers AdmissionReviews on the event loop."""
+
+    def __init__(
+        self, desk: AdmissionDesk, metrics: Metrics, lane: Lane, waiters: LogWaiters
+    ) -> None:
+        self._desk = desk
+        self._metrics = metrics
+        self._lane = lane
+        self._waiters = waiters
+
+    async def answer(self, scope: Scope, body: Body, note: RequestNote) -> WholeAnswer:
+        """Answer a request whose whole body is there; never raise."""
+        environ = make_environ(scope, body)
+        note.route = _ROUTE
+        note.number = number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
+        environ[replies.ENVIRON] = number
+        try:
+            decided = await self._decide(body.data, environ)
+        except CompatgateError as error:
+            answer = replies.whole_problem(error, environ, number)
+        except Exception as error:
+            answer = replies.whole_problem(self._desk.explain(error, environ), environ, number)
+        else:
+            note.status = decided.status
+            answer = replies.json_answer(decided.body, number, decided.status, decided.headers)
+        self._metrics.requested("POST", _ROUTE, answer.status)
+        return answer
+
+    async def _decide(self, raw: bytes, environ: dict[str, Any]) -> HookAnswer:
+        sender = self._desk.known_sender(environ) if len(raw) <= _MAX_BYTES else None
+        if sender is None:
+            return await self._run(self._desk.answer, raw, environ)
+        begin_budget()
+        try:
+            opened = self._desk.open(raw, environ, sender)
+        except MustWait:
+            return await self._run(self._desk.answer, raw, environ)
+        if isinstance(opened, HookAnswer):
+            return opened
+        began = perf_counter()
+        records = self._desk.recall(opened)
+        if records is None:
+            return await self._run(self._desk.decide, opened)
+        if records:
+            try:
+                await self._waiters.wait_for(self._desk.submit(records), opened.review.left_s)
+            except CompatgateError as error:
+                return self._desk.fail(opened, error)
+        return self._desk.conclude(opened, records, perf_counter() - began)
+
+    async def _run(self, function: Any, *arguments: Any) -> HookAnswer:
+        def run() -> HookAnswer:
+            begin_budget()
+            decided: HookAnswer = function(*arguments)
+            return decided
+
+        answer: HookAnswer = await self._lane.start(run)
+        return answer

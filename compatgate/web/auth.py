@@ -8,13 +8,22 @@ because its API server asks often.
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
-from flask import request
+from flask import Response, g, request
+from werkzeug.exceptions import HTTPException
 
-from compatgate.errors import Unauthorized
+from compatgate.errors import BadInput, Forbidden, Unauthorized
+from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.notes import note_of
+from compatgate.kit.http.replies import HttpError
 from compatgate.kit.principal import AccessRefused
+from compatgate.service.access.tokens.browser_sessions import (
+    NewBrowserSession,
+    form_token,
+    is_form_token,
+)
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
@@ -26,6 +35,13 @@ if TYPE_CHECKING:
 _HINT = (
     "ask an administrator of the gate to run: compatgate token create --name NAME --scope {scope}"
 )
+_NAME = "compatgate_session"
+_VISIT_COOKIE = "compatgate_visit"
+FIELD = "form_token"
+_MAX_LENGTH = 256
+_SAME_SITE = ("same-origin", "none")
+_MAX_FIELDS = 256
+"""Fields of a form; the largest page has about twenty."""
 
 
 def authenticate(header: str | None, service: Service, peer: str) -> Principal:
@@ -122,3 +138,116 @@ def authorize(principal: Principal, scope: str | None) -> None:
         value=scope,
         hint=hint,
     )
+
+
+def cookie_name(name: str = _NAME) -> str:
+    """Return the full name of a cookie of this site."""
+    # The prefix keeps a neighbouring host, or plain HTTP, from setting the cookie.
+    return f"__Host-{name}" if request.is_secure else name
+
+
+def session_cookie() -> str:
+    """Return the session cookie; empty if the browser has none."""
+    return request.cookies.get(cookie_name(), "")[:_MAX_LENGTH]
+
+
+def _binding() -> str:
+    """Return what forms are bound to: the session, or the visit before signing in."""
+    return session_cookie() or request.cookies.get(cookie_name(_VISIT_COOKIE), "")[:_MAX_LENGTH]
+
+
+def page_viewer(service: Service) -> Principal:
+    """Return the caller of a page."""
+    if header := request.environ.get("HTTP_AUTHORIZATION"):
+        return authenticate(header, service, peer_address())
+    if given := session_cookie():
+        try:
+            if service.identity.knows(given):
+                return service.identity.sessions.verify(given, "browser")
+            return service.rooms.sessions.principal(given) or service.nobody
+        except Unauthorized:  # revoked since: nobody, until they sign in again
+            return service.nobody
+    return service.nobody
+
+
+def json_reader(service: Service, *, changes: bool = False) -> Principal:
+    """Return the caller of a JSON route, which may be a browser that follows a page's link.
+
+    A browser session counts only for reading, and only from this site or a typed address.
+
+    ``changes``: the route changes what is stored, also by a GET.
+    """
+    reads = request.method in ("GET", "HEAD") and not changes
+    if reads and request.headers.get("Sec-Fetch-Site", "none") in _SAME_SITE:
+        return page_viewer(service)
+    return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())
+
+
+def check_sign_in(secret: str, service: Service) -> None:
+    """Check a token that somebody signs in with."""
+    principal = service.limits.verify(secret, service.rooms.tokens, peer_address())
+    principal.require_no_limit("signing in to the pages, which show all targets,")
+
+
+def is_bearer() -> bool:
+    """Return whether the request has a bearer token, as programs send it."""
+    return "HTTP_AUTHORIZATION" in request.environ
+
+
+def form_field() -> str:
+    """Return the form token of this browser; the first page with a form starts a visit."""
+    if not _binding() and _VISIT_COOKIE not in g:
+        setattr(g, _VISIT_COOKIE, secrets.token_urlsafe(32))
+    return form_token(_binding() or g.get(_VISIT_COOKIE))
+
+
+def set_visit_cookie(response: Response) -> None:
+    """Set the cookie of a visit that began with this page."""
+    if _VISIT_COOKIE in g:
+        set_cookie(response, _VISIT_COOKIE, g.get(_VISIT_COOKIE))
+
+
+class StaleForm(Forbidden):
+    """The form was made for another session of the same browser."""
+
+
+def check_form() -> dict[str, str]:
+    """Return a posted form of this site."""
+    if request.headers.get("Sec-Fetch-Site", "none") not in _SAME_SITE:
+        raise Forbidden("another site submitted this form", hint="open the page and try again")
+    try:
+        if request.get_data(parse_form_data=False).count(b"&") >= _MAX_FIELDS:
+            hint = f"at most {_MAX_FIELDS}"
+            raise BadInput("the form has too many fields", field="form", hint=hint)
+        form = request.form.to_dict()
+    except HTTPException as error:
+        problem = f"the form cannot be read: {error.name}"
+        raise HttpError(error.code or 400, "bad-form", problem) from None
+    if not (_binding() and is_form_token(_binding(), form.pop(FIELD, ""))):
+        raise StaleForm(
+            "this form belongs to another session", hint="reload the page and send it again"
+        )
+    return form
+
+
+def set_session_cookie(response: Response, signed_in: NewBrowserSession) -> None:
+    """Set the session cookie."""
+    set_cookie(response, _NAME, signed_in.cookie, signed_in.seconds)
+
+
+def set_cookie(response: Response, name: str, value: str, seconds: int | None = None) -> None:
+    """Set a cookie that only this site reads, and no script; None: until the browser ends."""
+    response.set_cookie(
+        cookie_name(name),
+        value,
+        max_age=seconds,
+        path="/",
+        secure=request.is_secure,
+        httponly=True,
+        samesite="Lax",  # a link in a chat must open signed in; forms carry a token of their own
+    )
+
+
+def clear_session_cookie(response: Response) -> None:
+    """Clear the session cookie."""
+    response.delete_cookie(cookie_name(), path="/", secure=request.is_secure, httponly=True)

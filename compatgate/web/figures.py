@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from compatgate.core.matrix import Evidence
     from compatgate.kit.http.certificates import CertificatePair
     from compatgate.service.app import Rooms
-    from compatgate.service.gate.decisions.spooling import LogState
+    from compatgate.service.gate.decisions.delivery import LogState
     from compatgate.service.gate.questions.service import Gate
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
     from compatgate.web.settings import Settings

@@ -87,8 +87,7 @@ class LocalClient:
     ) -> Self:
         """Open the gate of a database, with the options of `open_rooms`.
 
-        Args:
-            name: who asks; None: this machine's user.
+        ``name``: who asks; None: this machine's user.
         """
         rooms = open_rooms(database, make=make, overlays=overlays, images=images, kind=LocalGate)
         try:

@@ -27,7 +27,6 @@ class MetricSpec(Struct, frozen=True):
     Attributes:
         name: without `PREFIX`, and without the ``_total`` of a counter.
         meaning: one or two sentences; text of the reference.
-        labels: names, in order.
         read: reads the value from the state at a scrape; None: events are counted instead.
         stored: read from the database, in the background.
     """

@@ -39,7 +39,7 @@ from compatgate.web.settings import METRIC_TARGETS
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
     from compatgate.kit.http.notes import RequestKind
-    from compatgate.service.cluster.admission.outcome import ReviewOutcome
+    from compatgate.service.cluster.admission.schemas import ReviewOutcome
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 _SHORT = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from inspect import cleandoc
@@ -99,11 +100,15 @@ _LIMITS: dict[TargetLimit, str] = {
 
 def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
     """Return the operation."""
+    needs = f"Needs the scope `{route.scope}`." if route.scope else "No token needed."
+    if route.part:
+        needs = f"Needs the scope `{route.scope}`; `{route.part}` is enough for {_PART}."
+    said = [route.description, _LIMITS[route.targets] if route.scope != "admin" else "", needs]
     operation: dict[str, Any] = {
         "operationId": route.name,
         "tags": [route.tag],
         "summary": route.summary,
-        "description": _description(route),
+        "description": " ".join(text for text in said if text),
         "parameters": [*_path(route), *_query(route), *_headers(route)],
         "responses": _responses(route, schemas),
         "security": _security(route),
@@ -111,14 +116,6 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
     if route.body:
         operation["requestBody"] = _body(route, schemas)
     return operation
-
-
-def _description(route: Route) -> str:
-    needs = f"Needs the scope `{route.scope}`." if route.scope else "No token needed."
-    if route.part:
-        needs = f"Needs the scope `{route.scope}`; `{route.part}` is enough for {_PART}."
-    said = [route.description, _LIMITS[route.targets] if route.scope != "admin" else "", needs]
-    return " ".join(text for text in said if text)
 
 
 def _security(route: Route) -> list[dict[str, list[str]]]:
@@ -153,7 +150,7 @@ def _path(route: Route) -> list[dict[str, Any]]:
 def _query(route: Route) -> list[dict[str, Any]]:
     found = []
     for name, parameter in parameters(route.query).items():  # type: ignore[arg-type]
-        schema = parameter_schema(parameter.kind)
+        schema: dict[str, Any] = _json_default(msgspec.json.schema(parameter.kind))
         if parameter.is_time:
             schema = {
                 "anyOf": [
@@ -277,6 +274,9 @@ class Schemas:
             if kind.__module__.startswith(_MODELS):
                 _state_whole(components[kind.__name__])
         self._schemas = schemas
+        counts = Counter(map(_plain_name, components))
+        if doubled := [name for name, count in counts.items() if count > 1]:
+            raise ValueError(f"two structs have the name {doubled[0]} in the API: rename one")
         self.components = {
             _plain_name(name): _describe_fields(_rename_schema(body))
             for name, body in components.items()
@@ -314,12 +314,6 @@ def answer_type(route: Route) -> Any:
     model: Any = route.returns.model
     page: Any = Page
     return page[model] if route.returns.paged else model
-
-
-def parameter_schema(kind: Any) -> dict[str, Any]:
-    """Return the schema of one parameter."""
-    schema: dict[str, Any] = _json_default(msgspec.json.schema(kind))
-    return schema
 
 
 def _json_default(value: Any) -> Any:

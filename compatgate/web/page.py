@@ -32,11 +32,9 @@ from compatgate.kit.ui.filters import FILTERS
 from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
 from compatgate.kit.ui.tables import Table, choose_columns
 from compatgate.resources import package_dir
-from compatgate.web import browser
+from compatgate.web import auth
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from compatgate.kit.principal import Principal
     from compatgate.service.app import Rooms
     from compatgate.service.gate.questions.service import Gate
@@ -46,13 +44,7 @@ Q = TypeVar("Q", bound=Struct)
 
 
 class PageRequest(Struct, Generic[Q], frozen=True):
-    """A request for a page.
-
-    Attributes:
-        args: values of the path.
-        query: validated query parameters.
-        form: the posted form.
-    """
+    """A request for a page."""
 
     service: Service
     page: Page
@@ -82,8 +74,6 @@ class HtmlPage(Struct, frozen=True):
 
     Attributes:
         template: below ``templates``.
-        title: of the page.
-        context: for the template.
         table: the page's main table, which its CSV export is made of.
     """
 
@@ -109,12 +99,7 @@ class Redirect(Struct, frozen=True):
 
 
 class PageOf(Struct, Generic[Q], frozen=True):
-    """A page, or the action of a form.
-
-    Attributes:
-        path: below ``/ui``, in Flask's form.
-        nav: its item in the navigation.
-    """
+    """A page, or the action of a form; ``path``: below ``/ui``, in Flask's form."""
 
     handler: Callable[[PageRequest[Q]], Any]
     path: str
@@ -156,7 +141,6 @@ class NavigationItem(Struct, frozen=True):
     Attributes:
         name: its path below ``/ui``, but for home.
         key: key to press after ``g``.
-        scope: scope that the item needs.
     """
 
     name: str
@@ -173,8 +157,7 @@ class NavigationItem(Struct, frozen=True):
 class NavigationGroup(Struct, frozen=True):
     """A link of the navigation: to the first of its pages, which the others follow as tabs.
 
-    Attributes:
-        begins: a line separates it from the links before.
+    ``begins``: a line separates it from the links before.
     """
 
     label: str
@@ -274,7 +257,7 @@ def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, 
         "navigation": [(group, group.visible(principal)) for group in NAVIGATION],
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
-        "form_token": browser.form_field,
+        "form_token": auth.form_field,
         **shown.context,
     }
     return environment().get_template(shown.template).render(context)
@@ -288,17 +271,14 @@ def show_invisible(value: Any) -> Any:
     return _INVISIBLE_CHARACTERS.sub("\ufffd", value) if type(value) is str else value
 
 
-def _template_folders() -> list[Path]:
-    """Return the folders of templates: the kit's, and one of each room."""
-    package = package_dir()
-    return [package / "kit/ui/templates", *sorted(package.glob("web/templates/*"))]
-
-
 @cache
 def environment() -> Environment:
     """Return the template environment."""
+    package = package_dir()
     made = Environment(
-        loader=FileSystemLoader(_template_folders()),
+        loader=FileSystemLoader(
+            [package / "kit/ui/templates", *sorted(package.glob("web/templates/*"))]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=show_invisible,
@@ -313,7 +293,7 @@ def environment() -> Environment:
         asked_besides=other_parameters,
         asset=_asset,
         browser_zone=BROWSER_ZONE,
-        form_token=browser.form_field,
+        form_token=auth.form_field,
         version=version(),
     )
     return made

@@ -5,10 +5,11 @@ What was typed into a form whose session is over is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
+import msgspec
 from flask import Response, redirect, request
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import HTTPException
@@ -17,15 +18,18 @@ from compatgate.errors import CompatgateError, TooManyRequests, Unauthorized
 from compatgate.kit.http import replies
 from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import link
-from compatgate.kit.http.replies import CSP, to_problem
+from compatgate.kit.http.replies import CSP, Reply, to_problem
 from compatgate.kit.http.requests import parse_query
+from compatgate.kit.http.route import Call
+from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.kit.ui.tables import is_export, to_csv
-from compatgate.web import auth, browser
+from compatgate.web import auth
 from compatgate.web.page import HtmlPage, Page, PageRequest, Redirect, render
 
 if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
+    from compatgate.kit.http.route import Route
     from compatgate.kit.principal import Principal
     from compatgate.web.service import Service
 
@@ -41,6 +45,52 @@ _NOT_SHOWN = ("shown",)
 """Fields that people do not type."""
 _LARGEST = 1_000_000
 """Characters of the largest form that is kept: its sender may be anybody."""
+_encode = msgspec.json.Encoder().encode
+
+
+def make_route_view(route: Route, service: Service) -> Callable[..., Response]:
+    """Return the view function of a route."""
+
+    def view(**args: Any) -> Response:
+        if route.changes:
+            service.gate.require_writable()
+        principal = auth.remember(auth.json_reader(service, changes=route.changes))
+        service.limits.take(principal, peer_address())
+        try:
+            what = f"{route.method} {route.prefix}{route.template}"
+            auth.admit(principal, route.scope, part=route.part, targets=route.targets, what=what)
+            query = parse_query(route.query, request.args)
+            reply = route.handler(Call(service, service.settings, route, principal, args, query))
+        except AccessRefused as error:
+            auth.note_refusal(error, f"{route.method} {request.path}", service)
+            raise
+        return to_response(reply)
+
+    return view
+
+
+def to_response(reply: Reply) -> Response:
+    """Convert an answer to HTTP; a GET gets 304 if the client has the answer."""
+    if isinstance(reply.body, Iterator):
+        streamed = Response(reply.body, content_type=reply.media, headers=reply.headers)
+        streamed.headers["Cache-Control"] = "no-store"
+        return streamed
+    body = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+    if reply.status == 204:
+        body = b""
+    reads = request.method in ("GET", "HEAD")
+    etag = reply.etag or (replies.body_etag(body) if reads and not reply.secret else None)
+    if reads and etag and replies.is_not_modified(etag):
+        response = Response(status=304)
+    else:
+        response = Response(body, status=reply.status, content_type=reply.media)
+    for name, value in reply.headers.items():
+        response.headers[name] = value
+    if etag:
+        response.headers["ETag"] = etag
+    cached = reads and not reply.secret
+    response.headers["Cache-Control"] = "private, no-cache" if cached else "no-store"
+    return response
 
 
 def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
@@ -50,7 +100,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
         principal = service.nobody
         try:
             service.gate.require_pages()
-            principal = auth.remember(browser.page_viewer(service))
+            principal = auth.remember(auth.page_viewer(service))
             service.limits.take(principal, peer_address())
             auth.admit(
                 principal,
@@ -58,7 +108,7 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
                 targets="refused" if page.scope else "free",
                 what="the page",
             )
-            form = browser.check_form() if page.method == "POST" else {}
+            form = auth.check_form() if page.method == "POST" else {}
             filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
             query = parse_query(page.query, MultiDict(filled))
             answer = page.handler(PageRequest(service, page, principal, args, query, form))
@@ -85,7 +135,7 @@ def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> 
         done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
         html = render(answer, page, principal, service, done)
         response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
-        browser.set_visit_cookie(response)
+        auth.set_visit_cookie(response)
         if done:
             response.delete_cookie(_DONE_COOKIE, path="/")
     response.headers["Cache-Control"] = "no-store"
@@ -112,7 +162,7 @@ def refuse_page(
     error: CompatgateError, page: Page, principal: Principal, service: Service
 ) -> AnyResponse:
     """Return an error as a page, with a link to sign in for callers without access."""
-    if isinstance(error, Unauthorized) and request.method == "GET" and not browser.is_bearer():
+    if isinstance(error, Unauthorized) and request.method == "GET" and not auth.is_bearer():
         place = link("sign-in", next=request.full_path.rstrip("?"))
         if request.headers.get("HX-Request"):
             return Response(status=204, headers={"HX-Redirect": place})
@@ -143,11 +193,11 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
     None: the error is shown as any other. Only this site's own forms are kept: another site must
     not put words into a person's mouth.
     """
-    over = isinstance(error, Unauthorized | browser.StaleForm)
+    over = isinstance(error, Unauthorized | auth.StaleForm)
     if not over or page.method != "POST" or page.scope is None or not _is_own_form():
         return None
     try:
-        fields = [one for one in request.form.items(multi=True) if one[0] != browser.FIELD]
+        fields = [one for one in request.form.items(multi=True) if one[0] != auth.FIELD]
     except HTTPException:  # no form, or too large
         return None
     if sum(len(name) + len(text) for name, text in fields) > _LARGEST:
@@ -166,7 +216,7 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
 
 def _is_own_form() -> bool:
     """Return whether the browser says that a page of this site sent the request."""
-    if browser.is_bearer() or request.headers.get("HX-Request"):
+    if auth.is_bearer() or request.headers.get("HX-Request"):
         return False
     if site := request.headers.get("Sec-Fetch-Site"):
         return site == "same-origin"

@@ -7,27 +7,36 @@ nothing else lists them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from datetime import date, datetime
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules, walk_packages
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
+from msgspec import Struct, structs
 
 from compatgate import service as rooms
-from compatgate.kit.http.call import Call
-from compatgate.kit.http.links import HOOKS_PREFIX
+from compatgate.kit.database.tables import Page as Part
+from compatgate.kit.http.links import HOOKS_PREFIX, link
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import NoQuery, Returns, Route, RouteOf, route
+from compatgate.kit.http.route import Call, NoQuery, Returns, Route, RouteOf, route
+from compatgate.kit.ui.tables import (
+    Cell,
+    Column,
+    EmptyNotice,
+    PagedTableQuery,
+    fetch_rows,
+    make_list_table,
+)
 from compatgate.service.gate.questions.api import QUESTION, VERDICT
 from compatgate.web import admission_hook as admission
 from compatgate.web import pages
 from compatgate.web.deploy_hooks import api as webhooks
-from compatgate.web.derived_pages import derive_pages
 from compatgate.web.openapi import describe_api
-from compatgate.web.page import PageOf
+from compatgate.web.page import HtmlPage, Page, PageOf, PageRequest
 from compatgate.web.question_app import answer_here
 from compatgate.web.service import Service
 
@@ -60,6 +69,80 @@ TAGS: dict[str, str] = {
     "badges": "Badges: small pictures of the gate's current answer.",
     "hooks": "Webhooks: questions in the formats of other systems.",
 }
+_DEPLOYING = [one for one in vars(webhooks).values() if isinstance(one, webhooks.Hook)]
+HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
+
+
+def derive_pages(routes: Sequence[Route]) -> list[Page]:
+    """Return the pages of the routes that name an item of the navigation."""
+    paged = [route for route in routes if route.nav]
+    paths = {route.template for route in paged}
+    return [
+        _list_page(route, paths) if route.returns.paged else _object_page(route) for route in paged
+    ]
+
+
+def _list_page(route: Route, paths: Collection[str]) -> Page:
+    """Return a page with a table; its first column leads to the page of the object."""
+    title = route.template.strip("/").replace("-", " ")
+    columns = [_column(name, route.returns.model) for name in route.columns]
+    linked = f"{route.template}/{{{columns[0].key}}}" in paths
+
+    def show(ask: PageRequest[PagedTableQuery]) -> HtmlPage:
+        def fetch(*, cursor: str | None, limit: int) -> Part[Any]:
+            part = _ask(ask, route, cursor=cursor, limit=limit)
+            items = msgspec.convert(part["items"], list[route.returns.model])  # type: ignore[name-defined]
+            return Part(tuple(items), part["next"])
+
+        found = fetch_rows(fetch, ask.query.cursor)
+        rows = [[_value(getattr(item, name)) for name in route.columns] for item in found.items]
+        if linked:
+            rows = [
+                [Cell(row[0], link(route.template.strip("/"), row[0])), *row[1:]] for row in rows
+            ]
+        empty = EmptyNotice(f"No {title} yet.")
+        table = make_list_table(title, columns, rows, found, ask.query, empty)
+        return HtmlPage("listing.html", title.capitalize(), {}, table)
+
+    show.__name__ = f"{route.name}_page"
+    return Page(show, route.flask_rule, route.scope, nav=route.nav, query=PagedTableQuery)
+
+
+def _object_page(route: Route) -> Page:
+    """Return a page with the members of an object."""
+
+    def show(ask: PageRequest[Any]) -> HtmlPage:
+        answer = msgspec.convert(_ask(ask, route), route.returns.model)
+        names = route.columns or answer.__struct_fields__
+        members = {name.replace("_", " "): _value(getattr(answer, name)) for name in names}
+        title = " ".join(map(str, ask.args.values()))
+        return HtmlPage("members.html", title, {"members": members})
+
+    show.__name__ = f"{route.name}_page"
+    return Page(show, route.flask_rule, route.scope, nav=route.nav)
+
+
+def _ask(ask: PageRequest[Any], route: Route, **query: Any) -> Any:
+    """Return the answer of a route's handler as plain data."""
+    call = Call(
+        ask.service, ask.service.settings, route, ask.principal, ask.args, route.query(**query)
+    )
+    return msgspec.to_builtins(route.handler(call).body)
+
+
+def _column(name: str, model: type[Struct]) -> Column:
+    """Return the column of a member; times and numbers have their own form."""
+    (kind,) = [field.type for field in structs.fields(model) if field.name == name]
+    kinds = {kind, *get_args(kind)}
+    label = name.replace("_", " ").capitalize()
+    if kinds & {datetime, date}:
+        return Column(name, label, "time")
+    return Column(name, label, "number" if kinds & {int, float} else "text")
+
+
+def _value(value: Any) -> Any:
+    """Return a member as a cell shows it."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 @route(
@@ -127,14 +210,14 @@ def _declared(kind: type[T]) -> list[T]:
     return [*declared.values()]
 
 
-_DEPLOYING = [one for one in vars(webhooks).values() if isinstance(one, webhooks.Hook)]
-HOOKS: tuple[Route, ...] = (admission.validate, *(hook.route for hook in _DEPLOYING))
 ROUTES: tuple[Route, ...] = tuple(
     sorted(
         (one for one in (*_declared(RouteOf), ask, openapi) if one.prefix != HOOKS_PREFIX),
         key=lambda one: [*TAGS].index(one.tag),
     )
 )
+
+
 PAGES = (*_declared(PageOf), *derive_pages(ROUTES))
 
 

@@ -105,7 +105,6 @@ class ServerOptions(Struct, frozen=True):
 
     Attributes:
         listener: bound and listening.
-        workers: processes.
         log_level: as gunicorn names it.
         tls: None: plain HTTP.
         proxies: addresses and networks whose ``X-Forwarded-For`` and ``-Proto`` count.

@@ -27,10 +27,7 @@ _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d
 class Service:
     """The objects that all requests of an application share.
 
-    Attributes:
-        nobody: the principal of callers without a token.
-        attestations: signs verdicts.
-        identity: knows people and jobs that an issuer vouches for.
+    ``nobody``: the principal of callers without a token.
     """
 
     def __init__(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import field
 
-from compatgate.kit.http.call import RequestSettings
 from compatgate.kit.http.certificates import CertificatePair
 from compatgate.kit.http.rate import Rate
+from compatgate.kit.http.route import RequestSettings
 from compatgate.kit.http.signatures import Secret
 from compatgate.service.access.identity.settings import IdentitySettings
 from compatgate.service.access.tokens.browser_sessions import SessionLimits
-from compatgate.service.attention.notices.webhook import IncidentWebhook
+from compatgate.service.attention.notices.worker import IncidentWebhook
 from compatgate.service.audit.attestations.service import SigningOptions
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
@@ -25,23 +25,15 @@ class Settings(RequestSettings, frozen=True, kw_only=True):
     Attributes:
         anonymous: scopes of callers without a token.
         max_listeners: number of followed logs at once, each on a thread of the server.
-        overlays: the operator's fact files, as the gate was opened with.
-        admission: of the Kubernetes hook.
         hook_secrets: that requests of deploy webhooks may be signed with; where there are any, who
             comes without signature and token is refused there.
         public_url: where people reach this service, for links; empty: where it was asked.
-        signing: the keys of attestations.
-        access_log: which requests have a line in the log.
         metric_targets: number of targets that have figures of their own, by name; the others
             count together.
         certificate: of the server; None: plain HTTP.
-        identity: issuers that vouch for people and jobs.
         failed: failed authentications of a peer in each process; None: no limit.
-        rate: requests of a caller in each process; None: no limit.
         anonymous_rate: logged questions of an anonymous caller's address in each process; None: no
             limit.
-        sessions: the ends of browser sessions.
-        incident_webhook: where incidents are posted; None: nowhere.
     """
 
     anonymous: frozenset[str] = frozenset()

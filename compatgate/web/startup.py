@@ -26,7 +26,7 @@ from compatgate.service.gate.decisions.last_known import LastKnown, LostMatrix, 
 from compatgate.service.gate.decisions.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.decisions.spool import SPOOL_BYTES, SpoolOptions
 from compatgate.service.gate.questions.images import ImageSettings
-from compatgate.service.gate.questions.verdict_bodies import load_newest
+from compatgate.service.gate.questions.verdict_bodies import DICTIONARIES, load_dictionary
 from compatgate.service.gate.questions.wheels import WheelSettings
 from compatgate.service.matrix.documents.imports import ImportResult
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
@@ -42,7 +42,6 @@ class StartOptions(Struct, frozen=True):
     Attributes:
         database: URL or path; None: as `open_rooms`.
         matrix: files and folders, imported when the stored matrix is empty.
-        overlays: the operator's fact files.
         state: folder of the replica's state; None: as `open_state_folder`.
         max_stale: as of `OutageOptions`.
         start_empty: accept a missing SQLite file although it had a matrix.
@@ -60,8 +59,6 @@ class Prepared(Struct, frozen=True):
     """The prepared service.
 
     Attributes:
-        options: of the start.
-        facts: every table in memory.
         snapshot: what answers rest on at the start; every process begins with it.
         outages: what each process keeps for outages of the database.
         confirmed_at: when the database last confirmed the snapshot.
@@ -130,7 +127,7 @@ def prepare(options: StartOptions) -> Prepared:
     sources = read_paths(options.matrix)
     facts = load_facts(options.overlays)
     preload(facts)
-    load_newest()
+    load_dictionary(max(DICTIONARIES))
     url = resolve_url(options.database)
     folder = open_state_folder(url, options.state)
     file = SnapshotFile(folder, display_url(url))

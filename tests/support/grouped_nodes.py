@@ -7,8 +7,7 @@ from typing import Any
 
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.comparison import NodeView
-from compatgate.service.nodes.reports.drift import DriftGroup, drift_groups
-from compatgate.service.nodes.reports.fleet import ComparedNodes
+from compatgate.service.nodes.reports.fleet import ComparedNodes, DriftGroup, drift_groups
 
 
 def group_views(views: Iterable[NodeView], snapshot: Snapshot, **asked: Any) -> list[DriftGroup]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from hostile_values import JSON, ROOM, Attack
 
-from compatgate.kit.http.call import MAX_REQUEST_SIZE
+from compatgate.kit.http.route import MAX_REQUEST_SIZE
 
 
 def _gate(**body: Any) -> bytes:

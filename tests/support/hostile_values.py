@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from compatgate.kit.http.call import MAX_REQUEST_SIZE
+from compatgate.kit.http.route import MAX_REQUEST_SIZE
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"

@@ -315,7 +315,7 @@ def _become(request: dict[str, Any], files: list[int]) -> dict[str, Any]:
 
 
 def _prepare() -> None:
-    """Import what commands import."""
+    """Import what commands import, and read the shipped facts."""
     sys.modules[ENVIRONMENTAL] = None  # type: ignore[assignment]
     for name in LOADED:
         import_module(name)
@@ -326,6 +326,9 @@ def _prepare() -> None:
     del sys.modules[ENVIRONMENTAL]
     import_module("sqlalchemy.orm").configure_mappers()
     _compile_rules()
+    import_module("compatgate.web.computing").preload(
+        import_module("compatgate.catalog").load_facts(())
+    )
     gc.collect()
     gc.freeze()
 

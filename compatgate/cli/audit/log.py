@@ -132,7 +132,7 @@ def _delete(args: argparse.Namespace) -> int:
 
     from compatgate.kit.database.opening import open_database
     from compatgate.service.recovery.chain.retention import Retention
-    from compatgate.service.recovery.chain.service import AuditChain
+    from compatgate.service.recovery.chain.verification import AuditChain
 
     before = _first_day(args)
     database = open_database(args.database)

@@ -95,8 +95,7 @@ def _results(
 ) -> tuple[list[PodResult], list[Any]]:
     from compatgate.kit.clock import today
     from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
-    from compatgate.service.nodes.kubernetes.claims import ClusterClaims
-    from compatgate.service.nodes.kubernetes.connection import list_nodes
+    from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
 
     options = replace(options, claims=ClusterClaims(api).of)
     nodes = list_nodes(api)

@@ -217,7 +217,7 @@ class _Planner:
         matrix, after, changes = self._matrix, self._after, self._asked.changes
         new = {old.name: replace(entry, status=old.status) for old, entry in edited}
         entries = EntryIndex([new.get(one.name, one) for one in matrix.entries.of(after.name)])
-        tried = Matrix(matrix.revision, entries, matrix.waivers, matrix.evidence)
+        tried = matrix.replace(entries=entries)
         evaluate = Evaluator(State(self._facts, tried), self._now)
         edits = []
         for old, entry in edited:

@@ -19,20 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import (
-    ArgumentError,
-    DataError,
-    DBAPIError,
-    IntegrityError,
-    ProgrammingError,
-)
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.kit.database.failures import explain_failure
-from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private
-from compatgate.kit.database.wal import save_log
+from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private, save_log
 from compatgate.release import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
@@ -114,7 +107,6 @@ class Database:
     Attributes:
         on_error: called for each failed transaction; ``refused``: the database answers, and
             refuses the statement.
-        file: of SQLite, and whether it is still there.
         log_is_doubtful: a sync of SQLite's log failed in this process (`wal.LogSync`).
     """
 

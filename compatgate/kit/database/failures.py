@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 class Failure(Struct, frozen=True):
-    """The meaning of a driver's error.
-
-    Attributes:
-        verb: what the database does, after its name.
-        hint: what to do.
-    """
+    """The meaning of a driver's error."""
 
     verb: str
     hint: str

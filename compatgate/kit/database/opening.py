@@ -18,7 +18,7 @@ from compatgate.errors import NotFound, Unavailable
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url, unavailable
 from compatgate.kit.database.sqlite import keep_private, refuse_lost_file
-from compatgate.kit.files import sync_folder
+from compatgate.kit.files import sync_path
 
 COPY_RESERVE = 16 * 2**20
 """Bytes that must stay free next to a copy, for the log of the migration."""
@@ -61,7 +61,6 @@ class Upgrade(Struct, frozen=True):
 
     Attributes:
         before: schema version; None: the database was empty.
-        after: schema version.
         copy: the SQLite file as it was; None: the database was empty, or is not SQLite.
     """
 
@@ -126,7 +125,7 @@ def _copy_file(database: Database, version: str) -> str:
             with closing(sqlite3.connect(part)) as target:
                 source.backup(target)
         os.replace(part, copy)
-        sync_folder(Path(copy).parent)
+        sync_path(Path(copy).parent)
     except (OSError, sqlite3.Error) as error:
         raise unavailable(database, error) from error
     finally:

@@ -19,13 +19,16 @@ import msgspec
 from msgspec import Struct
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     DateTime,
     Dialect,
     Integer,
     MetaData,
     String,
     Text,
+    false,
     inspect,
+    or_,
     text,
     tuple_,
 )
@@ -35,6 +38,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.clock import from_iso, iso
 from compatgate.kit.database.database import Database
+from compatgate.kit.principal import TargetPatterns
 from compatgate.resources import migrations_dir
 
 if TYPE_CHECKING:
@@ -48,16 +52,21 @@ NAMING = {
     "pk": "pk_%(table_name)s",
 }
 """Names of constraints, so that migrations can name them on every database."""
+BigKey = BigInteger().with_variant(Integer(), "sqlite")
+"""A key that the database numbers; SQLite does so only for plain integers."""
+_encode_json = msgspec.json.Encoder(order="deterministic").encode
+MAX_LIMIT = 1000
+DEFAULT_LIMIT = 100
+T = TypeVar("T")
+Column = InstrumentedAttribute[Any]
+EXPECTED_VERSION = "0024"
+"""The newest migration."""
 
 
 class Base(DeclarativeBase):
     """Declarative base of all tables."""
 
     metadata = MetaData(naming_convention=NAMING)
-
-
-BigKey = BigInteger().with_variant(Integer(), "sqlite")
-"""A key that the database numbers; SQLite does so only for plain integers."""
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -102,9 +111,6 @@ class JsonText(TypeDecorator[Any]):
         return None if value is None else msgspec.json.decode(value)
 
 
-_encode_json = msgspec.json.Encoder(order="deterministic").encode
-
-
 class Words(TypeDecorator[tuple[str, ...]]):
     """Words in one text, separated by spaces."""
 
@@ -126,19 +132,8 @@ def to_plain(row: Struct) -> dict[str, Any]:
     return {k: iso(v) if isinstance(v, datetime) else v for k, v in body.items()}
 
 
-MAX_LIMIT = 1000
-DEFAULT_LIMIT = 100
-T = TypeVar("T")
-Column = InstrumentedAttribute[Any]
-
-
 class Page(Struct, Generic[T], frozen=True):
-    """A page of a list.
-
-    Attributes:
-        items: up to the requested number.
-        next: cursor of the next page; None: this is the last.
-    """
+    """A page of a list; ``next``: cursor of the next page; None: this is the last."""
 
     items: tuple[T, ...]
     next: str | None = None
@@ -217,10 +212,6 @@ def _check_cursor(value: Any, key: Column) -> Any:
     if isinstance(value, str) and "\0" in value:
         raise ValueError("not text that a database keeps")
     return value
-
-
-EXPECTED_VERSION = "0024"
-"""The newest migration."""
 
 
 class SchemaMismatch(Unavailable):
@@ -336,3 +327,14 @@ if __name__ == "__main__":
     import sys
 
     write_migration(sys.argv[1], f"{int(EXPECTED_VERSION) + 1:04}")
+
+
+def in_limit(session: Session, column: Any, patterns: TargetPatterns) -> ColumnElement[bool]:
+    """Return the condition that a column has the name of a target within a limit.
+
+    Both databases compare in the name's case. Without patterns no row passes.
+    """
+    if session.get_bind().dialect.name == "sqlite":
+        return or_(false(), *(column.op("GLOB")(pattern) for pattern in patterns))
+    like = (pattern.replace("_", r"\_").replace("*", "%") for pattern in patterns)
+    return or_(false(), *(column.like(pattern, escape="\\") for pattern in like))

@@ -71,8 +71,7 @@ class ReloadingCertificate:
 
     Files that cannot be used (a rotation that is half done) leave the certificate before in use.
 
-    Attributes:
-        context: for a server; each connection gets the certificate of its moment.
+    ``context``: for a server; each connection gets the certificate of its moment.
     """
 
     def __init__(self, pair: CertificatePair) -> None:

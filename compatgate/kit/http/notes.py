@@ -20,16 +20,10 @@ class RequestNote(Struct):
     """Notes about a request.
 
     Attributes:
-        method: of HTTP.
         kind: which lane answers it.
-        peer: address of the client.
         began: of `time.perf_counter`, in seconds.
-        number: request id.
         route: name of the route; never the path, which may hold anything.
         status: of the answer; 0: none yet.
-        identity: name of the token or of the person.
-        error: that the answer carries.
-        verdicts: decisions that the answer gives.
     """
 
     method: str

@@ -24,12 +24,7 @@ _IPV6_NETWORK = 64
 
 
 class Rate(Struct, frozen=True):
-    """A number of events in a period; so many may come at once.
-
-    Attributes:
-        count: events, at least one.
-        period_s: seconds.
-    """
+    """A number of events in a period; so many may come at once."""
 
     count: int
     period_s: float

@@ -135,14 +135,7 @@ class AnyQuery(Struct, frozen=True):
 
 
 class Parameter(NamedTuple):
-    """A query parameter.
-
-    Attributes:
-        attribute: of the struct.
-        kind: type of the value, without None.
-        is_time: a date or a time.
-        ends_day: a date means the end of that day.
-    """
+    """A query parameter; ``ends_day``: a date means the end of that day."""
 
     attribute: str
     kind: Any

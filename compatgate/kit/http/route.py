@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
 
+from flask import request
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from compatgate.kit.http.call import Call
+from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.principal import ScopeName
+from compatgate.kit.http.requests import REASON_HEADER as REASON
+from compatgate.kit.http.requests import read_reason
+from compatgate.kit.principal import Authorship, ScopeName
+
+if TYPE_CHECKING:
+    from compatgate.kit.principal import Principal
 
 Scope = ScopeName
 OPEN_SCOPES: tuple[Scope, ...] = ("read", "admission", "gate", "plan")
@@ -29,6 +35,11 @@ JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)(?::(int|big))?\}")
 LARGEST = {"int": 2**31 - 1, "big": 2**63 - 1}
 """Largest numbers of database columns."""
+MAX_REQUEST_SIZE = 1024 * 1024
+MAX_DEPTH = 32
+_BYTES_OF_VALUE = 24
+"""Bytes of a request for each value that its documents may hold; an entry has about 26 values."""
+S = TypeVar("S")
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,15 +65,7 @@ class Body(Struct, frozen=True):
 
 
 class Returns(Struct, frozen=True):
-    """The successful answer of a route.
-
-    Attributes:
-        model: type of the body; None: no body.
-        description: one phrase.
-        paged: the body is a page of ``model``.
-        media: content types of the answer.
-        etag: the answer carries an entity tag.
-    """
+    """The successful answer of a route; ``paged``: the body is a page of ``model``."""
 
     model: Any
     description: str
@@ -88,11 +91,9 @@ class RouteOf(Struct, Generic[Q], frozen=True):
             content type.
         signed: a signature, or a token as a password, does instead of a bearer token.
         repeatable: a change that may be sent twice.
-        slow: the answer may take minutes.
         command: that asks it, ``nodes racks``: the group ``nodes`` derives it.
         columns: members of the answer that command and page show.
         nav: item of the navigation, below which a page of the same path is derived.
-        name: the handler's, where it is left out.
         what: replaces ``{what}`` in the docstring of a handler that several resources share.
     """
 
@@ -179,4 +180,83 @@ def declared(make: Callable[Concatenate[H, P], R]) -> Callable[P, Callable[[H], 
 
 
 Route = RouteOf[Any]
+
+
 route = declared(RouteOf)
+
+
+class RequestSettings(Struct, frozen=True, kw_only=True):
+    """Limits of each request.
+
+    Attributes:
+        max_request_size: bytes of a request's body.
+        max_depth: how deep a JSON body may be nested.
+    """
+
+    max_request_size: int = MAX_REQUEST_SIZE
+    max_depth: int = MAX_DEPTH
+
+    @property
+    def max_values(self) -> int:
+        """Return how many values the documents of a request may hold."""
+        return self.max_request_size // _BYTES_OF_VALUE
+
+
+class Services(Protocol):
+    """The services of an application, each found by its class."""
+
+    def find(self, kind: type[S]) -> S:
+        """Return the one service of a class."""
+
+
+class Call(Struct, Generic[Q]):
+    """One request, its query validated and its sender known.
+
+    ``parsed``: the body as JSON, once it was read.
+    """
+
+    services: Services
+    settings: RequestSettings
+    route: Route
+    principal: Principal
+    args: dict[str, Any]
+    query: Q
+    parsed: dict[str, Any] | None = None
+
+    def use(self, kind: type[S]) -> S:
+        """Return the one service of a class."""
+        return self.services.find(kind)
+
+    def raw(self) -> bytes:
+        """Return the unparsed body; check its content type."""
+        assert self.route.body is not None  # noqa: S101 - a mistake in the route's declaration
+        return bodies.read_body(self.route.body.media, self.settings.max_request_size)
+
+    def text(self) -> str:
+        """Return the body as text."""
+        return bodies.to_text(self.raw())
+
+    def document(self) -> dict[str, Any]:
+        """Return the body as a JSON object, without the change's ``reason``."""
+        if self.parsed is None:
+            self.parsed = bodies.to_object(self.raw(), self.settings.max_depth)
+        if self.route.reason == "body":
+            return {key: value for key, value in self.parsed.items() if key != "reason"}
+        return self.parsed
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters of a list, with the sender's limit to targets."""
+        asked: dict[str, Any] = self.query.filters()  # type: ignore[attr-defined]
+        return {**asked, "within": self.principal.targets}
+
+    def by(self) -> Authorship:
+        """Return the author and reason of a change."""
+        other: Any = None
+        if self.route.reason == "body":
+            self.document()
+            other = (self.parsed or {}).get("reason")
+        elif self.route.reason == "query":
+            other = getattr(self.query, "reason", None)
+        reason = read_reason(request.headers.get(REASON), other)
+        force = getattr(self.query, "force", False)
+        return Authorship(self.principal.name, reason, self.principal, force)

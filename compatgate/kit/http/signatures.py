@@ -84,12 +84,7 @@ def _hide_key(source: str) -> str:
 
 
 def sign(key: bytes, at: int, method: str, path: str, body: bytes) -> str:
-    """Return the header's value.
-
-    Args:
-        at: seconds since the epoch.
-        method: ``POST``.
-    """
+    """Return the header's value; ``at``: seconds since the epoch."""
     return f"t={at},v1={_digest(key, at, method, path, body)}"
 
 

@@ -35,6 +35,9 @@ SEND_SECONDS = 300.0
 _MAX_DRAINED = 64 * 1024 * 1024
 CLIENT_GONE: ContextVar[threading.Event | None] = ContextVar("client_gone", default=None)
 """Set once the client of the present request has left; None: nobody looks."""
+MOST_AHEAD = 6
+"""Requests in a row that may arrive before the answer to the one in front of them has left."""
+_CLOSE = (b"connection", b"close")
 
 
 class Body(NamedTuple):
@@ -231,3 +234,48 @@ def make_environ(scope: Scope, body: Body) -> dict[str, Any]:
         separator = "; " if key == "HTTP_COOKIE" else ","
         environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
     return environ
+
+
+class Pipelines:
+    """Counts the requests of each connection that arrived ahead of an answer.
+
+    The server starts such a request as soon as the answer has left. What a client sends once it has
+    the answer comes a turn of the event loop later, when the connection is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: dict[tuple[str, int], int] = {}
+
+    def follow(self, scope: Scope, send: Send) -> PipelinedAnswer:
+        """Count a request, and return what sends its answer."""
+        client: tuple[str, int] | None = scope.get("client")
+        if client is None or not client[1]:  # a proxy's: it states no port, and sends none ahead
+            return PipelinedAnswer({}, ("", 0), send)
+        self._ahead[client] = self._ahead.get(client, -1) + 1
+        return PipelinedAnswer(self._ahead, client, send)
+
+
+class PipelinedAnswer:
+    """Sends one answer; the last one of a connection says that it is closed."""
+
+    def __init__(
+        self, ahead: dict[tuple[str, int], int], client: tuple[str, int], send: Send
+    ) -> None:
+        self._ahead = ahead
+        self._client = client
+        self._number = ahead.get(client, 0)
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message of the server's protocol."""
+        if self._number >= MOST_AHEAD and message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], _CLOSE]
+        await self._send(message)
+
+    def end(self) -> None:
+        """Let the next turn of the event loop forget the connection."""
+        asyncio.get_running_loop().call_soon(self._forget)
+
+    def _forget(self) -> None:
+        if self._ahead.get(self._client) == self._number:
+            del self._ahead[self._client]

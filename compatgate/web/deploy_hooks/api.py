@@ -21,12 +21,11 @@ from compatgate.errors import BadInput, CompatgateError, Unauthorized
 from compatgate.kit import clock
 from compatgate.kit.http import replies, signatures
 from compatgate.kit.http import requests as bodies
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.limits import RequestLimits, peer_address
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
-from compatgate.kit.http.route import Body, Returns, Route, route
+from compatgate.kit.http.route import Body, Call, Returns, Route, route
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.kit.principal import Principal
 from compatgate.service.changes.comparison.service import answer_what_if
@@ -58,7 +57,7 @@ from compatgate.web.deploy_hooks.schemas import (
     FlaggerQuery,
 )
 from compatgate.web.metrics import Metrics
-from compatgate.web.route_views import to_response
+from compatgate.web.page_views import to_response
 from compatgate.web.service import Service, answer_link
 
 ALLOWED, DENIED, OPEN = 200, 409, 424
@@ -172,11 +171,7 @@ def hook(
 def decide_hook(
     call: Call[Any], question: dict[str, Any], tool: str, timeout: str | None
 ) -> tuple[dict[str, Any], str]:
-    """Return the verdict in JSON form, logged, and its address.
-
-    Args:
-        question: as ``POST /gate`` takes it.
-    """
+    """Return the verdict in JSON form, logged, and its address."""
     call.principal.require_question(question)
     call.use(RequestLimits).take_question(call.principal, peer_address())
     began = perf_counter()
@@ -376,7 +371,13 @@ def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     kind = questions.hook_type(payload, query.type)
     if kind == "event":
         return _text("noted: an event, nothing was decided\n", questions.YES)
-    verdict, link = decide_hook(call, questions.flagger_question(payload), "flagger", query.timeout)
+    metadata = payload.get("metadata") or {}
+    verdict, link = decide_hook(
+        call,
+        question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata"),
+        "flagger",
+        query.timeout,
+    )
     decision = questions.decision_of(verdict)
     said = questions.flagger_body(kind, decision, questions.reason_lines(verdict, link))
     return _text(said, questions.flagger_status(kind, decision))
@@ -399,18 +400,14 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     `/hooks/generic`. Nothing is logged.
     """
     document = call.document()
-    question = questions.rollout_question(document, _of_query(call.query, document))
+    named = {"driver": call.query.driver, "target": call.query.target, "pool": call.query.pool}
+    stated = {key: value for key, value in named.items() if value is not None}
+    for key in stated:
+        if key in document:
+            raise BadInput("is stated twice", field=key, hint="in the query or in the body")
+    question = questions.rollout_question(document, stated)
     call.principal.require_question(question, named=True)
     found = call.use(Gate).compute(answer_what_if, question, call.use(Gate).snapshot(), clock.now())
     answered = questions.rollout_answer(found)
     answered = call.use(Gate).with_state(answered)
     return Reply(answered, status=status_for(answered["decision"], call.query.status))
-
-
-def _of_query(query: DriverQuery, document: dict[str, Any]) -> dict[str, Any]:
-    named = {"driver": query.driver, "target": query.target, "pool": query.pool}
-    stated = {key: value for key, value in named.items() if value is not None}
-    for key in stated:
-        if key in document:
-            raise BadInput("is stated twice", field=key, hint="in the query or in the body")
-    return stated

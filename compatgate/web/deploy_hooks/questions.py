@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 from compatgate.core.compare.differences import Subject
 from compatgate.core.compare.what_if import WhatIf
+from compatgate.core.rule import REFUSING
 from compatgate.core.stack import parse_stack_text
 from compatgate.core.versions import parse_version
 from compatgate.documents.sources import suggest_name
@@ -104,7 +105,7 @@ def _answer(verdict: Mapping[str, Any]) -> str:
     outcome = verdict["verdict"]
     if not verdict["allowed"]:
         return "no decision" if outcome == "unknown" else "denied"
-    if outcome in ("fail", "unknown"):
+    if outcome in REFUSING:
         what = "it fails" if outcome == "fail" else "it is unknown whether it works"
         setting = "onUnknown of the policy"  # mode enforce denies what fails
         by = setting if verdict["mode"] == "enforce" else f"mode '{verdict['mode']}'"
@@ -141,12 +142,6 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
         raise BadInput(f"contradicts the query's {query!r}", field="metadata.type", hint=hint)
     found: HookType = stated
     return found
-
-
-def flagger_question(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the question in a payload that was checked: the keys of its metadata that are ours."""
-    metadata = payload.get("metadata") or {}
-    return question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata")
 
 
 def check_flagger(payload: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from compatgate.core.request import Mode
 from compatgate.core.rule import Outcome
-from compatgate.kit.http.stack_schemas import StackBody, StackValue, Text
+from compatgate.kit.http.schemas import StackBody, StackValue, Text
 from compatgate.service.changes.comparison.schemas import NodeQuestion
 from compatgate.service.gate.questions.schemas import DegradedBody, PoolQuestion
 

@@ -25,7 +25,7 @@ from compatgate.kit.ui.tables import (
     list_rows,
     make_table,
 )
-from compatgate.service.gate.decisions.decision_counts import DAY, HOUR, MINUTE, Bar, DeniedVerdict
+from compatgate.service.gate.decisions.service import DAY, HOUR, MINUTE, Bar, DeniedVerdict
 from compatgate.service.gate.questions.schemas import DecisionBody
 from compatgate.web.page import HtmlPage, PageRequest, page
 

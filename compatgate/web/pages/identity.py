@@ -13,7 +13,7 @@ from compatgate.errors import CompatgateError, Unauthorized
 from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.requests import AnyQuery
 from compatgate.service.access.tokens.browser_sessions import NewBrowserSession
-from compatgate.web import browser
+from compatgate.web import auth
 from compatgate.web.page import HtmlPage, PageRequest, page
 from compatgate.web.service import base_url
 
@@ -40,7 +40,7 @@ def begin_sign_in(ask: PageRequest[NextPlace]) -> Any:
         return _problem(error, place)
     response = redirect(url, 303)
     kept = urlsafe_b64encode(msgspec.json.encode(attempt)).decode()
-    browser.set_cookie(response, _COOKIE, kept, SIGN_IN_SECONDS)  # type: ignore[arg-type]
+    auth.set_cookie(response, _COOKIE, kept, SIGN_IN_SECONDS)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -62,13 +62,13 @@ def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
             made = people.finish(attempt, answer, _redirect_uri(ask))
     except CompatgateError as error:
         return _problem(error, place)
-    before = browser.session_cookie()
+    before = auth.session_cookie()
     if before and ask.service.identity.knows(before):
         ask.service.identity.sessions.sign_out(before)
     response = redirect(place, 303)
     opened = NewBrowserSession(made.secret, made.principal, made.seconds)
-    browser.set_session_cookie(response, opened)  # type: ignore[arg-type]
-    response.delete_cookie(browser.cookie_name(_COOKIE), path="/", secure=request.is_secure)
+    auth.set_session_cookie(response, opened)  # type: ignore[arg-type]
+    response.delete_cookie(auth.cookie_name(_COOKIE), path="/", secure=request.is_secure)
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -93,7 +93,7 @@ def _attempt() -> Any:
     """Return the sign-in that this browser began."""
     from compatgate.service.access.identity.people import Attempt
 
-    kept = request.cookies.get(browser.cookie_name(_COOKIE), "")[:8192]
+    kept = request.cookies.get(auth.cookie_name(_COOKIE), "")[:8192]
     try:
         return msgspec.json.decode(urlsafe_b64decode(kept), type=Attempt)
     except (msgspec.MsgspecError, ValueError):

@@ -39,7 +39,7 @@ from compatgate.service.nodes.reports.details import (
     single_pool,
     target_matches,
 )
-from compatgate.service.nodes.reports.drift import DriftGroup
+from compatgate.service.nodes.reports.fleet import DriftGroup
 from compatgate.service.nodes.reports.reports import format_gpus
 from compatgate.service.nodes.reports.schemas import DriftFilters, GpusBody, NodeFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page

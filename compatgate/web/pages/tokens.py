@@ -26,7 +26,7 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.access.tokens.repository import TokenRow
 from compatgate.service.access.tokens.service import NewToken
-from compatgate.web import auth, browser
+from compatgate.web import auth
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 
 _COLUMNS = (
@@ -188,14 +188,14 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     if not secret:
         return _form(ask, place, "Paste a token; tokens begin with cg_.", 400)
     try:
-        browser.check_sign_in(secret, ask.service)
+        auth.check_sign_in(secret, ask.service)
         signed_in = ask.rooms.sessions.sign_in(secret)
     except (Unauthorized, AccessRefused) as error:
         note_error(error, request.environ)
         auth.note_refusal(error, "POST /ui/sign-in", ask.service)
         return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", error.status)
     response = redirect(local_path(place) or link(), 303)
-    browser.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
+    auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"
     return response
 
@@ -204,12 +204,12 @@ def sign_in(ask: PageRequest[Any]) -> Any:
 def sign_out(ask: PageRequest[Any]) -> Any:
     """Close the session."""
     place, identity = link(), ask.service.identity
-    if given := browser.session_cookie():
+    if given := auth.session_cookie():
         if identity.knows(given):
             identity.sessions.sign_out(given)
             place = link("signed-out")
         else:
             ask.rooms.sessions.sign_out(given)
     response = redirect(place, 303)
-    browser.clear_session_cookie(response)  # type: ignore[arg-type]
+    auth.clear_session_cookie(response)  # type: ignore[arg-type]
     return response

@@ -14,7 +14,7 @@ from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.nodes.kubernetes.claims import ClusterClaims
+from compatgate.service.nodes.kubernetes.connection import ClusterClaims
 from compatgate.web.app import create_app
 from compatgate.web.settings import Settings
 

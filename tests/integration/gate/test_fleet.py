@@ -16,7 +16,7 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 from compatgate.service.nodes.reports.reports import is_same_driver
 from compatgate.service.nodes.reports.schemas import Report
-from compatgate.service.nodes.reports.service import NodeViews
+from compatgate.service.nodes.reports.service import Nodes
 
 OTHER = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
@@ -32,17 +32,17 @@ def tell(rooms: Rooms, cluster: str, *nodes: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def reader(stocked: Rooms) -> NodeViews:
+def reader(stocked: Rooms) -> Nodes:
     """Another process that reads the same database."""
-    return NodeViews(stocked.gate.database, stocked.gate.facts, stocked.snapshots)
+    return Nodes(stocked.gate.database, stocked.gate.facts, stocked.snapshots)
 
 
-def drifted(reader: NodeViews, **filters: Any) -> list[str]:
+def drifted(reader: Nodes, **filters: Any) -> list[str]:
     return [f"{view.row.cluster}/{view.row.name}" for view in reader.drift(**filters).items]
 
 
 def test_another_gate_sees_a_report_a_change_and_a_removal_at_once(
-    stocked: Rooms, reader: NodeViews, by: Authorship
+    stocked: Rooms, reader: Nodes, by: Authorship
 ) -> None:
     assert drifted(reader) == []
     tell(stocked, "eu", {"name": "a", "labels": OTHER}, {"name": "b", "labels": SOUND})
@@ -55,7 +55,7 @@ def test_another_gate_sees_a_report_a_change_and_a_removal_at_once(
 
 
 def test_groups_follow_a_change_of_the_matrix_and_count_only_what_filters_keep(
-    stocked: Rooms, reader: NodeViews, by: Authorship
+    stocked: Rooms, reader: Nodes, by: Authorship
 ) -> None:
     old = clock.now() - timedelta(days=2)
     tell(stocked, "eu", {"name": "a", "labels": OTHER}, {"name": "b", "labels": SOUND})
@@ -76,7 +76,7 @@ def test_groups_follow_a_change_of_the_matrix_and_count_only_what_filters_keep(
     assert drifted(reader, what="driver") == ["eu/b"]
 
 
-def test_pages_of_drift_meet_without_gaps(stocked: Rooms, reader: NodeViews) -> None:
+def test_pages_of_drift_meet_without_gaps(stocked: Rooms, reader: Nodes) -> None:
     names = ["a-1", "a.1", "a1", "b"]  # which databases sort otherwise by their collation
     for cluster in ("us", "eu"):
         tell(stocked, cluster, *({"name": name, "labels": OTHER} for name in names))
@@ -91,9 +91,7 @@ def test_pages_of_drift_meet_without_gaps(stocked: Rooms, reader: NodeViews) -> 
 
 
 @pytest.mark.parametrize(("asked", "field"), [({"limit": 0}, "limit"), ({"cursor": "x"}, "cursor")])
-def test_a_page_that_cannot_be_is_refused(
-    reader: NodeViews, asked: dict[str, Any], field: str
-) -> None:
+def test_a_page_that_cannot_be_is_refused(reader: Nodes, asked: dict[str, Any], field: str) -> None:
     with pytest.raises(BadInput) as caught:
         reader.drift(**asked)
     assert caught.value.field == field
@@ -104,7 +102,7 @@ LABELS = (OTHER, SOUND, SOUND | {"nvidia.com/gpu.product": "NVIDIA-L4"}, {"pool"
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_fleet_that_changes_at_random_is_what_each_node_says(
-    stocked: Rooms, reader: NodeViews, by: Authorship, seed: int
+    stocked: Rooms, reader: Nodes, by: Authorship, seed: int
 ) -> None:
     draw = random.Random(seed)
     for _ in range(12):
@@ -156,7 +154,7 @@ def test_a_fleet_that_changes_at_random_is_what_each_node_says(
 
 @pytest.mark.parametrize(("writer", "look"), [(-4, 0), (-4, 120), (120, 0), (120, -120), (0, 120)])
 def test_a_change_is_seen_whichever_clock_is_wrong(
-    stocked: Rooms, reader: NodeViews, monkeypatch: pytest.MonkeyPatch, writer: int, look: int
+    stocked: Rooms, reader: Nodes, monkeypatch: pytest.MonkeyPatch, writer: int, look: int
 ) -> None:
     real = clock.now
 
@@ -178,7 +176,7 @@ def test_a_change_is_seen_whichever_clock_is_wrong(
     assert drifted(reader) == ["eu/a", "eu/b"]
 
 
-def test_a_node_that_an_older_program_stored_is_seen(stocked: Rooms, reader: NodeViews) -> None:
+def test_a_node_that_an_older_program_stored_is_seen(stocked: Rooms, reader: Nodes) -> None:
     tell(stocked, "eu", {"name": "a", "labels": SOUND})
     assert drifted(reader) == []
     tell(stocked, "eu", {"name": "b", "labels": OTHER})

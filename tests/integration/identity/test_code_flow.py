@@ -19,7 +19,7 @@ from compatgate.service.access.identity import people as module
 from compatgate.service.access.identity.people import People
 from compatgate.service.access.identity.service import Identity
 from compatgate.service.access.identity.sessions import NewSession
-from compatgate.service.audit.events.service import AuditLog
+from compatgate.service.audit.events.repository import AuditLog
 
 Visit = Callable[..., Any]
 

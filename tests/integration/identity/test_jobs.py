@@ -17,7 +17,7 @@ from jwt_issuer import GITHUB, GITLAB, JobIssuer
 
 from compatgate.errors import Forbidden, Unauthorized, Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.access.identity import issuers, verify
+from compatgate.service.access.identity import issuers
 from compatgate.service.access.identity.service import Identity
 from compatgate.service.access.identity.settings import IdentitySettings
 
@@ -216,14 +216,14 @@ def test_a_verified_job_is_remembered_until_its_token_ends(
     assert identity.at_hand(token) is None
     job = identity.verify(token)
     assert identity.at_hand(token) is job
-    monkeypatch.setattr(verify.time, "monotonic", lambda: time.perf_counter() + 1e6)
+    monkeypatch.setattr(issuers.time, "monotonic", lambda: time.perf_counter() + 1e6)
     assert identity.at_hand(token) is None
 
 
 def test_remembered_jobs_are_bounded(
     identity: Identity, job_issuer: JobIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "_CACHE_SIZE", 2)
+    monkeypatch.setattr(issuers, "_CACHE_SIZE", 2)
     tokens = [job_issuer.token({**GITHUB, "jti": str(n)}) for n in range(3)]
     for token in tokens:
         identity.verify(token)

@@ -15,13 +15,13 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.audit.events.service import AuditLog
-from compatgate.service.gate.decisions import anchors, decision_counts
+from compatgate.service.audit.events.repository import AuditLog
+from compatgate.service.gate.decisions import batches, service
 from compatgate.service.gate.decisions import repository as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.decisions.batches import DecisionBatch, WriterChain
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 BODY = '{"id":"vd_%d","verdict":"pass"}'
@@ -100,20 +100,20 @@ def test_a_writer_that_died_is_anchored_by_another(
     mine = _store(writer, alive, 2)
     writer.close()
     with database.writing() as session:
-        anchors.append_anchor(session, {alive.writer: (alive.sequence, alive.head)})
-    link = AuditLog(database).list_audit(action=anchors.ACTION).items[0]
+        batches.append_anchor(session, {alive.writer: (alive.sequence, alive.head)})
+    link = AuditLog(database).list_audit(action=batches.ACTION).items[0]
     assert link.detail["writers"] == {
         last.writer: [1, last.hash],
         mine.writer: [1, mine.hash],
     }
     with database.writing() as session:
-        anchors.append_anchor(session, {})
+        batches.append_anchor(session, {})
     assert len(AuditLog(database).list_audit().items) == 1, "nothing new, no link"
 
 
 def _count_since(session: Session, since: datetime) -> int:
     edges = (since, since + timedelta(days=1))
-    (bar,) = decision_counts.count_bars(session, edges, target="prod").bars
+    (bar,) = service.count_bars(session, edges, target="prod").bars
     return bar.allowed
 
 
@@ -128,11 +128,11 @@ def test_what_was_delivered_late_counts_from_when_it_was_decided(
     writer.close()
     with database.reading() as session:
         since = BEGAN + timedelta(seconds=1400)
-        assert decision_counts.find_first_since(session, since) == 2000
+        assert service.find_first_since(session, since) == 2000
         assert _count_since(session, since) == 21
         after = BEGAN + timedelta(seconds=1510)
         assert _count_since(session, after) == 11
-        assert decision_counts.find_first_since(session, BEGAN + timedelta(hours=1)) is None
+        assert service.find_first_since(session, BEGAN + timedelta(hours=1)) is None
 
 
 def _store_as_0006_does(database: Database) -> None:
@@ -167,8 +167,8 @@ def test_only_what_is_stored_is_anchored(database: Database, writer: DecisionWri
     _store(writer, chain, 1)
     with database.writing() as session:
         other, changed = ("other", (7, "ab" * 32)), (chain.writer, (chain.sequence, "cd" * 32))
-        anchors.append_anchor(session, dict([other, ("begun", (0, "0" * 64))]))
-        anchors.append_anchor(session, dict([changed]))
+        batches.append_anchor(session, dict([other, ("begun", (0, "0" * 64))]))
+        batches.append_anchor(session, dict([changed]))
     report = AuditChain(database).verify()
     assert report.ok, report.problems
     assert report.unanchored == 0
@@ -179,7 +179,7 @@ def test_an_anchor_of_a_chain_that_had_just_begun_is_no_problem(database: Databa
     detail = {"writers": {"begun": [0, "0" * 64]}}
     with database.writing() as session:
         audit.append(
-            session, at=BEGAN, actor="gate", action=anchors.ACTION, subject="x", detail=detail
+            session, at=BEGAN, actor="gate", action=batches.ACTION, subject="x", detail=detail
         )
     assert AuditChain(database).verify().ok
 

@@ -10,10 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from compatgate.kit import clock
-from compatgate.kit.database import tables, wal
+from compatgate.kit.database import sqlite, tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.kit.database.wal import Checkpointer
+from compatgate.kit.database.sqlite import Checkpointer, WriterTurn
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.questions.decider import NewDecision
@@ -61,7 +60,7 @@ def pages_in_log(database: Database) -> int:
 def test_the_log_is_emptied_while_decisions_are_written(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wal, "ROWS", 400)
+    monkeypatch.setattr(sqlite, "ROWS", 400)
     writer = DecisionWriter(database)
     write(writer, WriterTurn(database), BATCHES)
     writer.close()
@@ -92,7 +91,7 @@ def test_a_write_that_fails_does_not_wait_for_who_waits_for_its_turn(
         with pytest.raises(OSError, match="no room"):
             writer.write([DELIVERY])
 
-    monkeypatch.setattr(wal, "ROWS", 1)
+    monkeypatch.setattr(sqlite, "ROWS", 1)
     writer, turn = DecisionWriter(database), WriterTurn(database)
     with turn:
         writer._checkpointer.wrote(1)  # its thread waits for the turn from now on
@@ -110,8 +109,8 @@ def test_a_checkpoint_that_fails_harms_nothing(
     def broken(_: WriterTurn) -> None:
         raise OSError("no locks")
 
-    monkeypatch.setattr(wal, "ROWS", 1)
-    monkeypatch.setattr(wal.WriterTurn, "__enter__", broken)
+    monkeypatch.setattr(sqlite, "ROWS", 1)
+    monkeypatch.setattr(sqlite.WriterTurn, "__enter__", broken)
     counting = Checkpointer(database)
     counting.wrote(1)
     counting.wait()

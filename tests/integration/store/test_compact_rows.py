@@ -20,7 +20,7 @@ from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delive
 from compatgate.service.gate.decisions.batches import WriterChain, decision_values
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain.retention import Retention
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 BEGAN = datetime(2026, 8, 3, 9, tzinfo=UTC)
 OLD, NEW = 1, 2

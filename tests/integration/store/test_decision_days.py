@@ -8,19 +8,19 @@ from sqlalchemy import insert
 
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.decisions.decision_counts import (
-    Bar,
-    count_bars,
-    count_stopped_by_target,
-    list_denied_verdicts,
-)
 from compatgate.service.gate.decisions.repository import (
     Decision,
     Verdict,
     find_verdict_ids,
     list_decisions,
 )
-from compatgate.service.gate.decisions.service import Decisions
+from compatgate.service.gate.decisions.service import (
+    Bar,
+    Decisions,
+    count_bars,
+    count_stopped_by_target,
+    list_denied_verdicts,
+)
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAYS = [START + timedelta(days=n) for n in range(6)]

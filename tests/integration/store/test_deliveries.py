@@ -34,7 +34,7 @@ from compatgate.service.gate.far.receiving import (
 from compatgate.service.gate.far.schemas import DeliveryRequest
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents.revisions import Edit, make_revision
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 FAR = Principal("far-1", frozenset({"deliver"}))

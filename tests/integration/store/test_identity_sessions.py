@@ -11,10 +11,8 @@ from compatgate.errors import NotFound, Unauthorized
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.access.identity import repository
-from compatgate.service.access.identity.rules import Person
 from compatgate.service.access.identity.sessions import IdentitySessions
-from compatgate.service.access.identity.settings import PeopleSettings
+from compatgate.service.access.identity.settings import PeopleSettings, Person
 
 PEOPLE = PeopleSettings("https://id.example", "compatgate", groups={"platform": ["read", "gate"]})
 ADA = Person("https://id.example", "u-1", "ada", "ada@example.org", ("platform",))
@@ -65,7 +63,7 @@ def test_sessions_that_ended_are_deleted_later(
     sessions.open(ADA, "browser", "a second")
     assert sessions.find(made.session.id).ended_at  # and its ID token opens no other one
     later = clock.now() + timedelta(hours=13)
-    monkeypatch.setattr(repository, "now", lambda: later)
+    monkeypatch.setattr(clock, "now", lambda: later)
     sessions.open(ADA, "browser", "a third")
     with pytest.raises(NotFound):
         sessions.find(made.session.id)

@@ -20,9 +20,9 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.attention.notices import repository
 from compatgate.service.attention.notices.conditions import KnownReleases
-from compatgate.service.attention.notices.models import Incident
+from compatgate.service.attention.notices.repository import Incident
 from compatgate.service.attention.notices.service import RELEASES
-from compatgate.service.attention.notices.webhook import (
+from compatgate.service.attention.notices.worker import (
     IncidentWebhook,
     WebhookSender,
     pause_after,

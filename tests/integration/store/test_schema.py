@@ -20,7 +20,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.opening import upgrade_schema
 from compatgate.kit.database.tables import Base
-from compatgate.service.access.tokens.repository import find_session
+from compatgate.service.access.tokens.browser_sessions import find_session
 from compatgate.service.access.tokens.service import Tokens, digest_of
 from compatgate.service.app import open_rooms
 from compatgate.service.matrix.documents import repository as lists

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.kit.http.pipelines import MOST_AHEAD
+from compatgate.kit.http.wsgi import MOST_AHEAD
 from compatgate.service.cluster.admission.schemas import EXAMPLES
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}

@@ -96,8 +96,9 @@ def test_plain_tcp_on_the_loopback_address_is_nobody_elses(tmp_path: Path) -> No
 
 
 def test_a_file_that_is_not_there_or_has_no_host_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound) as error:
         read_hosts(tmp_path / "hosts.toml")
+    assert error.value.field == "--hosts"
     with pytest.raises(ManyProblems, match="host is missing"):
         _read(tmp_path, "")
 

@@ -8,14 +8,14 @@ import pytest
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import resolve_url
-from compatgate.kit.state import ENVIRONMENT, open_state_folder, state_folder
+from compatgate.kit.state import STATE_VARIABLE, open_state_folder, state_folder
 
 POSTGRESQL = resolve_url("postgresql://gate:secret@db.example/gate")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv(ENVIRONMENT, raising=False)
+    monkeypatch.delenv(STATE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
 
 
@@ -35,7 +35,7 @@ def test_each_postgresql_database_has_its_own_whatever_the_password(tmp_path: Pa
 def test_the_option_wins_over_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "one"))
+    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path / "one"))
     assert state_folder(POSTGRESQL) == tmp_path / "one"
     assert state_folder(POSTGRESQL, str(tmp_path / "two")) == tmp_path / "two"
 

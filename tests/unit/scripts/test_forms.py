@@ -21,7 +21,7 @@ def test_a_thing_is_declared_in_few_places(thing: str) -> None:
 
 
 def test_few_structs_mirror_another() -> None:
-    groups = forms.mirrors(forms.PACKAGE)
+    groups = forms.mirrors(EVERY)
     assert len(groups) <= MOST_GROUPS, [[one.name for one in group] for group in groups]
 
 
@@ -35,9 +35,10 @@ def test_classes_parameters_and_options_are_forms(tmp_path: Path) -> None:
         "    parser.add('--owner')\n    parser.add('--expires')\n"
         "waive(rules=1, owner=2, expires=3)\nwaive(rules=1)\n"
     )
-    found = forms.forms_of("waiver", list(forms.list_forms(tmp_path)))
+    every = list(forms.list_forms(tmp_path))
+    found = forms.forms_of("waiver", every)
     assert sorted(one.name for one in found) == [
         "call", "class Copy", "class Same", "class Waiver", "options of add", "waive",
     ]  # fmt: skip
-    (group,) = forms.mirrors(tmp_path)
+    (group,) = forms.mirrors(every)
     assert [one.name for one in group] == ["class Waiver", "class Same"]

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from compatgate.service.app import Rooms
 from compatgate.web import app
-from compatgate.web.derived_pages import derive_pages
-from compatgate.web.routes import PAGES, ROUTES
+from compatgate.web.routes import PAGES, ROUTES, derive_pages
 
 COLUMNS = ("name", "scopes", "created_at", "expires_at")
 

@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 from canary_runs import STACK, host, suites
 from flask.testing import FlaskClient
+from msgspec import Struct
+from msgspec.structs import replace
 from openapi_spec_validator import validate
 
 from compatgate.kit import clock
-from compatgate.kit.http.route import OPEN_SCOPES, Route
+from compatgate.kit.http.route import OPEN_SCOPES, Returns, Route
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedDeletion
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.web.app import create_app
+from compatgate.web.openapi import describe_api
 from compatgate.web.routes import HOOKS, ROUTES, TAGS
 from compatgate.web.settings import Settings
 
@@ -51,6 +54,15 @@ def test_every_route_is_described_and_nothing_else(
         (method.upper(), path) for path, item in description["paths"].items() for method in item
     }
     assert served == described
+
+
+def test_two_structs_of_one_name_are_refused() -> None:
+    class Freeze(Struct):
+        other: int
+
+    another = replace(ROUTES[0], returns=Returns(Freeze, "Not that of FreezeBody"))
+    with pytest.raises(ValueError, match="two structs have the name Freeze"):
+        describe_api([*ROUTES, another], TAGS)
 
 
 def test_operation_ids_are_unique() -> None:

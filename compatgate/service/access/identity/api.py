@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from compatgate.errors import NotFound
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.limits import RequestLimits
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.service.access.identity.schemas import (
     CallerBody,

@@ -18,11 +18,16 @@ from authlib.integrations.httpx_client import OAuth2Client, OAuthError
 from msgspec import Struct
 
 from compatgate.errors import Forbidden, Unauthorized, Unavailable, quote_error
-from compatgate.service.access.identity.issuers import TIMEOUT_S, Issuer
-from compatgate.service.access.identity.rules import Person, access_of, claim, person_of
+from compatgate.service.access.identity.issuers import LEEWAY_S, TIMEOUT_S, Claims, Issuer, verify
 from compatgate.service.access.identity.sessions import IdentitySessions, NewSession
-from compatgate.service.access.identity.settings import PeopleSettings, client_secret
-from compatgate.service.access.identity.verify import LEEWAY_S, Claims, verify
+from compatgate.service.access.identity.settings import (
+    PeopleSettings,
+    Person,
+    access_of,
+    claim,
+    client_secret,
+    person_of,
+)
 
 SIGN_IN_SECONDS = 600
 _FRESH_S = 600

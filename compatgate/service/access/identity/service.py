@@ -15,9 +15,8 @@ from compatgate.service.access.identity.settings import IdentitySettings
 if TYPE_CHECKING:
     from compatgate.kit.database.database import Database
     from compatgate.kit.principal import Principal
-    from compatgate.service.access.identity.issuers import Issuer
+    from compatgate.service.access.identity.issuers import Issuer, Jobs
     from compatgate.service.access.identity.people import People
-    from compatgate.service.access.identity.verify import Jobs
 
 _JWT_BEGINS = "eyJ"
 """The beginning of every JSON object in base64url, so of every token's header."""
@@ -26,12 +25,7 @@ _LONGEST_JWT = 16 * 1024
 
 
 class Identity:
-    """Callers with sessions of people and with job tokens.
-
-    Attributes:
-        people: None: people cannot sign in.
-        sessions: of people.
-    """
+    """Callers with sessions of people and with job tokens."""
 
     def __init__(self, database: Database, settings: IdentitySettings) -> None:
         self.sessions = IdentitySessions(database, settings.people)
@@ -39,9 +33,8 @@ class Identity:
         self._jobs: Jobs | None = None
         if settings.is_empty:
             return
-        from compatgate.service.access.identity.issuers import Issuer
+        from compatgate.service.access.identity.issuers import Issuer, Jobs
         from compatgate.service.access.identity.people import People
-        from compatgate.service.access.identity.verify import Jobs
 
         issuers = []
         if settings.people:

@@ -9,10 +9,9 @@ from msgspec import Meta
 
 from compatgate.documents.quantities import parse_duration
 from compatgate.kit.clock import now
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.principal import SCOPES
 from compatgate.service.access.tokens.schemas import (

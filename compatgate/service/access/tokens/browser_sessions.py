@@ -7,9 +7,11 @@ import secrets
 import threading
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec import Struct
+from sqlalchemy import delete, or_, select, update
+from sqlalchemy.orm import Session
 
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
@@ -17,20 +19,16 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Principal
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.access.tokens import service
-from compatgate.service.access.tokens.repository import TokenRow
+from compatgate.service.access.tokens.repository import BrowserSession, Token, TokenRow
 from compatgate.service.access.tokens.service import Tokens, digest_of, to_principal
+from compatgate.service.audit.events import repository as audit
 
 _OUTAGE_SECONDS = 900.0
 """Time that a session outlives its last check while the database is unavailable."""
 
 
 class SessionLimits(Struct, frozen=True):
-    """The ends of browser sessions; they end earlier if their token or its secret does.
-
-    Attributes:
-        lifetime: absolute; a working day.
-        idle: without a request.
-    """
+    """The ends of browser sessions; they end earlier if their token or its secret does."""
 
     lifetime: timedelta = timedelta(hours=12)
     idle: timedelta = timedelta(hours=2)
@@ -70,7 +68,19 @@ class BrowserSessions:
         end = min(end, token.expires_at or end)
         cookie = secrets.token_urlsafe(32)
         with self._database.writing() as session:
-            tokens.open_session(session, digest_of(cookie), token, end, digest_of(secret))
+            expired = BrowserSession.expires_at <= now
+            session.execute(delete(BrowserSession).where(expired))
+            opened = BrowserSession(
+                digest=digest_of(cookie),
+                token_id=token.id,
+                created_at=now,
+                expires_at=end,
+                seen_at=now,
+                secret=digest_of(secret),
+            )
+            session.add(opened)
+            detail = {"token": token.id, "expires_at": end.isoformat()}
+            audit.append(session, token.name, "session.open", token.name, detail, now)
         return NewBrowserSession(cookie, principal, int((end - now).total_seconds()))
 
     def principal(self, cookie: str) -> Principal | None:
@@ -82,7 +92,7 @@ class BrowserSessions:
             return to_principal(cached[1])
         try:
             with self._database.reading() as session:
-                found = tokens.find_session(session, digest)
+                found = find_session(session, digest)
         except Unavailable:  # a session of a moment ago outlives a short outage
             if cached is None or present - cached[0] > _OUTAGE_SECONDS:
                 raise
@@ -96,7 +106,8 @@ class BrowserSessions:
             return None
         if at - seen_at > min(service.TOUCH_EVERY, self.limits.idle / 10):
             with suppress(Unavailable), self._database.writing() as session:
-                tokens.touch_session(session, digest, at)
+                query = update(BrowserSession).where(BrowserSession.digest == digest)
+                session.execute(query.values(seen_at=at))
         with self._lock:
             if len(self._known) >= service.CACHE_SIZE:
                 self._known.clear()
@@ -109,9 +120,31 @@ class BrowserSessions:
 
     def _close(self, digest: str, why: str) -> None:
         with self._database.writing() as session:
-            tokens.close_session(session, digest, why=why)
+            of_token = BrowserSession.token_id == Token.id
+            query = select(Token.id, Token.name).join(BrowserSession, of_token)
+            row = session.execute(query.where(BrowserSession.digest == digest)).first()
+            if row is not None:
+                session.execute(delete(BrowserSession).where(BrowserSession.digest == digest))
+                detail = {"token": row.id, "why": why}
+                audit.append(session, row.name, "session.close", row.name, detail)
         with self._lock:
             self._known.pop(digest, None)
+
+
+def find_session(session: Session, digest: str) -> tuple[TokenRow, datetime] | None:
+    """Return the token of a browser session, and the time of its last request, to a minute.
+
+    None: it has reached its absolute end, or its secret no longer opens the token. Callers check
+    that the token is valid.
+    """
+    query = (
+        select(BrowserSession, Token)
+        .join(Token, BrowserSession.token_id == Token.id)
+        .where(BrowserSession.digest == digest, BrowserSession.expires_at > clock.now())
+        .where(or_(BrowserSession.secret.is_(None), tokens.has_secret(BrowserSession.secret)))
+    )
+    found = session.execute(query).first()
+    return (tokens.to_row(found[1]), found[0].seen_at or found[0].created_at) if found else None
 
 
 def form_token(cookie: str) -> str:

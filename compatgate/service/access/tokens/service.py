@@ -12,17 +12,19 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
+from sqlalchemy import func, select, update
 
 from compatgate.errors import BadInput, Conflict, Unauthorized, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page
+from compatgate.kit.database.tables import Page, page
 from compatgate.kit.principal import SCOPES, Principal, check_patterns
 from compatgate.service.access.tokens import repository as tokens
-from compatgate.service.access.tokens.repository import KnownToken, TokenRow
+from compatgate.service.access.tokens.repository import KnownToken, Token, TokenRow
+from compatgate.service.audit.events import repository as audit
 
 _PREFIX = "cg_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
@@ -112,9 +114,8 @@ class Tokens:
     ) -> NewToken:
         """Make a token; its name is unique, also among revoked tokens.
 
-        Args:
-            targets: patterns of the only targets that it reaches; None: every target. An admin
-                token has no limit: it could create tokens without one.
+        ``targets``: patterns of the only targets that it reaches; None: every target. An admin
+        token has no limit: it could create tokens without one.
         """
         if not _NAME.fullmatch(name):
             hint = "letters, digits and . _ - @; at most 128 characters"
@@ -128,16 +129,27 @@ class Tokens:
             raise BadInput(what, field="targets", hint="omit the scope admin or the target limit")
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._database.writing() as session:
-            row = tokens.create_token(
-                session,
-                token_id=f"tk_{secrets.token_hex(8)}",
+            if session.scalars(select(Token.id).where(Token.name == name)).first():
+                hint = "choose another; names of revoked tokens stay taken"
+                raise Conflict(f"the token {name!r} exists", field="name", value=name, hint=hint)
+            token = Token(
+                id=f"tk_{secrets.token_hex(8)}",
                 name=name,
                 digest=digest_of(secret),
-                scopes=checked,
-                by=by,
+                scopes=tuple(sorted(checked)),
+                created_at=clock.now(),
+                created_by=by,
                 expires_at=expires_at,
                 targets=limit,
             )
+            session.add(token)
+            session.flush()
+            detail: dict[str, Any] = {"id": token.id, "scopes": list(token.scopes)}
+            detail |= {"expires_at": clock.iso(expires_at)} if expires_at else {}
+            detail |= {"targets": list(limit)} if limit is not None else {}
+            detail["sha256"] = tokens.digest_row(token)
+            audit.append(session, by, "token.create", name, detail, token.created_at)
+            row = tokens.to_row(token)
         self._forget()
         return NewToken(secret, row)
 
@@ -162,7 +174,8 @@ class Tokens:
             raise BadInput("is in the past", field="expires", value=str(expires_at))
         secret = _PREFIX + secrets.token_urlsafe(32)
         with self._database.writing() as session:
-            token = tokens.find_token(session, id_or_name)
+            stored = tokens.find_stored(session, id_or_name)
+            token = tokens.to_row(stored)
             problem, hint = "", "create another token"
             if token.revoked_at is not None:
                 problem = f"the token {token.name} was revoked"
@@ -173,21 +186,28 @@ class Tokens:
                 raise Conflict(problem, field="token", value=token.name, hint=hint)
             if expires_at is not None:
                 _keep_an_admin(token, tokens.active_tokens(session), "expire")
-            row = tokens.rotate_token(
-                session,
-                token.id,
-                digest=digest_of(secret),
-                by=by,
-                overlap_ends=clock.now() + overlap if overlap else None,
-                expires_at=expires_at or token.expires_at,
-            )
+            at = clock.now()
+            ends = at + overlap if overlap else None
+            stored.previous_digest = stored.digest if ends else None
+            stored.previous_expires_at = ends
+            stored.digest, stored.rotated_at = digest_of(secret), at
+            stored.expires_at = expires_at or token.expires_at
+            session.flush()
+            detail = {
+                "id": stored.id,
+                "overlap_ends": clock.iso(ends) if ends else None,
+                "expires_at": clock.iso(stored.expires_at) if stored.expires_at else None,
+                "sha256": tokens.digest_row(stored),
+            }
+            audit.append(session, by, "token.rotate", stored.name, detail, at)
+            row = tokens.to_row(stored)
         self._forget()
         return NewToken(secret, row)
 
     def ensure_admin(self) -> NewToken | None:
         """Create the first token at the first start; None: tokens exist. Print its secret once."""
         with self._database.reading() as session:
-            if tokens.count_tokens(session):
+            if session.execute(select(func.count()).select_from(Token)).scalar_one():
                 return None
         try:
             return self.create("admin", ["admin"], by="first start")
@@ -224,7 +244,8 @@ class Tokens:
             return token
         end = time.monotonic() + CACHE_SECONDS
         with self._database.reading() as session:
-            token = tokens.find_by_digest(session, digest)
+            stored = session.scalars(select(Token).where(tokens.has_secret(digest))).first()
+            token = tokens.to_row(stored) if stored else None
         if token is None:
             return None
         self._touch(token)
@@ -296,22 +317,29 @@ class Tokens:
         last = token.last_used_at
         if token.active and (last is None or now - last > TOUCH_EVERY):
             with suppress(Unavailable), self._database.writing() as session:
-                tokens.touch_token(session, token.id, now)
+                session.execute(update(Token).where(Token.id == token.id).values(last_used_at=now))
 
     def list(
         self, *, active: bool | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[TokenRow]:
         """Return tokens by name, a page at a time."""
         with self._database.reading() as session:
-            return tokens.list_tokens(session, active=active, cursor=cursor, limit=limit)
+            query = select(Token)
+            if active is not None:
+                query = query.where(tokens.is_active() if active else ~tokens.is_active())
+            found: Page[Token] = page(session, query, Token.name, cursor=cursor, limit=limit)
+            return Page(tuple(map(tokens.to_row, found.items)), found.next)
 
     def revoke(self, id_or_name: str, *, by: str, even_last_admin: bool = False) -> TokenRow:
-        """End a token; the last one with the scope ``admin`` only if that is said."""
+        """Revoke a token once; the last one with the scope ``admin`` only if that is said."""
         with self._database.writing() as session:
-            token = tokens.find_token(session, id_or_name)
+            stored = tokens.find_stored(session, id_or_name)
             if not even_last_admin:
-                _keep_an_admin(token, tokens.active_tokens(session), "be revoked")
-            token = tokens.revoke_token(session, id_or_name, by=by)
+                _keep_an_admin(tokens.to_row(stored), tokens.active_tokens(session), "be revoked")
+            if stored.revoked_at is None:
+                at = stored.revoked_at = clock.now()
+                audit.append(session, by, "token.revoke", stored.name, {"id": stored.id}, at)
+            token = tokens.to_row(stored)
         self._forget()
         return token
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices.schemas import (
     IncidentBody,

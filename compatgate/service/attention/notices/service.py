@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.core.incidents import (
@@ -33,7 +33,7 @@ from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.conditions import KnownReleases
-from compatgate.service.attention.notices.models import Incident
+from compatgate.service.attention.notices.repository import KEPT, Incident
 from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.notices.survey import Surveyor
 from compatgate.service.audit.events import repository as audit
@@ -83,7 +83,6 @@ class Attention(Struct, frozen=True):
 
     Attributes:
         leading: a few of each kind, in the order of kinds.
-        counts: number by kind and level.
         surveyed_at: None: there was no survey yet.
     """
 
@@ -94,11 +93,7 @@ class Attention(Struct, frozen=True):
 
 
 class IncidentService:
-    """The incidents of one database.
-
-    Attributes:
-        is_watched: a thread of this process surveys.
-    """
+    """The incidents of one database; ``is_watched``: a thread of this process surveys."""
 
     def __init__(
         self,
@@ -163,7 +158,8 @@ class IncidentService:
     def prune(self) -> None:
         """Delete incidents that ended long ago."""
         with self._database.working() as session:
-            incidents.prune_incidents(session, clock.now())
+            old = and_(Incident.state == "ended", Incident.ended_at < clock.now() - KEPT)
+            session.execute(delete(Incident).where(or_(old, Incident.kind.not_in(KINDS))))
 
     def refresh(self) -> None:
         """Survey unless a thread of this process does; keep what is known if that fails."""
@@ -280,14 +276,7 @@ class IncidentService:
             detail = {"id": number, "key": key, "message": row.message, "reason": by.reason}
             if until := values.get("snoozed_until"):
                 detail["until"] = clock.iso(until)
-            audit.append(
-                session,
-                at=clock.now(),
-                actor=by.author,
-                action=f"incident.{action}",
-                subject=str(number),
-                detail=detail,
-            )
+            audit.append(session, by.author, f"incident.{action}", str(number), detail)
             return incidents.find_incident(session, number)
 
 

@@ -20,7 +20,7 @@ from compatgate.service.attention.notices.conditions import (
     learn_releases,
 )
 from compatgate.service.gate.cells.pairs import shared_fit_cache
-from compatgate.service.gate.decisions.decision_counts import list_asked_stacks
+from compatgate.service.gate.decisions.service import list_asked_stacks
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.route import Call, Returns, route
 from compatgate.kit.http.schemas import Since, Until
 from compatgate.service.attention.reports.schemas import TargetReportBody
 from compatgate.service.attention.reports.service import make_report

@@ -40,8 +40,7 @@ _MAX_NAMED = 10
 class Period(Struct, frozen=True):
     """A target (None: all) and a period, in one session.
 
-    Attributes:
-        left_out: gets what exceeds a limit, in words.
+    ``left_out``: gets what exceeds a limit, in words.
     """
 
     session: Session

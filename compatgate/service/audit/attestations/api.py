@@ -6,9 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import NoQuery, Returns, route
+from compatgate.kit.http.route import Call, NoQuery, Returns, route
 from compatgate.service.audit.attestations.envelope import MEDIA
 from compatgate.service.audit.attestations.keys import MEDIA as KEYS
 from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody

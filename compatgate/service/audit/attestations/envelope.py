@@ -55,12 +55,6 @@ class VerificationFailed(CompatgateError):
         self.reason: Reason = reason
 
 
-def missing_extra() -> BadInput:
-    """Return the error for missing signing packages."""
-    what = "signing and verifying need extra packages"
-    return BadInput(what, field="signing", hint=install_hint("signing"))
-
-
 MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
 """Maximum size of an envelope, in bytes."""
 
@@ -91,7 +85,8 @@ def check_library() -> None:
         import cryptography
         import securesystemslib.dsse  # noqa: F401
     except ImportError:
-        raise missing_extra() from None
+        what = "signing and verifying need extra packages"
+        raise BadInput(what, field="signing", hint=install_hint("signing")) from None
     del cryptography
 
 
@@ -102,12 +97,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class OpenedEnvelope(Struct, frozen=True):
-    """The content that a trusted key signed.
-
-    Attributes:
-        payload: verified bytes.
-        key_id: whose signature holds.
-    """
+    """The content that a trusted key signed; ``key_id``: whose signature holds."""
 
     payload: bytes
     key_id: str
@@ -134,9 +124,6 @@ def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> OpenedEnvelope:
 
     The payload is not read before a signature has been verified, and the type of
     the payload is signed with it.
-
-    Args:
-        data: JSON of the envelope, or of the bundle.
     """
     from compatgate.service.audit.attestations.sigstore import is_bundle, open_bundle
 
@@ -200,9 +187,7 @@ SKEW = timedelta(minutes=5)
 class ExpectedStatement(Struct, frozen=True):
     """The expected subject and target; omitted members are not checked.
 
-    Attributes:
-        subjects: digests, one of which must be the subject's; None: any subject.
-        target: that must have been asked about.
+    ``subjects``: digests, one of which must be the subject's; None: any subject.
     """
 
     subjects: tuple[DigestSet, ...] | None = None
@@ -228,11 +213,7 @@ class _Statement(Struct, frozen=True, rename="camel"):
 def verify(
     data: bytes, keys: Sequence[SSlibKey], expected: ExpectedStatement, now: datetime
 ) -> VerifiedStatement:
-    """Check an envelope: signature first, then form, time, subject and target.
-
-    Args:
-        data: JSON of the envelope, or of a Sigstore bundle with it.
-    """
+    """Check an envelope: signature first, then form, time, subject and target."""
     opened = open_envelope(data, keys)
     statement = _statement(opened.payload)
     predicate = _predicate(statement)

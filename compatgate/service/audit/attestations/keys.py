@@ -32,11 +32,7 @@ _MOST = 100
 
 
 def web_key_of(public: Any, field: str) -> SSlibKey:
-    """Convert a key to the library's form.
-
-    Args:
-        public: of ``cryptography``.
-    """
+    """Convert a key to the library's form; ``public``: of ``cryptography``."""
     from securesystemslib.signer import SSlibKey
 
     try:
@@ -203,10 +199,8 @@ def signer_maker(
     A key that is kept elsewhere is not asked for here: what a token's library opens does not
     survive a fork, so each process makes its own signer when it first signs.
 
-    Args:
-        uri: ``PATH``, ``file:PATH``, ``env:VARIABLE``, or one that securesystemslib knows:
-            ``hsm:2?label=gate``, ``awskms:alias/gate``, ...
-        environment: None: this process's.
+    ``uri``: ``PATH``, ``file:PATH``, ``env:VARIABLE``, or one that securesystemslib knows:
+    ``hsm:2?label=gate``, ``awskms:alias/gate``, ...
     """
     check_library()
     environment = os.environ if environment is None else environment

@@ -37,7 +37,6 @@ class SigningOptions(Struct, frozen=True):
         make: makes the signer, in each process; None: this gate signs nothing.
         keys: public keys, the signer's first; then former and future keys.
         valid_for: validity of an attestation after the last decision.
-        verifier: URI of this gate.
     """
 
     make: Callable[[], Signer] | None = None
@@ -49,8 +48,7 @@ class SigningOptions(Struct, frozen=True):
 class SignedStatement(Struct, frozen=True):
     """A statement in its envelope.
 
-    Attributes:
-        etag: changes only with the statement, not with the signing key.
+    ``etag``: changes only with the statement, not with the signing key.
     """
 
     envelope: dict[str, Any]
@@ -84,11 +82,7 @@ class Attestations:
         return found
 
     def attest(self, verdict_id: str, form: PredicateForm = "verdict") -> SignedStatement:
-        """Sign a verdict as it was given.
-
-        Args:
-            form: compatgate's predicate, or SLSA's summary.
-        """
+        """Sign a verdict as it was given; ``form``: compatgate's predicate, or SLSA's summary."""
         about = self._vouched(verdict_id)
         signing = self._signing
         if signing.make is None:
@@ -101,7 +95,11 @@ class Attestations:
         )
         key_id = signing.keys[0].keyid
         mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
-        return SignedStatement(self._sign(statement), about, f'"{mark[:32]}"')
+        from compatgate.service.audit.attestations.envelope import sign
+
+        return SignedStatement(
+            self._with_signer(lambda signer: sign(statement, signer)), about, f'"{mark[:32]}"'
+        )
 
     @property
     def keys(self) -> Sequence[SSlibKey]:
@@ -140,11 +138,6 @@ class Attestations:
             what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
             raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
         return found
-
-    def _sign(self, statement: dict[str, Any]) -> dict[str, Any]:
-        from compatgate.service.audit.attestations.envelope import sign
-
-        return self._with_signer(lambda signer: sign(statement, signer))
 
     def _with_signer(self, sign: Callable[[Signer], dict[str, Any]]) -> dict[str, Any]:
         assert self._signing.make is not None  # noqa: S101 - the caller looked

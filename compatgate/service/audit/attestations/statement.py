@@ -49,9 +49,8 @@ def digest_set(text: str) -> DigestSet:
 def stack_digest(stack: Mapping[str, Any]) -> DigestSet:
     """Return the digest of a stack in its canonical form.
 
-    Args:
-        stack: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``, ``unmeasured``) do
-            not count, and neither does the order of ``arch`` and ``require``.
+    ``stack``: as answers carry it. Remarks (``open``, ``conflicts``, ``unread``, ``unmeasured``) do
+    not count, and neither does the order of ``arch`` and ``require``.
     """
     form = {name: value for name, value in stack.items() if name not in _REMARKS}
     for name in _UNORDERED:
@@ -88,8 +87,8 @@ Moment = Annotated[datetime, Meta(tz=True)]
 _NEITHER = "was decided before the gate stored the basis of a verdict"
 
 
-class Descriptor(Struct, frozen=True, rename="camel"):
-    """A resource with its digest."""
+class Subject(Struct, frozen=True, rename="camel"):
+    """A resource with its digest: what a statement is about, or rests on."""
 
     name: str
     digest: DigestSet
@@ -98,8 +97,7 @@ class Descriptor(Struct, frozen=True, rename="camel"):
 class Image(Struct, frozen=True, rename="camel"):
     """The image that a question named.
 
-    Attributes:
-        read: the gate itself read it, and the stack is what it showed, nothing else.
+    ``read``: the gate itself read it, and the stack is what it showed, nothing else.
     """
 
     reference: str
@@ -142,17 +140,10 @@ class Predicate(Struct, frozen=True, rename="camel", kw_only=True):
     facts: DigestSet
     overlays: list[str]
     evidence: list[str]
-    inputs: list[Descriptor]
+    inputs: list[Subject]
     decided_at: Moment
     confirmed_at: Moment
     valid_until: Moment
-
-
-class Subject(Struct, frozen=True, rename="camel"):
-    """The subject of a statement."""
-
-    name: str
-    digest: DigestSet
 
 
 class VerdictContent(Struct, frozen=True):
@@ -169,9 +160,6 @@ def verdict_content(
 
     The image is the subject only where the gate read it and decided on nothing else: whoever may
     ask may state any stack, and put any image's name on it.
-
-    Args:
-        confirmed_at: when it was given last; None: then.
     """
     verdict: dict[str, Any] = msgspec.json.decode(stored)
     _check(verdict)
@@ -196,7 +184,12 @@ def verdict_content(
         facts=digest_set(verdict["facts"]),
         overlays=verdict["overlays"],
         evidence=verdict["evidence"],
-        inputs=_inputs(verdict, stored),
+        inputs=[
+            Subject("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
+            Subject("stack", stack_digest(verdict["stack"])),
+            Subject("pools", digest_of(verdict["pools"])),
+            Subject("facts", digest_set(verdict["facts"])),
+        ],
         decided_at=decided_at,
         confirmed_at=confirmed,
         valid_until=until,
@@ -255,15 +248,6 @@ def _subject(predicate: Predicate) -> Subject:
     if image and image.read and image.digest:
         return Subject(image_name(image.reference), image.digest)
     return Subject("stack", stack_digest(predicate.stack))
-
-
-def _inputs(verdict: Mapping[str, Any], stored: str) -> list[Descriptor]:
-    return [
-        Descriptor("verdict", {"sha256": hashlib.sha256(stored.encode()).hexdigest()}),
-        Descriptor("stack", stack_digest(verdict["stack"])),
-        Descriptor("pools", digest_of(verdict["pools"])),
-        Descriptor("facts", digest_set(verdict["facts"])),
-    ]
 
 
 SUMMARY_TYPE = "https://slsa.dev/verification_summary/v1"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.route import Call, Returns, route
+from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.audit.events.schemas import AuditBody, AuditFilters
-from compatgate.service.audit.events.service import AuditLog
 
 
 @route(

@@ -16,7 +16,6 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.errors import CompatgateError
-from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
 
@@ -31,9 +30,7 @@ _log = logging.getLogger("compatgate.audit")
 class _Waiting(Struct):
     """The refusals of a caller that are not written yet.
 
-    Attributes:
-        due: monotonic time of the next link.
-        count: refusals since the last link; 0: none waits.
+    ``due``: monotonic time of the next link.
     """
 
     actor: str
@@ -44,11 +41,7 @@ class _Waiting(Struct):
 
 
 class RefusalLog:
-    """Counts refusals and writes them to the audit chain; safe for any number of threads.
-
-    Args:
-        window_s: seconds between two links of a caller.
-    """
+    """Counts refusals and writes them to the audit chain; safe for any number of threads."""
 
     def __init__(self, database: Database, window_s: float = WINDOW_S) -> None:
         self._database = database
@@ -60,11 +53,7 @@ class RefusalLog:
         self._closed = False
 
     def note(self, identity: str, actor: str, place: str, reason: str) -> None:
-        """Count a refusal; never raise and never wait for the database.
-
-        Args:
-            place: what was asked for, like ``PUT /targets/{name}``.
-        """
+        """Count a refusal; never raise and never wait for the database."""
         present = time.monotonic()
         with self._changed:
             if self._closed:
@@ -137,14 +126,7 @@ class RefusalLog:
                 for identity, one in taken:
                     detail: dict[str, Any] = {"caller": identity, "reason": one.reason}
                     detail |= {"attempts": one.count}
-                    audit.append(
-                        session,
-                        at=clock.now(),
-                        actor=one.actor,
-                        action="access.refused",
-                        subject=one.place,
-                        detail=detail,
-                    )
+                    audit.append(session, one.actor, "access.refused", one.place, detail)
         except CompatgateError as error:
             _log.warning("refused attempts are not in the audit log yet: %s", error.detail)
             self._put_back(taken)

@@ -17,7 +17,9 @@ from sqlalchemy import Index, Text, insert, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.performance import sha256
+from compatgate.kit import clock
 from compatgate.kit.clock import iso
+from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, BigKey, Page, page
 from compatgate.service.audit.events.schemas import AuditBody
 
@@ -69,22 +71,20 @@ def head(session: Session) -> tuple[int, str] | None:
 
 def append(
     session: Session,
-    *,
-    at: datetime,
     actor: str,
     action: str,
     subject: str,
     detail: dict[str, Any],
+    at: datetime | None = None,
 ) -> int:
     """Add a link, in a writing session that no other overlaps; return its number.
 
-    Args:
-        action: ``matrix.change``, ``token.create``, ``decisions``, ...
+    ``action``: ``matrix.change``, ``token.create``, ``decisions``, ...; ``at`` is now by default.
     """
     seq, previous = head(session) or (0, GENESIS)
     body = {
         "seq": seq + 1,
-        "at": iso(at),
+        "at": iso(at or clock.now()),
         "actor": actor,
         "action": action,
         "subject": subject,
@@ -135,3 +135,15 @@ def list_records(
 def _body(row: Any) -> AuditBody:
     detail = msgspec.json.decode(row.detail)
     return AuditBody(row.seq, row.at, row.actor, row.action, row.subject, detail, row.hash)
+
+
+class AuditLog:
+    """The audit chain of a database, read only."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list_audit(self, **filters: Any) -> Page[AuditBody]:
+        """Return links of the chain, newest first; filters of `list_records`."""
+        with self._database.reading() as session:
+            return list_records(session, **filters)

@@ -11,10 +11,9 @@ from compatgate.core.compare.packages import PackagesReport
 from compatgate.documents.sources import Source
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter, Since
 from compatgate.service.changes.comparison.backtests import backtest_edits, plan_edits
 from compatgate.service.changes.comparison.dependents import find_dependents
@@ -35,7 +34,7 @@ from compatgate.service.changes.comparison.service import (
     plan_upgrade,
     report_on_packages,
 )
-from compatgate.service.gate.decisions.decision_counts import MAX_DECISIONS
+from compatgate.service.gate.decisions.service import MAX_DECISIONS
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.blessing import targets_of
 from compatgate.service.matrix.documents.service import MatrixService

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from compatgate.core.compare.comparison import compare
 from compatgate.core.compare.differences import Subject
-from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex, Matrix
+from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex
 from compatgate.core.request import Pool, Target
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
@@ -98,9 +98,7 @@ def find_dependents(
 
 def _remove(entry: Entry, snapshot: Snapshot) -> Snapshot:
     others = [one for one in snapshot.entries.values() if one.name != entry.name]
-    old = snapshot.matrix
-    matrix = Matrix(old.revision, EntryIndex(others), old.waivers, old.evidence, old.suites)
-    return replace(snapshot, matrix=matrix)
+    return replace(snapshot, matrix=snapshot.matrix.replace(entries=EntryIndex(others)))
 
 
 def _describe_stack(one: Subject) -> DependentStackBody:

@@ -7,9 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.route import Call, Returns, route
 from compatgate.service.changes.comparison.backtests import preview_import
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.api import DOCUMENTS, FileName, read_sources

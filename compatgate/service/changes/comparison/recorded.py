@@ -21,7 +21,7 @@ from compatgate.core.rules.caveats import some_pools
 from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError
 from compatgate.service.gate.decisions import repository as decisions_log
-from compatgate.service.gate.decisions.decision_counts import (
+from compatgate.service.gate.decisions.service import (
     MAX_VERDICTS,
     AskedStack,
     list_asked_stacks,

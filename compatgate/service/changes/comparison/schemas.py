@@ -16,7 +16,7 @@ from compatgate.core.compare.waves import UpgradeOrder
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.request import Mode
 from compatgate.core.rule import Finding, Outcome
-from compatgate.kit.http.stack_schemas import StackValue, Text
+from compatgate.kit.http.schemas import StackValue, Text
 from compatgate.service.gate.questions.schemas import DEGRADED, DegradedBody, PoolBody
 from compatgate.service.matrix.documents.schemas import ENTRY, DocumentName
 from compatgate.service.matrix.proposals.backtest import DAYS, MAX_DAYS

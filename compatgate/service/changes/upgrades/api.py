@@ -8,10 +8,9 @@ from typing import Annotated, Any
 from flask import request
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Scope, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Scope, route
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.changes.upgrades.schemas import (

@@ -26,8 +26,8 @@ from compatgate.kit.principal import matches
 from compatgate.service.changes.upgrades.freezes import list_freezes
 from compatgate.service.changes.upgrades.models import UpgradeRow
 from compatgate.service.changes.upgrades.repository import group_keys, make_key, split_key
-from compatgate.service.gate.decisions.decision_counts import find_first_since
 from compatgate.service.gate.decisions.repository import Decision
+from compatgate.service.gate.decisions.service import find_first_since
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.health import load_health
 from compatgate.service.nodes.reports.reports import is_same_driver

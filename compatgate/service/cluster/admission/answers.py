@@ -11,15 +11,15 @@ from compatgate.core.rule import Finding, Verdict
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.service.cluster.admission import review as messages
-from compatgate.service.cluster.admission.outcome import (
+from compatgate.service.cluster.admission.questions import Question, check_exemption
+from compatgate.service.cluster.admission.review import QuestionResult, Review, ReviewAnswer
+from compatgate.service.cluster.admission.schemas import (
     FAILED,
     ReviewOutcome,
     result_of_placement,
     result_of_verdict,
     weightiest,
 )
-from compatgate.service.cluster.admission.questions import Question, check_exemption
-from compatgate.service.cluster.admission.review import QuestionResult, Review, ReviewAnswer
 
 if TYPE_CHECKING:
     from compatgate.service.cluster.admission.service import (
@@ -62,7 +62,9 @@ class _Weighed(Struct, frozen=True):
         said = [text for one in would for text in one.messages[:1]]
         targets = tuple(one.question.target or "" for one in would)
         ended = weightiest(one.outcome for one in self.results)
-        return ReviewOutcome(ended, targets, messages.join_denials(self.denials or said))
+        denials = self.denials or said
+        more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
+        return ReviewOutcome(ended, targets, f"{denials[0]}{more}" if denials else "")
 
 
 class AnswerMaker:

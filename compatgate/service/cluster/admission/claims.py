@@ -30,9 +30,7 @@ _WHOLE_CLASS = "gpu.nvidia.com"
 class DeviceRequest(Struct, frozen=True):
     """A request of a claim.
 
-    Attributes:
-        name: a subrequest as ``request/subrequest``; empty: the claim has no named requests.
-        device_class: of the devices.
+    ``name``: a subrequest as ``request/subrequest``; empty: the claim has no named requests.
     """
 
     name: str
@@ -90,8 +88,7 @@ def no_claims(namespace: str) -> KnownClaims:
 class Claim(Struct, frozen=True):
     """A claim of a pod, by the name that its containers use.
 
-    Attributes:
-        requests: None: the claim or its template is not known.
+    ``requests`` is None: the claim or its template is not known.
     """
 
     name: str

@@ -63,9 +63,7 @@ class PodKind(Struct, frozen=True, forbid_unknown_fields=True):
 class SharedResource(Struct, frozen=True, forbid_unknown_fields=True):
     """A resource that gives a part of a GPU, its memory or its cores.
 
-    Attributes:
-        name: glob.
-        of: resource that a node must have for it; empty: the resource itself.
+    ``of``: resource that a node must have for it; empty: the resource itself.
     """
 
     name: Resource
@@ -100,7 +98,6 @@ class StatedClaim(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
     Attributes:
         name: glob on the claim or template that a pod names.
         namespaces: globs; only where nobody else may create such claims.
-        device_classes: what they ask for.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=253)]
@@ -119,8 +116,7 @@ class StatedClaim(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
 class ExcludedNamespace(Struct, frozen=True, forbid_unknown_fields=True):
     """A namespace that the webhook leaves out unless told otherwise, with the reason.
 
-    Attributes:
-        operator: the GPU Operator runs here; may be named anew at installation.
+    ``operator``: the GPU Operator runs here; may be named anew at installation.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)", max_length=63)]
@@ -132,14 +128,10 @@ class KindsFile(Struct, frozen=True, forbid_unknown_fields=True):
     """The file.
 
     Attributes:
-        resources: globs of resources that are GPUs.
-        device_classes: globs of classes of dynamic resource allocation whose devices are GPUs.
         other_device_classes: globs of classes of other devices; a class of neither list may be a
             GPU.
         aliases: short names of resources, as some kinds write them.
         resource_fields: fields of a container that state its resources; the first counts most.
-        shared: the ways to ask for a part of a GPU.
-        excluded_namespaces: that the webhook leaves out unless told otherwise.
         runtime_classes: that hand out GPUs to whatever image asks for them, by name; unset: the
             file does not say.
     """

@@ -23,9 +23,10 @@ from compatgate.core.versions import Version, parse_version
 from compatgate.documents.specs import TargetSpec
 from compatgate.documents.weakening import is_stricter
 from compatgate.errors import BadInput
+from compatgate.kit.kubernetes import read_labels, read_text
 from compatgate.service.cluster.admission.matching import is_in_namespace
 from compatgate.service.cluster.admission.node_index import NodeIndex, Nodes
-from compatgate.service.cluster.admission.scheduling import landing_nodes, names_nodes
+from compatgate.service.cluster.admission.scheduling import HOSTNAME, landing_nodes
 
 WHOLE, SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
 SHARED = ".shared"
@@ -51,11 +52,7 @@ class KnownPool(Struct, frozen=True):
     gives_whole: bool
 
     def gives(self, resource: str | None) -> bool:
-        """Return whether a request may be met on its nodes that the pod may land on.
-
-        Args:
-            resource: that is requested; None: what it gets is not told by a resource.
-        """
+        """Return whether a request may be met on its nodes that the pod may land on."""
         if resource == WHOLE:
             return self.gives_whole
         return self.is_reached and (resource is None or may_be(resource, self.cut))
@@ -65,7 +62,6 @@ class TargetNodes(Struct, frozen=True):
     """The known nodes of a target that a pod may land on.
 
     Attributes:
-        target: by name.
         pools: those with known nodes; empty: the pools of its known nodes are not told.
         reached: the pod may land on some of them.
     """
@@ -79,7 +75,6 @@ class Landing(Struct, frozen=True):
     """The nodes that a pod may land on, as far as nodes are known.
 
     Attributes:
-        targets: those with known nodes.
         is_certain: the pod names nodes one by one, and somebody with the scope ``bless`` reported
             each of them: no target but theirs can be meant.
         displaced: the pod names nodes one by one, and they have the labels of these targets, each
@@ -104,11 +99,7 @@ NOWHERE_KNOWN = Landing()
 
 
 def may_be(resource: str, cut: str | None) -> bool:
-    """Return whether a resource other than ``nvidia.com/gpu`` may be a product.
-
-    Args:
-        cut: profile of the slice; None: a whole GPU.
-    """
+    """Return whether a resource other than ``nvidia.com/gpu`` may be a product."""
     if resource.startswith(SLICE):
         wanted = resource.removeprefix(SLICE)
         return cut == (mig_profile(wanted) or wanted)
@@ -143,11 +134,7 @@ class _OwnNodes(Struct, frozen=True):
 
 
 class KnownNodes:
-    """The known nodes, by target and pool of one matrix; safe for any number of threads.
-
-    Args:
-        cluster: the only one whose nodes count; None: every one.
-    """
+    """The known nodes, by target and pool of one matrix; safe for any number of threads."""
 
     def __init__(
         self,
@@ -175,8 +162,7 @@ class KnownNodes:
     ) -> Landing:
         """Return the targets and pools whose known nodes let a pod in.
 
-        Args:
-            tolerated: resources whose taints do not keep it away; None: those requested.
+        ``tolerated``: resources whose taints do not keep it away; None: those requested.
         """
         if not len(self._index):
             return NOWHERE_KNOWN
@@ -186,7 +172,10 @@ class KnownNodes:
         for resource in requested:
             nodes &= self._offering(resource)
         here, others = self._owners(self._targets_for(namespace))
-        named = names_nodes(spec) and bool(nodes)
+        by_name = read_text(spec.get("nodeName")) or HOSTNAME in read_labels(
+            spec.get("nodeSelector")
+        )
+        named = bool(by_name and nodes)
         owners = [one for one in here if one.nodes & nodes or (one.target in bound and not named)]
         if self._is_one_cluster or named or not bound:
             owners += [one for one in others if one.nodes & nodes]

@@ -35,7 +35,6 @@ class MatchedTarget(Struct, frozen=True):
     """The targets that a pod may run on.
 
     Attributes:
-        targets: names; several where no one of them displaces the others.
         how: ``possible``: nothing in the pod says that it runs on one, nor that it does not.
         open: where there are no targets, those that are for no namespace and that nothing in the
             pod excludes: only an annotation leads there.
@@ -187,8 +186,7 @@ _SKIPPED: tuple[str, ...] = ("metadata", "status")
 class FoundPods(Struct, frozen=True):
     """The pods of an object.
 
-    Attributes:
-        complete: False: the object has more than `MAX_PARTS` parts, and the rest was not searched.
+    ``complete`` is False: the object has more than `MAX_PARTS` parts; the rest was not searched.
     """
 
     pods: Iterable[Pod]

@@ -37,7 +37,6 @@ class KnownNode(Struct, frozen=True):
         assigned: target that somebody with the scope ``bless`` names, in place of all others;
             empty: such a report leaves it to the labels; None: there is no such report.
         gpus: SKUs; each MIG profile is a separate SKU.
-        driver: None: not known.
         taints: empty where they are not known: the pod may then land there.
         resources: GPU resources that the kubelet hands out; None: not known.
         is_cut: it has more labels than are known.
@@ -125,11 +124,6 @@ class NodeIndex:
 
     One thread changes it; others read meanwhile. A node that changes gets another number, and
     `alive` is replaced last, so that a reader sees the node as it was or as it is.
-
-    Attributes:
-        alive: the nodes that there are.
-        version: grows with each change.
-        clusters: number of nodes by cluster.
     """
 
     def __init__(self, nodes: Iterable[KnownNode] = ()) -> None:
@@ -152,11 +146,7 @@ class NodeIndex:
         return self._next - len(self) > max(_LEAST_WASTE, len(self))
 
     def replace(self, nodes: Iterable[KnownNode], gone: Iterable[tuple[str, str]] = ()) -> None:
-        """Add nodes or replace them, and remove others.
-
-        Args:
-            nodes: new or changed.
-        """
+        """Add nodes or replace them, and remove others."""
         dead, new = 0, bytearray()
         for node in nodes:
             key = (node.cluster, node.name)
@@ -173,7 +163,10 @@ class NodeIndex:
         for key in gone:
             if (old := self._numbers.pop(key, None)) is not None:
                 dead |= 1 << old
-                self._forget_cluster(key[0])
+                cluster = key[0]
+                self.clusters[cluster] -= 1
+                if not self.clusters[cluster]:
+                    del self.clusters[cluster]
         self.alive = (self.alive | int.from_bytes(new, "little")) & ~dead
         self.version += 1
 
@@ -236,11 +229,6 @@ class NodeIndex:
                 self._facts.setdefault(fact, _Values()).add(value, number)
         if node.is_cut:
             self._cut.add(number)
-
-    def _forget_cluster(self, cluster: str) -> None:
-        self.clusters[cluster] -= 1
-        if not self.clusters[cluster]:
-            del self.clusters[cluster]
 
 
 def encode_taint(taint: Taint) -> str:

@@ -57,12 +57,7 @@ class NodeSelection(Struct, frozen=True):
     single: bool
 
     def give(self, cut: str | None, resource: str | None, *, only_slices: bool) -> bool:
-        """Tell whether a request may be met there with a whole GPU or slice.
-
-        Args:
-            cut: profile of the slice; None: a whole GPU.
-            resource: that is requested; None: what it gets is not told by a resource.
-        """
+        """Tell whether a request may be met there with a whole GPU or slice."""
         if not self._may_have(cut):
             return False
         if resource == WHOLE:
@@ -107,8 +102,7 @@ def pools_for(
 ) -> tuple[str, ...]:
     """Return the pools of a target that a container may get a GPU of, by name.
 
-    Args:
-        resource: that is requested; None: what it gets is not told by a resource.
+    ``resource``: that is requested; None: what it gets is not told by a resource.
     """
     cuts = [(pool.name, mig_profile(pool.gpu)) for pool in target.pools]
     only_slices = all(cut for _, cut in cuts)
@@ -139,14 +133,7 @@ PlacedBy = Literal["inventory", "match", "annotation"]
 
 
 class PlacementMatrix(Struct, frozen=True):
-    """The parts of the matrix that decide where workloads run.
-
-    Attributes:
-        targets: by name.
-        waivers: by name.
-        today: ISO date.
-        nodes: that the gate knows; None: none.
-    """
+    """The parts of the matrix that decide where workloads run; ``today``: ISO date."""
 
     targets: Mapping[str, TargetSpec]
     waivers: Mapping[str, Waiver]
@@ -162,7 +149,6 @@ class Placement(Struct, frozen=True):
         pools: of the target, that its request leads to; empty: all.
         possible: nothing says that it runs there, nor that it does not.
         finding: ``fail`` denies, ``warn`` is said; None: the gate is asked.
-        by: who says that it runs there.
     """
 
     target: str | None
@@ -176,13 +162,8 @@ class ContainerWorkload(Struct, frozen=True):
     """The properties of a container that decide where it is judged.
 
     Attributes:
-        named: target that its pod's annotation names; empty: none.
-        bound: targets of its pod.
-        nodes: that its pod may land on.
         slices: products of slices that its pod selects nodes by, to be shown.
         resources: that it requests; empty: what it gets is not told by a resource.
-        image: for waivers.
-        landing: its pod's, on known nodes.
         is_pod: the object is the pod; a template may get more tolerations before it is one.
     """
 
@@ -212,7 +193,11 @@ def place_workload(asks: ContainerWorkload, known: PlacementMatrix) -> Iterator[
         return
     targets = asks.targets
     usable = _usable(targets, asks, known)
-    left = usable or targets or _open_targets(asks, known)
+    left = (
+        usable
+        or targets
+        or tuple(n for n in asks.bound.open if not _pools_on(n, asks, known).is_kept_out)
+    )
     if not named:
         for name in usable or targets:
             yield from _place_on(name, asks, known)
@@ -243,18 +228,12 @@ def _usable(
     return tuple(name for name in targets if not _pools_on(name, asks, known).lacking)
 
 
-def _open_targets(asks: ContainerWorkload, known: PlacementMatrix) -> tuple[str, ...]:
-    """Return the targets that only an annotation leads to, and no known node contradicts."""
-    return tuple(n for n in asks.bound.open if not _pools_on(n, asks, known).is_kept_out)
-
-
 class _PoolChoice(Struct, frozen=True):
     """The pools of a target that a container may get its GPUs of.
 
     Attributes:
         lacking: what it requests and no pool gives; empty: nothing.
         is_kept_out: pools have it, and no known node of these lets the pod in.
-        by: who says so.
     """
 
     pools: frozenset[str]

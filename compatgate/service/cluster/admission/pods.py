@@ -83,7 +83,6 @@ class VariableChanges(Struct, frozen=True):
     """The effect of the variables on a question.
 
     Attributes:
-        set: as the question's ``set``.
         open: unknowns that they cause, in sentences.
         unread: parts that were not read, in sentences.
         asks: they ask the container runtime for GPUs.
@@ -161,12 +160,7 @@ _YES, _NO = "true", "false"
 class Pod(Struct, frozen=True):
     """A pod, or the template of one.
 
-    Attributes:
-        path: where in the object its spec is.
-        annotations: of the object, overlaid with those of the template.
-        more: fields of the spec that hold one container each.
-        lists: paths in the spec that hold more lists of containers.
-        itself: the spec is a container as well.
+    ``annotations``: of the object, overlaid with those of the template.
     """
 
     path: str
@@ -181,7 +175,6 @@ class Container(Struct, frozen=True):
     """A container that asks for GPUs.
 
     Attributes:
-        path: where in the object.
         image: empty where none is named.
         why: what says that it uses GPUs.
         resources: that a node must have for it; empty: it asks in a way that does not say, perhaps
@@ -193,7 +186,6 @@ class Container(Struct, frozen=True):
             an image that may ask for none.
         command: what runs in place of the image's own command; empty where it is not known; None:
             that command.
-        mounts: places of volumes.
     """
 
     name: str
@@ -275,8 +267,7 @@ def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> It
     Of a pod in which none does, and whose runtime class hands out GPUs to images that ask for them,
     every container counts that does not decline: what else would it choose that class for.
 
-    Args:
-        known: claims of the pod's namespace; one that is not among them is taken for a GPU.
+    ``known``: claims of the pod's namespace; one that is not among them is taken for a GPU.
     """
     said = pod.annotations.get(GPU_ANNOTATION, "").strip().lower()
     if said not in ("", _YES, _NO):

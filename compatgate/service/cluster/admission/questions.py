@@ -71,13 +71,9 @@ class Question(Struct, frozen=True):
 
     Attributes:
         target: None: it is bound for none.
-        body: as ``POST /gate`` takes it.
-        containers: names of the containers that it is about.
         possible: nothing says that it runs on this target, nor that it does not.
         waiver: that the object names for its exemption.
         finding: what is wrong with where it is to run; then the gate is not asked.
-        placed_by: who says that it runs on this target.
-        paths: of these containers in the object.
     """
 
     target: str | None
@@ -102,12 +98,7 @@ class Question(Struct, frozen=True):
 
 
 class Questions(Struct, frozen=True):
-    """The questions of an object.
-
-    Attributes:
-        asked: in the order of the containers.
-        remarks: notes for the author of the object.
-    """
+    """The questions of an object."""
 
     asked: tuple[Question, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -123,8 +114,7 @@ def make_questions(
 ) -> Questions:
     """Return the questions of an object, empty where nothing in it asks for GPUs.
 
-    Args:
-        known: asked only where there is a GPU, so that nothing else depends on the database.
+    ``known``: asked only where there is a GPU, so that nothing else depends on the database.
     """
     maker = _QuestionMaker(kind, namespace, kinds, known, claims)
     found = find_pods(document, kind, kinds)
@@ -197,10 +187,17 @@ class _QuestionMaker:
         if self._kind.scope == "Cluster" and place.target is None and not place.finding:
             self.remarks.append(_NO_NAMESPACE)
             return
-        counts = accepts_stated(place, matrix)
+        spec = matrix.targets.get(place.target or "")
+        counts = spec is None or spec.policy.stated_stacks != "ignore"
         if stated and not counts:
             self.remarks.append(_ignored_stack(place))
-        _add_question(self.asked, _question(place, container, pod, stated if counts else {}))
+        question = _question(place, container, pod, stated if counts else {})
+        known = self.asked.get(question.key)
+        if known is not None:
+            names = dict.fromkeys((*known.containers, *question.containers))
+            paths = dict.fromkeys((*known.paths, *question.paths))
+            question = replace(question, containers=tuple(names), paths=tuple(paths))
+        self.asked[question.key] = question
 
 
 def new_questions(new: Questions, old: Questions) -> Questions:
@@ -217,15 +214,6 @@ def searched(questions: Questions, kind: str) -> Questions:
     return replace(questions, remarks=(said, *questions.remarks))
 
 
-def _add_question(asked: dict[bytes, Question], question: Question) -> None:
-    known = asked.get(question.key)
-    if known is not None:
-        names = dict.fromkeys((*known.containers, *question.containers))
-        paths = dict.fromkeys((*known.paths, *question.paths))
-        question = replace(question, containers=tuple(names), paths=tuple(paths))
-    asked[question.key] = question
-
-
 def _workload(
     pod: Pod,
     namespace: str,
@@ -234,11 +222,7 @@ def _workload(
     *,
     is_pod: bool,
 ) -> ContainerWorkload:
-    """Return the properties that all containers of a pod share.
-
-    Args:
-        is_pod: it is a pod, and not what makes pods.
-    """
+    """Return the properties that all containers of a pod share."""
     terms = list(terms_of(pod.spec))
     bound = match_targets(namespace, terms, known.targets)
     landing = NOWHERE_KNOWN
@@ -253,12 +237,6 @@ def _workload(
         landing=landing,
         is_pod=is_pod,
     )
-
-
-def accepts_stated(place: Placement, known: PlacementMatrix) -> bool:
-    """Return whether the target of a placement accepts the stack that a pod states."""
-    spec = known.targets.get(place.target or "")
-    return spec is None or spec.policy.stated_stacks != "ignore"
 
 
 def _ignored_stack(place: Placement) -> str:
@@ -385,11 +363,7 @@ def check_exemption(
     waivers: Mapping[str, Waiver],
     today: str,
 ) -> ExemptionResult:
-    """Check whether a waiver exempts a denied container.
-
-    Args:
-        verdict: None: it is bound for no target.
-    """
+    """Check whether a waiver exempts a denied container."""
     names = [question.waiver] if question.waiver else []
     names += [e.waiver for e in exemptions if fnmatchcase(namespace, e.namespaces)]
     why_not = ""

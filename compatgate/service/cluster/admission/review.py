@@ -15,12 +15,12 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.matrix import Waiver
-from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rule import REFUSING, Finding, Verdict
 from compatgate.core.rules.caveats import incomplete
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
-from compatgate.service.cluster.admission.outcome import UNDECIDED, ReviewOutcome, ReviewResult
 from compatgate.service.cluster.admission.questions import STACK_ANNOTATION, Question
+from compatgate.service.cluster.admission.schemas import UNDECIDED, ReviewOutcome, ReviewResult
 from compatgate.strict_json import (
     DECODE_ERRORS,
     DuplicateKeyError,
@@ -55,7 +55,6 @@ class Review(Struct, frozen=True):
     """A request of the API server.
 
     Attributes:
-        group: API group of the object's kind.
         document: the object; None where there is none (a deletion).
         old: the object before an update.
     """
@@ -77,7 +76,6 @@ class QuestionResult(Struct, frozen=True):
     Attributes:
         verdict: None: the gate was not asked, or the containers match no target.
         messages: the denial, or warnings.
-        waiver: that exempts.
     """
 
     question: Question
@@ -207,8 +205,7 @@ _SAID = 2
 def denial_message(question: Question, verdict: Verdict, link: str, why_not: str) -> str:
     """Return the denial of a container: rule, reason, fix and link to the verdict.
 
-    Args:
-        link: to the verdict; empty: the verdict is not stored.
+    ``link``: to the verdict; empty: the verdict is not stored.
     """
     finding = leading_finding(verdict)
     does = "may not run" if verdict.verdict == "fail" else "cannot be decided and is stopped"
@@ -232,11 +229,7 @@ def _placed(question: Question) -> str:
 
 
 def placement_denial(question: Question, finding: Finding, why_not: str, link: str = "") -> str:
-    """Return the denial of a placement, before any stack is judged.
-
-    Args:
-        link: to the denial's verdict; empty: it is not stored.
-    """
+    """Return the denial of a placement, before any stack is judged."""
     said = f"{describe_containers(question)} may not run: {_finding_line(finding)}"
     return "; ".join(filter(None, (said, *_fix_of(finding), why_not, link)))
 
@@ -272,12 +265,7 @@ def verdict_warnings(
     would_deny: bool = False,
     most: int = _LONGEST_WARNING,
 ) -> list[str]:
-    """Return the warnings about an admitted container; none if the verdict is a pass.
-
-    Args:
-        link: to the verdict; empty: the verdict is not stored.
-        would_deny: the target denies it in mode ``enforce``.
-    """
+    """Return the warnings about an admitted container; none if the verdict is a pass."""
     on = f" on {verdict.target}"
     said = f"{_would_be_denied(on)} (mode {verdict.mode})" if would_deny else on
     first = leading_finding(verdict)
@@ -312,16 +300,10 @@ def exemption_message(question: Question, waiver: Waiver, verdict: Verdict | Non
     )
 
 
-def join_denials(denials: Sequence[str]) -> str:
-    """Return denials as one line: the first, and the number of the others; empty: there is none."""
-    more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
-    return f"{denials[0]}{more}" if denials else ""
-
-
 def leading_finding(verdict: Verdict) -> Finding | None:
     """Return the finding to name: an open point first, because the others depend on it."""
     left = verdict.stack.get("open", ())
-    weighing = (f for f in verdict.findings if f.outcome in ("fail", "unknown"))
+    weighing = (f for f in verdict.findings if f.outcome in REFUSING)
     found = (f for f in weighing if any(said in f.message for said in left))
     return next(found, verdict.failing[0] if verdict.failing else None)
 

@@ -37,13 +37,6 @@ def landing_nodes(index: NodeIndex, spec: Mapping[str, Any], requested: Collecti
     return nodes & ~_kept_out(index, read_list(spec.get("tolerations")), requested)
 
 
-def names_nodes(spec: Mapping[str, Any]) -> bool:
-    """Return whether a pod names its nodes one by one: no node that is not known can be meant."""
-    return bool(read_text(spec.get("nodeName"))) or HOSTNAME in read_labels(
-        spec.get("nodeSelector")
-    )
-
-
 def _selected(index: NodeIndex, spec: Mapping[str, Any]) -> Nodes:
     nodes = index.alive
     for key, value in read_labels(spec.get("nodeSelector")).items():

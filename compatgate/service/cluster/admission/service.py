@@ -56,7 +56,6 @@ class AdmissionOptions(Struct, frozen=True):
     """The operator's options.
 
     Attributes:
-        kinds: which objects carry pods.
         unmatched: result for a GPU workload that matches no target.
         on_failure: result when nothing can be decided (the database does not answer).
         exemptions: namespaces, each by a waiver.
@@ -76,10 +75,8 @@ class ReviewContext(Struct, frozen=True):
     """The caller of a review, and the limits of its answer.
 
     Attributes:
-        by: name of the token, or ``anonymous``.
         check: called with each question; raises if the caller may not ask about its target.
         wait_s: seconds until there must be an answer.
-        link: of a verdict by its id.
         decided: called with each logged verdict and the seconds that it took.
         unmatched: called for each question that no target matches.
         failed: called when nothing can be decided.
@@ -103,8 +100,7 @@ class MustWait(Exception):
 class OpenReview(Struct, frozen=True):
     """An object with its questions, before they are decided.
 
-    Attributes:
-        end: when there must be an answer, of `time.monotonic`.
+    ``end``: when there must be an answer, of `time.monotonic`.
     """
 
     review: Review
@@ -150,8 +146,7 @@ class NodeSource(Protocol):
 class Admission:
     """The service that answers the API server; safe for any number of threads.
 
-    Args:
-        nodes: None: placed without known nodes.
+    ``nodes`` is None: placed without known nodes.
     """
 
     def __init__(
@@ -177,8 +172,7 @@ class Admission:
     ) -> OpenReview | ReviewAnswer:
         """Place an object, and return its questions, or the answer to one that needs none.
 
-        Args:
-            may_wait: False: only memory is asked; raises `MustWait` if it lacks something.
+        ``may_wait`` is False: only memory is asked; raises `MustWait` if it lacks something.
         """
         end = time.monotonic() + asked.wait_s
         kind = self._options.kinds.of(review.group, review.kind)
@@ -446,11 +440,7 @@ def _is_relevant(review: Review) -> bool:
 
 
 def placement_matrix(snapshot: Snapshot, nodes: KnownNodes | None = None) -> PlacementMatrix:
-    """Return the parts of a snapshot that decide about placement today.
-
-    Args:
-        nodes: that the gate knows; None: none.
-    """
+    """Return the parts of a snapshot that decide about placement today."""
     targets = {name: document.spec for name, document in snapshot.documents.items()}
     return PlacementMatrix(targets, snapshot.waivers, clock.today().isoformat(), nodes)
 

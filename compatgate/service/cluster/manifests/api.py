@@ -8,9 +8,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from compatgate.kit.http import requests as bodies
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Body, Returns, route
+from compatgate.kit.http.route import Body, Call, Returns, route
 from compatgate.service.cluster.manifests.documents import MAX_DEPTH
 from compatgate.service.cluster.manifests.schemas import (
     EXAMPLES,

@@ -57,7 +57,6 @@ class Manifest(Struct, frozen=True):
     Attributes:
         raw: the document that holds it, with lines.
         inside: where in that document it is; empty: it is the document.
-        document: the object.
         namespace: that it goes to; empty: it is in none.
     """
 
@@ -119,13 +118,7 @@ _ENDS = ("", ".", "[")
 
 
 class Manifests(Struct, frozen=True):
-    """The documents that were read.
-
-    Attributes:
-        objects: number of objects, with those that make no pods.
-        found: the objects that may make pods.
-        claims: the objects that state claims of devices.
-    """
+    """The documents that were read."""
 
     objects: int
     found: tuple[Manifest, ...]

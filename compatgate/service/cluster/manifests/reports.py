@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import (
     OUTCOME_RANK,
+    REFUSING,
     Checked,
     FindingOutcome,
     Outcome,
@@ -31,9 +32,9 @@ from compatgate.formats.ci import relative_path
 from compatgate.formats.reports import Answer, Place
 from compatgate.kit import clock
 from compatgate.kit.kubernetes import read_text, to_one_line
-from compatgate.service.cluster.admission.outcome import ReviewResult
 from compatgate.service.cluster.admission.questions import STACK_ANNOTATION
 from compatgate.service.cluster.admission.review import OPEN_IMAGE_NEED
+from compatgate.service.cluster.admission.schemas import ReviewResult
 from compatgate.service.cluster.admission.service import UnmatchedPolicy
 from compatgate.service.cluster.manifests.documents import Manifest
 from compatgate.service.cluster.manifests.schemas import ObjectAnswer, ObjectResult
@@ -50,8 +51,7 @@ _NO_MATCH = "uses GPUs and matches no target, so nothing was checked"
 class CheckedManifest(Struct, frozen=True):
     """An object and its answer.
 
-    Attributes:
-        undecided: why nothing could be decided; empty: it was decided.
+    ``undecided``: why nothing could be decided; empty: it was decided.
     """
 
     manifest: Manifest
@@ -193,7 +193,7 @@ def _exempt(result: ObjectResult) -> Json:
     """Return a denying verdict whose findings a waiver of CG822 takes the weight of."""
     verdict = dict(result.verdict or {})
     findings = [
-        {**one, "outcome": "waived"} if one["outcome"] in ("fail", "unknown") else one
+        {**one, "outcome": "waived"} if one["outcome"] in REFUSING else one
         for one in verdict["findings"]
     ]
     return {

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from compatgate.core.rule import Finding
-from compatgate.service.cluster.admission.outcome import ReviewResult
+from compatgate.service.cluster.admission.schemas import ReviewResult
 from compatgate.service.gate.questions.schemas import VerdictBody
 
 Namespace = Annotated[str, Meta(min_length=1, max_length=253)]

@@ -41,8 +41,7 @@ _UNAVAILABLE = 503
 class ManifestChecks:
     """Asks admission about objects that no cluster has seen.
 
-    Args:
-        options: of admission; what it does when nothing can be decided does not count here.
+    ``options``: of admission; what it does when nothing can be decided does not count here.
     """
 
     def __init__(self, gate: PreviewGate, options: AdmissionOptions) -> None:
@@ -62,7 +61,6 @@ class ManifestChecks:
         """Return the answer for an object that would be created now.
 
         Args:
-            namespace: where it goes if it states none.
             timeout: as the API server writes it, ``10s``; empty: 10 seconds.
             permit: raises if the caller may not ask a question.
             claims: resource claims, templates of claims and compute domains that are created with
@@ -90,7 +88,9 @@ class ManifestChecks:
         if refused:
             raise refused[0]
         known = self._kinds.of(review.group, review.kind) is not None
-        if answer.allowed and not (known or answer.results or self._names_gpus(document)):
+        if answer.allowed and not (
+            known or answer.results or names_gpus(document, self._kinds.is_gpu)
+        ):
             return ObjectAnswer(True, "", (), False, ())
         found = _to_answer(answer)
         left_out = self._left_out.get(review.namespace)
@@ -100,9 +100,6 @@ class ManifestChecks:
             f"the webhook leaves out namespace {review.namespace}, nothing was checked: {left_out}"
         )
         return ObjectAnswer(True, "", (what,), True, ())
-
-    def _names_gpus(self, document: Mapping[str, Any]) -> bool:
-        return names_gpus(document, self._kinds.is_gpu)
 
 
 def _review(document: Mapping[str, Any], namespace: str, kinds: Kinds) -> Review:
@@ -149,8 +146,7 @@ def _to_result(result: QuestionResult) -> ObjectResult:
 class BundleGate:
     """Decides with a bundle; nothing is logged.
 
-    Args:
-        images: reads images of the allowed registries; None: images are labels.
+    ``images``: reads images of the allowed registries; None: images are labels.
     """
 
     def __init__(self, snapshot: Snapshot, images: Images | None) -> None:

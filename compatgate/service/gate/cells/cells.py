@@ -53,7 +53,6 @@ class CellColumn(Struct, frozen=True):
     """A column: targets, each with the pools that the column is about.
 
     Attributes:
-        key: unique among the columns.
         note: the GPUs and drivers of its pools, or its targets.
         unusable: why it cannot be asked; empty: it can.
         identity: names of its targets and pools, where it has several targets.
@@ -89,9 +88,7 @@ class CellSection(Struct, frozen=True):
 class CellTable(Struct, frozen=True):
     """An answered section.
 
-    Attributes:
-        cells: one sequence per row, with one answer per column; None: not answered in time.
-        pending: some cells are None.
+    ``cells``: one sequence per row, with one answer per column; None: not answered in time.
     """
 
     rows: tuple[StackRow, ...]
@@ -103,12 +100,7 @@ class CellTable(Struct, frozen=True):
 
 
 class PlaceAnswer(Struct, frozen=True):
-    """The answer for a stack on one pool.
-
-    Attributes:
-        place: target and pool, ``prod/a100``.
-        note: its GPU and driver.
-    """
+    """The answer for a stack on one pool; ``place``: target and pool, ``prod/a100``."""
 
     place: str
     note: str

@@ -43,11 +43,7 @@ class Fit(Struct, frozen=True):
 
 
 class FitCache:
-    """A cache of outcomes for one catalog and one day; any number of threads may use it.
-
-    Attributes:
-        digest: of the catalog.
-    """
+    """A cache of outcomes for one catalog and one day; any number of threads may use it."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts

@@ -6,13 +6,14 @@ Committed decisions survive the death of any process, of the gate or of the data
 power. PostgreSQL commits synchronously, even if its server is set to ``synchronous_commit = off``:
 with that setting the latest log records exist only in shared memory, and the death of one backend
 discards them. `DecisionWriter` can accept that. SQLite's log is synced after every commit, when the
-next writer has its turn (`compatgate.kit.database.wal`).
+next writer has its turn (`compatgate.kit.database.sqlite`).
 """
 
 from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -21,9 +22,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.kit.database.wal import MAX_LOG_PAGES, Checkpointer, LogSync
+from compatgate.kit.database.sqlite import MAX_LOG_PAGES, Checkpointer, LogSync, WriterTurn
 from compatgate.service.gate.decisions.batches import (
     NUMBERS,
     DecisionBatch,
@@ -104,7 +105,6 @@ class Delivery(Struct, frozen=True, gc=False):
     """A batch on its way to the database.
 
     Attributes:
-        batch: to store.
         bodies: JSON of verdicts, by id; at least of those that the database may not have.
         late: a spool had it.
     """
@@ -236,7 +236,14 @@ class DecisionWriter:
                 content = batch.content.decode()
                 cursor.execute(_INSERT_DECISIONS_SQLITE, (number * NUMBERS, content))
         elif new:
-            cursor.executemany(_INSERT_DECISION, _decision_rows(new))
+            cursor.executemany(
+                _INSERT_DECISION,
+                [
+                    [place, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
+                    for number, delivery in new
+                    for place, line in enumerate(delivery.batch.lines, number * NUMBERS)
+                ],
+            )
         return len(new) + verdicts + sum(one.batch.count for _, one in new)
 
     def _store_batches(
@@ -328,10 +335,43 @@ def _batch_row(delivery: Delivery) -> tuple[Any, ...]:
     )
 
 
-def _decision_rows(new: Sequence[tuple[int, Delivery]]) -> list[list[Any]]:
-    """Return decisions as parameters of `_INSERT_DECISION`."""
-    return [
-        [place, *line[: _IMAGE + 1], line[_VERDICT], *line[_IMAGE + 1 :]]
-        for number, delivery in new
-        for place, line in enumerate(delivery.batch.lines, number * NUMBERS)
-    ]
+class Rehearsal:
+    """Records a decision that never stays.
+
+    ``writer``: of the rehearsal alone, so that it waits for no batch.
+    """
+
+    def __init__(self, writer: DecisionWriter, stall_s: float) -> None:
+        self._writer = writer
+        self._stall_s = stall_s
+        self._began: float | None = None
+
+    def run(self) -> None:
+        """Raise why no decision can be recorded."""
+        began = self._began = time.monotonic()
+        try:
+            try:
+                self._practise()
+            except Exception:
+                if time.monotonic() - began > self._stall_s:
+                    raise
+                self._practise()  # the server restarted
+        finally:
+            self._began = None
+
+    def _practise(self) -> None:
+        decision = NewDecision(
+            "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
+        )
+        with self._writer.turn:
+            self._writer.rehearse(decision)
+
+    def interrupt_late(self) -> None:
+        """Cut the connection of a rehearsal that has stalled."""
+        if self._began is not None and self._began < time.monotonic() - self._stall_s:
+            self._writer.interrupt()
+
+    def close(self) -> None:
+        """Close the connection, unless a rehearsal hangs on it."""
+        if self._began is None:
+            self._writer.close()

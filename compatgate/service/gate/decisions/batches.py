@@ -14,8 +14,11 @@ The number of a decision is 1000 times the number of its batch, plus its place i
 from __future__ import annotations
 
 import base64
+import logging
 import re
 import secrets
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -23,12 +26,27 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
-from sqlalchemy import Boolean, Index, Integer, LargeBinary, Text, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import (
+    Boolean,
+    Index,
+    Integer,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+)
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.core.performance import sha256
+from compatgate.errors import CompatgateError
 from compatgate.kit.clock import iso
+from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base, BigKey, UtcTime
+from compatgate.service.audit.events import repository as audit
 from compatgate.service.gate.questions.decider import NewDecision
 
 NUMBERS = 1000
@@ -41,6 +59,14 @@ _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _decode_lines = msgspec.json.Decoder(list[list[Any]]).decode
 _decode_claims = msgspec.json.Decoder(dict[str, str]).decode
+ACTION = "decisions.anchor"
+ANCHOR_SECONDS = 10.0
+"""Time between two anchors of a process that logs decisions."""
+RECENT_BATCHES = 20_000
+"""Batches that an anchor looks through for writers that died before they had anchored."""
+_log = logging.getLogger("compatgate.gate")
+Heads = dict[str, tuple[int, str]]
+"""Sequence and hash of the last batch, by writer."""
 
 
 class StoredBatch(Base):
@@ -83,10 +109,7 @@ class DecisionBatch(Struct, frozen=True, gc=False):
 
     Attributes:
         writer: random id of the process, after the name of its far gate and a colon.
-        sequence: number among the writer's batches, from 1.
         previous: hash of the writer's batch before.
-        count: number of decisions.
-        decided_at: time of the last decision, as stored in it.
         content: JSON of the decisions, a list of values each, in the order of the columns.
         claims: SHA-256 of verdicts that may be new, by id.
         hash: of writer, sequence, previous, content and claims, hex.
@@ -163,8 +186,7 @@ def far_gate_of(writer: str) -> str | None:
 class WriterChain:
     """The chain of one writer in memory; not for use by two threads at a time.
 
-    Args:
-        owner: far gate that the writer is called after; empty: a process of the gate itself.
+    ``owner``: far gate that the writer is called after; empty: a process of the gate itself.
     """
 
     def __init__(self, owner: str = "") -> None:
@@ -180,8 +202,7 @@ class WriterChain:
     def make(self, decisions: Sequence[NewDecision], bodies: Mapping[str, str]) -> DecisionBatch:
         """Return the next batch; `take` makes it part of the chain.
 
-        Args:
-            decisions: at least one, at most `NUMBERS`.
+        ``decisions``: at least one, at most `NUMBERS`.
         """
         lines = [decision_values(one) for one in decisions]
         content = encode_values(lines)
@@ -195,3 +216,112 @@ class WriterChain:
     def take(self, batch: DecisionBatch) -> None:
         """Note that a batch is stored: the next one continues it."""
         self.sequence, self.head = batch.sequence, batch.hash
+
+
+class Anchors:
+    """Anchors the chains of one process, from time to time and at its end."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._latest: Heads = {}
+        self._next = time.monotonic() + ANCHOR_SECONDS
+        self._running: threading.Thread | None = None
+
+    def stored(self, chain: WriterChain) -> None:
+        """Note the last stored batch of a chain; anchor in a thread when it is time."""
+        self.note(chain.writer, chain.sequence, chain.head)
+
+    def note(self, writer: str, sequence: int, hashed: str) -> None:
+        """Note the last stored batch of a writer; anchor in a thread when it is time."""
+        self._latest[writer] = (sequence, hashed)
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + ANCHOR_SECONDS
+        if self._running is None or not self._running.is_alive():
+            self._running = threading.Thread(target=self._try, name="anchor", daemon=True)
+            self._running.start()
+
+    def close(self) -> None:
+        """Anchor what is not anchored."""
+        if self._running is not None:
+            self._running.join()
+        if self._latest:
+            self._try()
+
+    def _try(self) -> None:
+        """Anchor; after a failure the next anchor covers this one's batches, too."""
+        with self._lock:
+            heads = dict(self._latest)
+            try:
+                with self._database.writing() as session:
+                    append_anchor(session, heads)
+            except CompatgateError as error:
+                _log.warning("the decisions' chains were not anchored: %s", error)
+                return
+            for writer, head in heads.items():
+                if self._latest.get(writer) == head:
+                    del self._latest[writer]
+
+
+def append_anchor(session: Session, heads: Mapping[str, tuple[int, str]]) -> None:
+    """Append an anchor to the audit chain, in a writing session that no other overlaps.
+
+    Heads that the database lacks are left out; writers that died before they had anchored are
+    added.
+    """
+    wanted = {**_find_heads(session), **_read_back(session, heads)}
+    moved = {
+        writer: head for writer, head in wanted.items() if not _is_anchored(session, writer, head)
+    }
+    if not moved:
+        return
+    detail = {"writers": {writer: list(head) for writer, head in sorted(moved.items())}}
+    count = len(moved)
+    subject = f"decisions of {count} writer{'s' if count > 1 else ''}"
+    seq = audit.append(session, "gate", ACTION, subject, detail)
+    session.execute(delete(WriterHead).where(WriterHead.writer.in_(moved)))
+    rows = [
+        {"writer": writer, "sequence": sequence, "hash": hashed, "link": seq}
+        for writer, (sequence, hashed) in moved.items()
+    ]
+    session.execute(insert(WriterHead), rows)
+
+
+def _read_back(session: Session, heads: Mapping[str, tuple[int, str]]) -> Heads:
+    """Return the heads whose batch is stored; a chain that has just begun has none."""
+    found: Heads = {}
+    for writer, (sequence, hashed) in heads.items():
+        query = select(StoredBatch.hash).where(
+            StoredBatch.writer == writer, StoredBatch.sequence == sequence
+        )
+        stored = session.execute(query).scalar()
+        if stored is not None and bytes(stored).hex() == hashed:
+            found[writer] = (sequence, hashed)
+        elif sequence:
+            _log.error("batch %d of writer %s is not in the database", sequence, writer)
+    return found
+
+
+def _is_anchored(session: Session, writer: str, head: tuple[int, str]) -> bool:
+    query = select(WriterHead.sequence).where(WriterHead.writer == writer)
+    found = session.execute(query).scalar()
+    return found is not None and found >= head[0]
+
+
+def _find_heads(session: Session) -> Heads:
+    """Return the last batches of writers that have recent batches after their last anchor."""
+    newest = session.execute(select(func.max(StoredBatch.id))).scalar() or 0
+    ahead = (
+        select(StoredBatch.writer, func.max(StoredBatch.sequence).label("sequence"))
+        .outerjoin(WriterHead, WriterHead.writer == StoredBatch.writer)
+        .where(StoredBatch.id > newest - RECENT_BATCHES)
+        .where(or_(WriterHead.writer.is_(None), StoredBatch.sequence > WriterHead.sequence))
+        .group_by(StoredBatch.writer)
+        .subquery()
+    )
+    query = select(StoredBatch.writer, StoredBatch.sequence, StoredBatch.hash).join(
+        ahead,
+        (ahead.c.writer == StoredBatch.writer) & (ahead.c.sequence == StoredBatch.sequence),
+    )
+    return {row.writer: (row.sequence, bytes(row.hash).hex()) for row in session.execute(query)}

@@ -32,14 +32,22 @@ from functools import partial
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import tracing
 from compatgate.kit.database.database import Database, unavailable
-from compatgate.service.gate.decisions.anchors import Anchors
-from compatgate.service.gate.decisions.batch_store import CommitMode, DecisionWriter, Delivery
-from compatgate.service.gate.decisions.batches import NUMBERS, DecisionBatch, WriterChain
-from compatgate.service.gate.decisions.delivery import DatabaseDestination, Destination, Row
-from compatgate.service.gate.decisions.open_batch import Attempt, Batch, RecentIds, Taken
-from compatgate.service.gate.decisions.rehearsal import Rehearsal
+from compatgate.service.gate.decisions.batch_store import (
+    CommitMode,
+    DecisionWriter,
+    Delivery,
+    Rehearsal,
+)
+from compatgate.service.gate.decisions.batches import NUMBERS, Anchors, DecisionBatch, WriterChain
+from compatgate.service.gate.decisions.delivery import (
+    DatabaseDestination,
+    Destination,
+    LogState,
+    Row,
+    Shipper,
+)
+from compatgate.service.gate.decisions.open_batch import Batch, RecentIds, Taken
 from compatgate.service.gate.decisions.spool import SpoolOptions
-from compatgate.service.gate.decisions.spooling import LogState, Spooling
 from compatgate.service.gate.questions.decider import NewDecision
 
 CAPACITY = 10_000
@@ -79,15 +87,15 @@ class DecisionLog:
         self._commit: CommitMode = commit
         self._options = spool
         self._make_destination = destination or partial(DatabaseDestination, database, commit)
-        self._spooling: Spooling | None = None
+        self._shipper: Shipper | None = None
         self._begin()
         _begin_after_fork(self)
 
     def _begin(self) -> None:
         """Begin with a chain, a connection and threads of this process's own."""
-        if self._spooling is not None:
-            self._spooling.abandon()
-            self._spooling = None
+        if self._shipper is not None:
+            self._shipper.abandon()
+            self._shipper = None
         destination = self._make_destination()
         self._chain = WriterChain(destination.name)
         self._anchors = Anchors(self._database)
@@ -101,10 +109,10 @@ class DecisionLog:
         self._sizes: deque[int] = deque([0, 0], maxlen=2)
         self._queue: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._leader: threading.Thread | None = None
-        self._attempt: Attempt | None = None
+        self._writing: Batch | None = None
         self._ended = threading.Event()
         if self._options is not None:
-            self._spooling = Spooling(
+            self._shipper = Shipper(
                 self._options, destination, self._chain, lambda: self._anchors.stored(self._chain)
             )
             watch = threading.Thread(target=self._watch, name="decisions-watch", daemon=True)
@@ -116,12 +124,12 @@ class DecisionLog:
     @property
     def away(self) -> tuple[datetime, str] | None:
         """Return since when and why the database is unavailable; None: it is not."""
-        return self._spooling.outage if self._spooling is not None else None
+        return self._shipper.outage if self._shipper is not None else None
 
     @property
     def state(self) -> LogState:
         """Return where decisions are logged; never wait."""
-        return self._spooling.state if self._spooling is not None else LogState()
+        return self._shipper.state if self._shipper is not None else LogState()
 
     def record(self, decision: NewDecision, body: str) -> None:
         """Store a decision, and wait until that is done; after an error no answer may leave."""
@@ -189,32 +197,32 @@ class DecisionLog:
             False: another thread took the batch, stores it, and leads the next ones. Until it is
             stored the chain ends before it, so nobody may add to the chain.
         """
-        spooling = self._spooling
+        shipper = self._shipper
         while True:
-            if spooling is not None and spooling.is_in_use:
-                spooling.wait_for_end()
-                if self._place(spooling, batch):
+            if shipper is not None and shipper.is_in_use:
+                shipper.wait_for_end()
+                if self._place(shipper, batch):
                     return True
-            elif spooling is not None and self._database.is_silent():
-                self._place(spooling, batch, why=Unavailable(_SILENT, field="database"))
+            elif shipper is not None and self._database.is_silent():
+                self._place(shipper, batch, why=Unavailable(_SILENT, field="database"))
                 return True
             self._gather(batch)
-            writer, attempt = self._writer, Attempt(batch)
-            self._attempt = attempt
-            error = self._write(writer, attempt)
+            writer, batch.began = self._writer, time.monotonic()
+            self._writing = batch
+            error = self._write(writer, batch)
             with self._settling:
-                if attempt.is_taken:
+                if batch.is_taken:
                     writer.close()
                     return False
-                self._attempt = None
+                self._writing = None
             self._sizes.append(len(batch.rows))
             if error is None:
                 self._finish(batch, None)
                 self._anchors.stored(self._chain)
                 return True
-            in_doubt = attempt.made if writer.in_doubt else None
-            if spooling is not None:
-                self._place(spooling, batch, in_doubt, error)
+            in_doubt = batch.made if writer.in_doubt else None
+            if shipper is not None:
+                self._place(shipper, batch, in_doubt, error)
                 return True
             if in_doubt is not None:
                 self._chain.begin()
@@ -256,85 +264,83 @@ class DecisionLog:
                 self._open = None
         return batch.rows
 
-    def _write(self, writer: DecisionWriter, attempt: Attempt) -> BaseException | None:
+    def _write(self, writer: DecisionWriter, batch: Batch) -> BaseException | None:
         """Write a batch to the database; return why that failed."""
         try:
-            rows = len(attempt.batch.rows)
+            rows = len(batch.rows)
             with tracing.span("decisions.write", {"compatgate.decisions": rows}):
-                self._write_known(writer, attempt)
+                self._write_known(writer, batch)
         except BaseException as error:
-            if self._spooling is not None and not isinstance(error, Taken):
+            if self._shipper is not None and not isinstance(error, Taken):
                 self._database.on_error(refused=False)  # `unavailable` counts the others
             return error
         return None
 
-    def _write_known(self, writer: DecisionWriter, attempt: Attempt) -> None:
+    def _write_known(self, writer: DecisionWriter, batch: Batch) -> None:
         """Write a batch, once more if that fails quickly, and make it part of the chain."""
         began = time.monotonic()
         try:
             with writer.turn:  # before the batch is closed: others join it in the meantime
-                made, bodies = self._make(attempt, skip=self._known)
+                made, bodies = self._make(batch, skip=self._known)
                 writer.write([Delivery(made, bodies)])
         except Taken:
             raise
         except Exception:
-            if time.monotonic() - began > (STALL_SECONDS if self._spooling else _QUICK_SECONDS):
+            if time.monotonic() - began > (STALL_SECONDS if self._shipper else _QUICK_SECONDS):
                 raise
-            made = self._write_again(writer, attempt)
+            made = self._write_again(writer, batch)
         with self._settling:
-            if attempt.is_taken:
+            if batch.is_taken:
                 return
-            self._attempt = None
+            self._writing = None
             self._chain.take(made)
         self._known.add(made.claims)
 
-    def _write_again(self, writer: DecisionWriter, attempt: Attempt) -> DecisionBatch:
+    def _write_again(self, writer: DecisionWriter, batch: Batch) -> DecisionBatch:
         """Write a batch with every verdict, unchanged if the database may have it.
 
         The server restarted, or another program deleted verdicts that this one wrote.
         """
         self._known.clear()
         in_doubt = writer.in_doubt
-        made = attempt.made if in_doubt else None
+        made = batch.made if in_doubt else None
         try:
             with writer.turn:
                 if made is None:
-                    made, _ = self._make(attempt, skip=())
-                writer.write([Delivery(made, attempt.batch.bodies)])
+                    made, _ = self._make(batch, skip=())
+                writer.write([Delivery(made, batch.bodies)])
         except BaseException:
             writer.in_doubt |= in_doubt  # the first commit may have stored it
             raise
         return made
 
-    def _make(self, attempt: Attempt, skip: Container[str]) -> tuple[DecisionBatch, dict[str, str]]:
+    def _make(self, batch: Batch, skip: Container[str]) -> tuple[DecisionBatch, dict[str, str]]:
         """Close a batch and make it a value with the verdicts that may be new."""
-        batch = attempt.batch
         with self._settling:
-            if attempt.is_taken:
+            if batch.is_taken:
                 raise Taken
             self._close(batch)
             new = {key: body for key, body in batch.bodies.items() if key not in skip}
-            made = attempt.made = self._chain.make(batch.decisions, new)
+            made = batch.made = self._chain.make(batch.decisions, new)
         return made, new
 
     def _place(
         self,
-        spooling: Spooling,
+        shipper: Shipper,
         batch: Batch,
         in_doubt: DecisionBatch | None = None,
         why: BaseException | None = None,
     ) -> bool:
         """Store a batch in the spool; return False if the database is back.
 
-        Args:
-            in_doubt: the same as a value; the database may have it.
+        ``in_doubt``: the same as a value; the database may have it.
         """
-        if why is not None and not spooling.is_in_use:
+        if why is not None and not shipper.is_in_use:
             self._database.look()  # whoever sees the spool in use finds the outage known, too
             self._known.clear()
         error = None
         try:
-            if not spooling.place(lambda: self._close(batch), in_doubt, why):
+            if not shipper.place(lambda: self._close(batch), in_doubt, why):
                 return False
         except BaseException as problem:
             error = problem
@@ -345,56 +351,56 @@ class DecisionLog:
         """Take batches to the spool whose write has stalled."""
         while not self._ended.wait(_LOOK_SECONDS):
             late = time.monotonic() - STALL_SECONDS
-            attempt = self._attempt
-            if attempt is not None and attempt.began < late and self._spooling is not None:
-                self._take(self._spooling, attempt)
+            batch = self._writing
+            if batch is not None and batch.began < late and self._shipper is not None:
+                self._take(self._shipper, batch)
             self._rehearsal.interrupt_late()
 
-    def _take(self, spooling: Spooling, attempt: Attempt) -> None:
+    def _take(self, shipper: Shipper, batch: Batch) -> None:
         """Take a batch from a thread that does not come back, and start another thread."""
         with self._settling:
-            if self._attempt is not attempt:
+            if self._writing is not batch:
                 return
-            attempt.is_taken = True
-            self._attempt = None
+            batch.is_taken = True
+            self._writing = None
             stuck, self._writer = self._writer, self._make_writer()
         stuck.interrupt()
         what = f"a write to the database takes longer than {STALL_SECONDS:g} s"
         error = Unavailable(what, field="database")
-        self._place(spooling, attempt.batch, attempt.made, error)
+        self._place(shipper, batch, batch.made, error)
         with self._joining:
             self._start()
 
     def rehearse(self) -> None:
         """Check that a decision can be recorded, without changing the log."""
-        if self._spooling is not None and self._spooling.is_in_use:
-            self._spooling.check()
+        if self._shipper is not None and self._shipper.is_in_use:
+            self._shipper.check()
             return
         try:
             self._rehearsal.run()
         except Exception as error:
-            if self._spooling is None:
+            if self._shipper is None:
                 raise unavailable(self._database, error) from error
-            self._spooling.check()
+            self._shipper.check()
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""
-        spooling = self._spooling
+        shipper = self._shipper
         leader = self._leader
         if leader is not None:
             self._queue.put(None)
-            leader.join(_STOP_SECONDS if spooling is not None else None)
+            leader.join(_STOP_SECONDS if shipper is not None else None)
         self._leader = None
         self._ended.set()
-        if spooling is not None:
-            spooling.stop(_STOP_SECONDS)
+        if shipper is not None:
+            shipper.stop(_STOP_SECONDS)
         if leader is None or not leader.is_alive():
             self._writer.close()
         self._rehearsal.close()
-        if spooling is None or not spooling.is_in_use:
+        if shipper is None or not shipper.is_in_use:
             self._anchors.close()
-        if spooling is not None:
-            spooling.close()
+        if shipper is not None:
+            shipper.close()
 
 
 def _begin_after_fork(log: DecisionLog) -> None:

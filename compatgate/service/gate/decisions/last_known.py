@@ -21,7 +21,7 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable, quote_error
 from compatgate.kit import clock
-from compatgate.kit.files import locked, replacing, sync_folder
+from compatgate.kit.files import locked, replacing, sync_path
 from compatgate.service.access.tokens.repository import KnownToken
 from compatgate.service.matrix.snapshots.snapshot import Payload, Snapshot, restore_snapshot
 
@@ -38,9 +38,6 @@ class LastKnown(Struct, frozen=True):
     """The content of the file.
 
     Attributes:
-        format: version of the file format.
-        database: URL without its password.
-        confirmed_at: when the database last confirmed the content.
         evidence: number of the latest judged run.
         tokens: every token, revoked ones too.
         payload: of a bundle, without overlays.
@@ -84,11 +81,7 @@ class LostMatrix(Unavailable):
 
 
 class SnapshotFile:
-    """The files of one replica, in its state folder.
-
-    Args:
-        database: URL without its password.
-    """
+    """The files of one replica, in its state folder; ``database``: URL without its password."""
 
     def __init__(self, folder: Path, database: str) -> None:
         self.path = folder / FILE
@@ -185,4 +178,4 @@ def _replace_file(path: Path, content: bytes) -> None:
     """Write a file whole and durably, readable by its owner alone."""
     with replacing(path) as file:
         file.write(content)
-    sync_folder(path.parent)
+    sync_path(path.parent)

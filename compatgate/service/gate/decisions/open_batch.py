@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 
@@ -13,10 +12,12 @@ from compatgate.service.gate.questions.decider import NewDecision
 
 
 class Batch:
-    """Decisions of one transaction.
+    """Decisions of one transaction, collected and then on their way to the database.
 
     Attributes:
         wanted: decisions that the log waits for, and then sets `is_enough`.
+        made: None: the batch is still open.
+        is_taken: the watching thread has taken it to the spool.
     """
 
     def __init__(self) -> None:
@@ -24,6 +25,9 @@ class Batch:
         self.done: Future[None] = Future()
         self.wanted: int | None = None
         self.is_enough = threading.Event()
+        self.began = 0.0
+        self.made: DecisionBatch | None = None
+        self.is_taken = False
 
     @property
     def decisions(self) -> list[NewDecision]:
@@ -34,21 +38,6 @@ class Batch:
     def bodies(self) -> dict[str, str]:
         """Return the JSON of the verdicts, by id."""
         return {decision.verdict_id: body for decision, body in self.rows}
-
-
-class Attempt:
-    """A batch on its way to the database.
-
-    Attributes:
-        made: None: the batch is still open.
-        is_taken: the watching thread has taken it to the spool.
-    """
-
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
-        self.began = time.monotonic()
-        self.made: DecisionBatch | None = None
-        self.is_taken = False
 
 
 class Taken(Exception):

@@ -58,7 +58,6 @@ class OutageOptions(Struct, frozen=True):
     """Options of a replica for outages: its files, and the maximum age of its snapshot.
 
     Attributes:
-        folder: of the replica's state; exists.
         max_stale: greatest age of a snapshot to decide on while the database is unavailable.
         file: identity of the SQLite file; None: PostgreSQL.
         is_checked: the schema of the database is known to be right.
@@ -74,10 +73,7 @@ class Degraded(Struct, frozen=True):
     """The state in which a gate decides without its database.
 
     Attributes:
-        since: when the outage began.
         snapshot_age_s: seconds since the database last confirmed the snapshot.
-        reason: why the database is unavailable.
-        without: what is unavailable.
         is_readable: the database still answers, but stores no decisions.
     """
 
@@ -211,11 +207,7 @@ class OutageKeeper:
         return Degraded(outage.since, self._age_s(), outage.reason)
 
     def describe_log(self, away: tuple[datetime, str] | None) -> Degraded | None:
-        """Return the state of a gate that reads its database, and whose log cannot write.
-
-        Args:
-            away: since when, and why; None: nothing is wrong.
-        """
+        """Return the state of a gate that reads its database, and whose log cannot write."""
         return None if away is None else Degraded(away[0], self._age_s(), away[1], is_readable=True)
 
     def _age_s(self) -> float:

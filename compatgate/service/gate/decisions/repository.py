@@ -1,6 +1,6 @@
 """Store verdicts by content, and list decisions: who asked, when, and the answer.
 
-`compatgate.service.gate.decisions.batch_store` writes them; `decision_counts` summarises them.
+`compatgate.service.gate.decisions.batch_store` writes them; `service` summarises them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from compatgate.kit.database.tables import (
     BigKey,
     Page,
     UtcTime,
+    in_limit,
     page,
 )
-from compatgate.kit.database.target_limit import in_limit
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch, far_gate_of
 from compatgate.service.gate.questions.decider import NewDecision
@@ -120,11 +120,7 @@ def find_verdict(session: Session, verdict_id: str) -> str:
 
 
 def find_verdict_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
-    """Return the ids of verdicts that begin with a text, in order.
-
-    Args:
-        beginning: ``vd_`` and hexadecimal digits.
-    """
+    """Return the ids of verdicts that begin with a text, in order."""
     within = Verdict.id.between(beginning, f"{beginning}g")  # g follows the last digit
     query = select(Verdict.id).where(within).order_by(Verdict.id).limit(limit)
     return list(session.execute(query).scalars())
@@ -196,11 +192,7 @@ def list_decisions(
 ) -> Page[DecisionBody]:
     """Return decisions, newest first.
 
-    Args:
-        verdict: ``pass``, ``warn``, ``unknown`` or ``fail``.
-        source: channel of the question; one without a detail stands for all its details.
-        verdict_ids: of the answer; None: any.
-        within: limit of the caller to targets; None: no limit.
+    ``source``: channel of the question; one without a detail stands for all its details.
     """
     query = select(*_ROW)
     texts = {"target": target, "asked_by": asked_by, "source": source, "image": image}

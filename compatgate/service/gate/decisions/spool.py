@@ -31,7 +31,7 @@ from msgspec import Struct
 from compatgate.core.performance import sha256
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import from_iso
-from compatgate.kit.files import sync_folder
+from compatgate.kit.files import sync_path
 from compatgate.service.gate.decisions.batch_store import Delivery
 
 SPOOL_BYTES = 64 * 1024 * 1024
@@ -49,12 +49,7 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class SpoolOptions(Struct, frozen=True):
-    """The place and size of a process's spool.
-
-    Attributes:
-        folder: of the replica's spools; is made.
-        size: bytes of each process's file.
-    """
+    """The place and size of a process's spool."""
 
     folder: Path
     size: int = SPOOL_BYTES
@@ -93,7 +88,7 @@ class SpoolFile:
             made.empty()
             os.fsync(descriptor)
             os.rename(unfinished, made.path)
-            sync_folder(folder)
+            sync_path(folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(unfinished)
@@ -140,7 +135,9 @@ class SpoolFile:
 
     def append(self, delivery: Delivery) -> _Place:
         """Write a record, and return once it is on disk."""
-        payload = _compress(_encode(delivery))
+        from zstandard import ZstdCompressor
+
+        payload = ZstdCompressor(level=1).compress(_encode(delivery))
         record = _RECORD.pack(len(payload), self._check(payload)) + payload
         if len(record) > self.free:
             raise OSError(f"the spool is full: {self.used} of {self._size} bytes are used")
@@ -199,7 +196,7 @@ class SpoolFile:
         """Rename the file, so that nobody tries to deliver it again, and return its path."""
         place = self.path.with_name(self.path.name + _ASIDE)
         os.rename(self.path, place)
-        sync_folder(place.parent)
+        sync_path(place.parent)
         return place
 
     def shrink(self) -> None:
@@ -217,8 +214,7 @@ class SpoolFile:
 class Spool:
     """The spool of one process; any thread may use it.
 
-    Args:
-        database: URL of the database without its password; spools of others are left alone.
+    ``database``: URL of the database without its password; spools of others are left alone.
     """
 
     def __init__(self, options: SpoolOptions, database: str) -> None:
@@ -359,12 +355,6 @@ class Spool:
             if self._file is not None:
                 self._file.close(remove=not self._places)
             self._file = None
-
-
-def _compress(content: bytes) -> bytes:
-    from zstandard import ZstdCompressor
-
-    return ZstdCompressor(level=1).compress(content)
 
 
 def _decompress(content: bytes) -> bytes:

@@ -15,9 +15,8 @@ from compatgate.catalog.sources import title
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
-from compatgate.kit.http.route import NoQuery, Returns, route
+from compatgate.kit.http.route import Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter, ListQuery, Search
 from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, FactTable, RuleBody
 from compatgate.service.gate.questions.service import Gate

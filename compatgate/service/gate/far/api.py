@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
 

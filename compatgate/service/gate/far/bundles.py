@@ -64,7 +64,6 @@ class BundleVersion(NamedTuple):
     """The version of a bundle; each part grows.
 
     Attributes:
-        revision: of the matrix.
         evidence: number of judged and of discarded runs together.
         issue: number of the period in which it was signed.
     """
@@ -78,13 +77,7 @@ class BundleVersion(NamedTuple):
 
 
 class TrustedBundle(Struct, frozen=True):
-    """A bundle that a trusted key signed.
-
-    Attributes:
-        bundle: the bundle.
-        key_id: id of the key.
-        content: the file.
-    """
+    """A bundle that a trusted key signed."""
 
     bundle: Bundle
     key_id: str
@@ -256,10 +249,7 @@ class BundleSource:
 class PulledBundle(Struct, frozen=True):
     """The result of a poll.
 
-    Attributes:
-        before: version of the file before; None: there was none that is trusted.
-        after: version of the file now.
-        changed: whether the file has other content.
+    ``before``: version of the file before; None: there was none that is trusted.
     """
 
     before: BundleVersion | None
@@ -274,18 +264,23 @@ def present_bundle(path: Path, keys: Sequence[SSlibKey]) -> TrustedBundle | None
     return None
 
 
-def apply_bundle(
-    path: Path, present: TrustedBundle | None, new: TrustedBundle, *, allow_older: bool
-) -> PulledBundle:
-    """Replace the file with a newer bundle; a reader sees the old one or the new one."""
+def require_newer(new: TrustedBundle, present: TrustedBundle | None, remedy: str) -> None:
+    """Refuse a bundle that has ended, or is older than another; ``remedy`` for a restored gate."""
     new.bundle.payload.require_valid()
-    if present is not None and new.version < present.version and not allow_older:
+    if present is not None and new.version < present.version:
         raise BundleRefused(
             f"the bundle is older ({new.version}) than the stored bundle ({present.version})",
             field="bundle",
             hint="the bundle is a replay, or the gate was restored from a backup; after a restore,"
-            " use --allow-older once",
+            f" {remedy}",
         )
+
+
+def apply_bundle(
+    path: Path, present: TrustedBundle | None, new: TrustedBundle, *, allow_older: bool
+) -> PulledBundle:
+    """Replace the file with a newer bundle; a reader sees the old one or the new one."""
+    require_newer(new, None if allow_older else present, "use --allow-older once")
     changed = present is None or present.content != new.content
     try:
         if changed:

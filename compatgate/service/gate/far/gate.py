@@ -74,9 +74,7 @@ class NoDatabase(Database):
 class FarGate(Gate):
     """A read-only gate.
 
-    Args:
-        spool_size: bytes of each process's spool.
-        away: why the central gate did not answer at the start; None: it did.
+    ``away``: why the central gate did not answer at the start; None: it did.
     """
 
     def __init__(
@@ -193,9 +191,7 @@ class PreparedFarGate(Struct, frozen=True):
 
     Attributes:
         options: with the name of the far gate.
-        present: bundle to begin with.
         away: why the central gate does not answer; None: it does.
-        confirmed_s: seconds since it last confirmed the bundle.
     """
 
     options: BundleOptions

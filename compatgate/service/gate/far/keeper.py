@@ -25,13 +25,13 @@ from compatgate.kit import clock
 from compatgate.kit.files import PRIVATE_MODE, locked, replacing
 from compatgate.service.gate.decisions.outages import MAX_STALE, Degraded
 from compatgate.service.gate.far.bundles import (
-    BundleRefused,
     TrustedBundle,
     apply_bundle,
     bundle_age,
     confirm_bundle,
     present_bundle,
     read_trusted,
+    require_newer,
 )
 from compatgate.service.gate.far.log import Central
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, restore_snapshot
@@ -51,12 +51,7 @@ _log = logging.getLogger("compatgate.far")
 class BundleOptions(Struct, frozen=True):
     """The source of bundles, and their maximum age.
 
-    Attributes:
-        central: the central gate.
-        keys: public keys that are trusted.
-        folder: state of the far gate; exists.
-        every_s: seconds between two polls.
-        max_stale: greatest age of a bundle to decide on.
+    ``max_stale``: greatest age of a bundle to decide on.
     """
 
     central: Central
@@ -146,11 +141,7 @@ class BundleStore:
         return name
 
     def poll(self, present: AppliedBundle | None) -> AppliedBundle | None:
-        """Ask for a newer bundle; return it once the disk has it, or None: the present is current.
-
-        Args:
-            present: that this process decides on; None: there is none.
-        """
+        """Return a newer bundle once the disk has it; None: the present one is current."""
         from compatgate.client.operations import Operations
 
         request = Operations.show_bundle.request().as_bytes()
@@ -162,15 +153,8 @@ class BundleStore:
             return None
         name = f"the bundle of {self.options.central.url}"
         trusted = read_trusted(answer.value, name, self.options.keys)
-        if present is not None and trusted.version < present.trusted.version:
-            raise BundleRefused(
-                f"the bundle is older ({trusted.version}) than the stored bundle"
-                f" ({present.trusted.version})",
-                field="bundle",
-                hint="the bundle is a replay, or the central gate was restored from a backup; after"
-                f" a restore, stop this gate, remove {BUNDLE} from its state folder, and start it",
-            )
-        trusted.bundle.payload.require_valid()
+        remedy = f"stop this gate, remove {BUNDLE} from its state folder, and start it"
+        require_newer(trusted, present.trusted if present else None, remedy)
         new = AppliedBundle.of(trusted)
         try:
             with locked(self.options.folder / _LOCK):
@@ -186,8 +170,7 @@ class BundleStore:
 class BundleKeeper:
     """Polls in a thread of its own, and knows how old the present bundle is.
 
-    Args:
-        away: why the central gate did not answer at the start; None: it did.
+    ``away``: why the central gate did not answer at the start; None: it did.
     """
 
     def __init__(

@@ -28,6 +28,7 @@ _BODY_BYTES = 256 * 1024
 _REQUEST_BYTES = 512 * 1024
 _TIMEOUT_S = 60.0
 _COLUMNS = NewDecision.__struct_fields__
+_NAMES_BYTES = sum(map(len, _COLUMNS)) + 4 * len(_COLUMNS)
 
 
 class Central(Struct, frozen=True):
@@ -48,8 +49,7 @@ class Central(Struct, frozen=True):
     def connect(self, timeout_s: float, retries: int) -> Client:
         """Return a client.
 
-        Args:
-            timeout_s: seconds to wait for the connection, and for each part of an answer.
+        ``timeout_s``: seconds to wait for the connection, and for each part of an answer.
         """
         from compatgate.gate_client import make_client
         from compatgate.kit.cli.output import read_bytes
@@ -62,63 +62,23 @@ class Central(Struct, frozen=True):
 
 
 class CentralDestination:
-    """The central gate as the destination of decisions, which all go through the spool."""
+    """The central gate as the destination of decisions, which all go through the spool.
+
+    The connection is kept from one delivery to the next; one thread uses it.
+    """
 
     is_direct = False
     longest_retry_s = 30.0
 
     def __init__(self, central: Central) -> None:
         self.name = central.name
-        self._connection = CentralConnection(central)
+        self._central = central
+        self._client: Client | None = None
 
     @property
     def owner(self) -> str:
         """Return the far gate, whose spools outlive its processes."""
         return f"far gate {self.name}"
-
-    def open(self) -> CentralConnection:
-        """Return the connection, which is kept from one delivery to the next."""
-        return self._connection
-
-    def explain(self, error: BaseException) -> str:
-        """Return an error in words."""
-        return quote_error(error)
-
-    def divide(self, rows: Sequence[Row], known: Container[str]) -> Iterator[Sequence[Row]]:
-        """Yield the decisions, with callers of this far gate, in parts that fit into requests."""
-        named = [
-            (replace(one, asked_by=name_caller(one.asked_by, self.name)), body)
-            for one, body in rows
-        ]
-        return _divide(named, known)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.end()
-
-
-def _divide(rows: Sequence[Row], known: Container[str]) -> Iterator[Sequence[Row]]:
-    """Yield the rows in parts whose new verdicts have `_BODY_BYTES`, or are one alone."""
-    begin, size = 0, 0
-    counted: set[str] = set()
-    for place, (decision, body) in enumerate(rows):
-        if decision.verdict_id in known or decision.verdict_id in counted:
-            continue
-        counted.add(decision.verdict_id)
-        length = len(body.encode())
-        if size and size + length > _BODY_BYTES:
-            yield rows[begin:place]
-            begin, size = place, 0
-        size += length
-    yield rows[begin:]
-
-
-class CentralConnection:
-    """A connection to the central gate; one thread uses it."""
-
-    def __init__(self, central: Central) -> None:
-        self._central = central
-        self._client: Client | None = None
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
         """Deliver batches in a few requests; return once the central gate has all of them."""
@@ -132,13 +92,39 @@ class CentralConnection:
         except Conflict as error:
             raise ForkedChain(f"the central gate says: {error.problem}") from error
         except BaseException:
-            self.end()
+            self.close()
             raise
 
-    def close(self) -> None:
+    def rest(self) -> None:
         """Keep the connection for the next delivery."""
 
-    def end(self) -> None:
+    def explain(self, error: BaseException) -> str:
+        """Return an error in words."""
+        return quote_error(error)
+
+    def divide(self, rows: Sequence[Row], known: Container[str]) -> Iterator[Sequence[Row]]:
+        """Yield the decisions, with callers of this far gate, in parts that fit into requests.
+
+        A part has `_BODY_BYTES` of new verdicts, or one verdict alone.
+        """
+        named = [
+            (replace(one, asked_by=name_caller(one.asked_by, self.name)), body)
+            for one, body in rows
+        ]
+        begin, size = 0, 0
+        counted: set[str] = set()
+        for place, (decision, body) in enumerate(named):
+            if decision.verdict_id in known or decision.verdict_id in counted:
+                continue
+            counted.add(decision.verdict_id)
+            length = len(body.encode())
+            if size and size + length > _BODY_BYTES:
+                yield named[begin:place]
+                begin, size = place, 0
+            size += length
+        yield named[begin:]
+
+    def close(self) -> None:
         """Close the connection."""
         client, self._client = self._client, None
         if client is not None:
@@ -176,9 +162,6 @@ def _to_json(delivery: Delivery) -> Mapping[str, Any]:
         "decisions": [dict(zip(_COLUMNS, line, strict=True)) for line in batch.lines],
         "verdicts": {key: delivery.bodies[key] for key in batch.claims},
     }
-
-
-_NAMES_BYTES = sum(map(len, _COLUMNS)) + 4 * len(_COLUMNS)
 
 
 def _estimate_size(delivery: Delivery) -> int:

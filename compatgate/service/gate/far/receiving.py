@@ -27,7 +27,6 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database, unavailable
 from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.decisions.anchors import Anchors
 from compatgate.service.gate.decisions.batch_store import (
     CommitMode,
     DecisionWriter,
@@ -36,6 +35,7 @@ from compatgate.service.gate.decisions.batch_store import (
 )
 from compatgate.service.gate.decisions.batches import (
     FIRST_PREVIOUS,
+    Anchors,
     DecisionBatch,
     decision_values,
     encode_values,
@@ -244,8 +244,7 @@ class DeliveryDesk:
 class _ChainWriter(DecisionWriter):
     """A writer that stores a batch only after the one before.
 
-    Attributes:
-        new: writer and sequence of the batches that the last `write` stored.
+    ``new``: writer and sequence of the batches that the last `write` stored.
     """
 
     def __init__(self, database: Database, commit: CommitMode) -> None:

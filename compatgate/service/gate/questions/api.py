@@ -12,13 +12,12 @@ from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.core.matrix import ANY_TARGET, EntryStatus
-from compatgate.core.rule import Outcome, Verdict
+from compatgate.core.rule import REFUSING, Outcome
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.clock import parse_moment
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, is_not_modified, page_reply
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
 from compatgate.kit.principal import Principal
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
@@ -211,8 +210,21 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     target = call.args["target"]
     call.principal.require_targets([target])
     question: dict[str, Any] = {"target": target, "stack": parse_stack_text(call.args["stack"])}
+    verdict = call.use(Gate).preview(question)
+    word: str = verdict.verdict
+    if verdict.allowed and word in REFUSING:
+        word = f"{word}, not enforced"
+    stack = ",".join(
+        (
+            f"{name}={('+'.join(map(str, value)) if isinstance(value, list) else str(value))}"
+            for name, value in verdict.stack.items()
+        )
+    )
     return Reply(
-        draw_badge(_verdict_badge(call.use(Gate).preview(question), target)), media=BADGE_MEDIA
+        draw_badge(
+            Badge(target, word, _VERDICT_LOOKS[verdict.verdict], f"{stack} on {target}: {word}")
+        ),
+        media=BADGE_MEDIA,
     )
 
 
@@ -237,15 +249,3 @@ def entry_badge(call: Call[NoQuery]) -> Reply:
     title = f"entry {name} on {target}: {entry.status}"
     badge = Badge(f"{target}: {name}", entry.status, _STATUS_LOOKS[entry.status], title)
     return Reply(draw_badge(badge), media=BADGE_MEDIA)
-
-
-def _verdict_badge(verdict: Verdict, target: str) -> Badge:
-    word: str = verdict.verdict
-    if verdict.allowed and word in ("fail", "unknown"):
-        word = f"{word}, not enforced"
-    stack = ",".join(f"{name}={_format_value(value)}" for name, value in verdict.stack.items())
-    return Badge(target, word, _VERDICT_LOOKS[verdict.verdict], f"{stack} on {target}: {word}")
-
-
-def _format_value(value: Any) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -67,7 +67,6 @@ class CompletedQuestion(NamedTuple):
     """A question, completed from its image where possible.
 
     Attributes:
-        body: of the question.
         read: the gate read an image for it.
         alone: the stack comes from the image alone; the client stated nothing more.
     """
@@ -87,12 +86,7 @@ T = TypeVar("T")
 
 
 class SnapshotCache(Generic[T]):
-    """Values by question, for one snapshot; safe to use from any number of threads.
-
-    Args:
-        size_of: estimates the bytes of a value.
-        most_bytes: most bytes of all questions and values.
-    """
+    """Values by question, for one snapshot; safe to use from any number of threads."""
 
     def __init__(
         self, size_of: Callable[[T], int], size: int = CACHE_SIZE, most_bytes: int = CACHE_BYTES
@@ -146,11 +140,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
-    """Return the verdict on a question.
-
-    Args:
-        body: as ``POST /gate``.
-    """
+    """Return the verdict on a question."""
     request = parse_request(body, snapshot.facts.gpus)
     target = resolve_target(request, snapshot)
     basis = _choose_basis(request.changes, by_image)
@@ -297,10 +287,7 @@ _MARK = b'"decided_at":"'
 class Answer(Struct, frozen=True, gc=False):
     """An answer of ``POST /gate``.
 
-    Attributes:
-        verdict: as an object.
-        body: the verdict as JSON.
-        cached: an earlier question on the same snapshot gave the answer.
+    ``cached``: an earlier question on the same snapshot gave the answer.
     """
 
     verdict: Verdict

@@ -147,11 +147,7 @@ class _RunningReading:
 
 
 class ImageReader:
-    """A background reader of images.
-
-    Args:
-        deadline_s: longest wait of a question, in seconds.
-    """
+    """A background reader of images."""
 
     def __init__(
         self,
@@ -179,9 +175,6 @@ class ImageReader:
         """Return the content of an image.
 
         A tag is resolved each time; earlier readings of a digest come from memory or disk.
-
-        Args:
-            wait_s: seconds to wait, at most the deadline.
         """
         key = (str(name), platform)
         wait_s = self._deadline_s if wait_s is None else min(wait_s, self._deadline_s)
@@ -281,8 +274,6 @@ class ImageSettings(Struct, frozen=True):
 
     Attributes:
         registries: allowed; none: no image is read.
-        deadline_s: longest wait of a question for its image, in seconds.
-        at_once: most images read at the same time.
         waiting: most questions that wait for an image at the same time; the other threads stay
             free for questions without an image.
         options: mirrors, TLS, credentials and cache, as for `read_image`.
@@ -327,7 +318,8 @@ class Images:
         stated = body.get("stack")
         name, why = self._allowed_image(image, stated is not None)
         if name is None:
-            noted = [*_list_remarks(stated), why]
+            before = stated.get("unread") if isinstance(stated, Mapping) else None
+            noted = [*(before if isinstance(before, list) else []), why]
             known = isinstance(stated, Mapping)
             return CompletedQuestion(
                 {**body, "stack": {**stated, "unread": noted}} if known else body
@@ -374,11 +366,6 @@ class Images:
         names = ", ".join(map(str, self._settings.registries)) or "none"
         hint = f"the operator allows registries with {SETTING}, now {names}; or state the stack"
         raise BadInput(where, field="image", value=image, hint=hint)
-
-
-def _list_remarks(stated: Any) -> list[str]:
-    before = stated.get("unread") if isinstance(stated, Mapping) else None
-    return before if isinstance(before, list) else []
 
 
 def _stack_of_reading(

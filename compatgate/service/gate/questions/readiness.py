@@ -49,8 +49,7 @@ class _ReadinessCheck:
 class Readiness:
     """The latest check's result, shared by any number of threads.
 
-    Args:
-        check: returns the state, or raises an error; may never return.
+    ``check``: returns the state, or raises an error; may never return.
     """
 
     def __init__(self, check: Callable[[], dict[str, Any]]) -> None:

@@ -31,7 +31,6 @@ class Resolution(Struct, frozen=True):
     """What allows a stack that was denied.
 
     Attributes:
-        is_allowed: the same question is allowed now.
         remedies: changes that end in *allowed*, the smallest first.
         waiver: fields of the form of a waiver; empty: no waiver covers anything.
         uncovered: findings that deny in spite of this waiver, as ``CG901 gpu-code: message``.
@@ -44,11 +43,7 @@ class Resolution(Struct, frozen=True):
 
 
 def resolve_verdict(snapshot: Snapshot, verdict: Mapping[str, Any], expires: date) -> Resolution:
-    """Return what allows the stack of a stored verdict.
-
-    Args:
-        expires: last day of the drafted waiver.
-    """
+    """Return what allows the stack of a stored verdict."""
     if verdict["verdict"] not in REFUSING:
         return Resolution()
     try:
@@ -115,10 +110,4 @@ def _read_waiver(fields: Mapping[str, str], expires: date) -> Waiver:
 
 
 def _add_waiver(matrix: Matrix, waiver: Waiver) -> Matrix:
-    return Matrix(
-        matrix.revision,
-        matrix.entries,
-        (*matrix.waivers, waiver),
-        matrix.evidence,
-        matrix.suites,
-    )
+    return matrix.replace(waivers=(*matrix.waivers, waiver))

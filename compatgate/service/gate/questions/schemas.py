@@ -8,15 +8,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from compatgate.core.components import (
-    MAX_IMAGE_LENGTH,
-    MAX_KEYS,
-    MAX_NAME_LENGTH,
-)
+from compatgate.core.components import MAX_IMAGE_LENGTH, MAX_KEYS, MAX_NAME_LENGTH
 from compatgate.core.node import NODE_COMPONENTS, Sharing
 from compatgate.core.request import Mode
 from compatgate.core.rule import Basis, Checked, Finding, Outcome
-from compatgate.kit.http.stack_schemas import StackBody, StackValue, Text
+from compatgate.kit.http.schemas import StackBody, StackValue, Text
 from compatgate.service.audit.attestations.schemas import SignatureBody
 from compatgate.service.matrix.snapshots.snapshot import Envelope
 

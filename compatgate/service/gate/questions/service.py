@@ -18,9 +18,9 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.gate.decisions.batch_store import CommitMode
 from compatgate.service.gate.decisions.decision_log import DecisionLog
+from compatgate.service.gate.decisions.delivery import LogState
 from compatgate.service.gate.decisions.outages import Degraded, OutageKeeper, OutageOptions
 from compatgate.service.gate.decisions.spool import SpoolOptions
-from compatgate.service.gate.decisions.spooling import LogState
 from compatgate.service.gate.questions import decider
 from compatgate.service.gate.questions.decider import (
     Answer,
@@ -100,7 +100,6 @@ class Gate:
         """Decide without logging; `submit` logs what this returns.
 
         Args:
-            asked_by: name of the token, or ``anonymous``.
             source: ``rest``, ``cli``, ``hook:kubernetes``, ...
             image_s: seconds to wait for the image; 0: unread; None: the configured deadline.
         """
@@ -293,9 +292,7 @@ class Gate:
     ) -> bytes:
         """Return a bundle as bytes: the matrix, evidence and overlays.
 
-        Args:
-            revision: of the matrix; None: the latest.
-            valid_for: how long decisions may rest on an issued bundle; None: for ever.
+        ``valid_for``: how long decisions may rest on an issued bundle; None: for ever.
         """
         from compatgate.service.gate.far.bundles import issue_bundle
 

@@ -38,9 +38,7 @@ def pack_body(body: str) -> bytes:
 def read_body(body: str, packed: bytes | None) -> str:
     """Return the JSON of a verdict as it was given.
 
-    Args:
-        body: column ``body``, which older programs filled.
-        packed: column ``packed``.
+    ``body``: column ``body``, which older programs filled.
     """
     if packed is None:
         return body
@@ -54,11 +52,6 @@ def read_body(body: str, packed: bytes | None) -> str:
         raise DamagedContent(
             f"a stored verdict is damaged: {quote_error(error)}", field="packed"
         ) from None
-
-
-def load_newest() -> None:
-    """Read the dictionary for new verdicts now: a broken installation shows at the start."""
-    load_dictionary(max(DICTIONARIES))
 
 
 def dictionary_path(number: int) -> str:

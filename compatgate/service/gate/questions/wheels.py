@@ -49,11 +49,7 @@ class WheelSettings(Struct, frozen=True):
 
     Attributes:
         indexes: allowed, in order; without an index or a place, nothing is measured.
-        places: names of the allowed places of wheels.
         cache: folder of records; None: records are neither read nor stored.
-        at_once: most wheels measured at the same time.
-        waiting: most packages in the queue.
-        transport: networks and TLS, as for images.
         first_pause_s: seconds before the first retry of a failed package; doubles each time.
     """
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from compatgate.core.solve_question import answer_question
 from compatgate.kit import clock
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.solve.schemas import SOLVE_EXAMPLES, SolveBody, SolveRequest
 
@@ -34,7 +30,10 @@ def solve(call: Call[NoQuery]) -> Reply:
     it is true and `unknown` is empty does an answer without stacks say that none passes.
     """
     question = call.document()
-    call.principal.require_targets(_named_targets(question))
+    named = question.get("targets") or [question.get("target")]
+    call.principal.require_targets(
+        [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    )
     snapshot = call.use(Gate).snapshot()
     found = call.use(Gate).compute(
         answer_question,
@@ -45,9 +44,3 @@ def solve(call: Call[NoQuery]) -> Reply:
         now=clock.now(),
     )
     return Reply(call.use(Gate).with_state(found))
-
-
-def _named_targets(question: Mapping[str, Any]) -> list[str]:
-    """Return the targets that a question names; whatever else stands there is refused later."""
-    named = question.get("targets") or [question.get("target")]
-    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, field
 from compatgate.core.components import MAX_KEYS
 from compatgate.core.rule import Finding, Outcome
 from compatgate.core.solve import MAX_STACKS, MAX_TARGETS, MAX_WANTS
-from compatgate.kit.http.stack_schemas import StackBody, StackValue, Text
+from compatgate.kit.http.schemas import StackBody, StackValue, Text
 from compatgate.service.gate.questions.schemas import DegradedBody, PoolQuestion
 
 _Wants = Annotated[

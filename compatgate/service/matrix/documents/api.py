@@ -8,9 +8,8 @@ from msgspec import Meta, Struct
 
 from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import JSON, LARGEST, Body, NoQuery, Returns, route
+from compatgate.kit.http.route import JSON, LARGEST, Body, Call, NoQuery, Returns, route
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,

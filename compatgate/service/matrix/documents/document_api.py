@@ -14,10 +14,9 @@ from msgspec import Meta, Struct
 
 from compatgate.documents.specs import Kind
 from compatgate.errors import Conflict, PreconditionFailed
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
-from compatgate.kit.http.route import Body, NoQuery, Returns, Route, Scope, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Scope, route
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_remarks import EvidenceRemarks
 from compatgate.service.matrix.documents.models import StoredDocument

@@ -31,8 +31,7 @@ from compatgate.documents.specs import (
     kind_of,
     target_refs,
 )
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
-from compatgate.kit.database.target_limit import in_limit
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.matrix.documents.models import (
     Entry,

@@ -11,10 +11,9 @@ from typing import Any
 from msgspec import convert
 
 from compatgate.errors import NotFound
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import ApprovalBody
 from compatgate.service.matrix.proposals.models import Proposal

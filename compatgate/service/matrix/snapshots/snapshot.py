@@ -155,12 +155,10 @@ def advance_snapshot(
     with pause_garbage_collection():
         for version in versions:
             _set_document(new, *version)
-        matrix = Matrix(
-            revision,
-            EntryIndex(_by_name(new.entries)),
-            tuple(_by_name(new.waivers)),
-            snapshot.matrix.evidence,
-            snapshot.matrix.suites,
+        matrix = snapshot.matrix.replace(
+            revision=revision,
+            entries=EntryIndex(_by_name(new.entries)),
+            waivers=_by_name(new.waivers),
         )
     return replace(new, matrix=matrix)
 
@@ -177,15 +175,13 @@ def add_evidence(
     known = old.suites
     if not known and any(run.bound and run.bound.suite for run in found):
         known = suites()
-    matrix = Matrix(old.revision, old.entries, old.waivers, found, known)
+    matrix = old.replace(evidence=found, suites=known)
     return replace(snapshot, matrix=matrix, evidence=number)
 
 
 def without_evidence(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without judged runs, to load them again."""
-    old = snapshot.matrix
-    matrix = Matrix(old.revision, old.entries, old.waivers, suites=old.suites)
-    return replace(snapshot, matrix=matrix, evidence=0)
+    return replace(snapshot, matrix=snapshot.matrix.replace(evidence=()), evidence=0)
 
 
 def _set_document(

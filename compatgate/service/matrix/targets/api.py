@@ -5,9 +5,8 @@ from __future__ import annotations
 from msgspec import convert
 
 from compatgate.kit.database.tables import Page
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.route import Call, Returns, route
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.service.matrix.documents.document_api import document_routes
 from compatgate.service.matrix.documents.models import Pool

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.route import Call, Returns, route
 from compatgate.kit.http.schemas import Filter, ListQuery, Search
 from compatgate.service.matrix.documents.document_api import document_routes
 from compatgate.service.matrix.documents.schemas import WAIVER, WaiverBody, WaiverChange

@@ -45,8 +45,7 @@ _LISTS = {
 class RunningPod(Struct, frozen=True):
     """A pod that has a node and asks for GPUs.
 
-    Attributes:
-        document: metadata's annotations and the spec, images as they were pulled.
+    ``document``: metadata's annotations and the spec, images as they were pulled.
     """
 
     namespace: str
@@ -61,8 +60,7 @@ def list_running_pods(
 ) -> list[RunningPod]:
     """Return the GPU pods of a cluster, or of one namespace, by namespace and name.
 
-    Args:
-        namespace: only this one, whether it is excluded or not.
+    ``namespace``: only this one, whether it is excluded or not.
     """
 
     def keep(body: dict[str, Any]) -> RunningPod | None:
@@ -103,8 +101,7 @@ def place_on_node(
 ) -> Mapping[str, Any]:
     """Return the pod, placed on its node: the node's labels replace its node selector.
 
-    Args:
-        labels: labels of its node; None: not known, so the pod's own selection counts.
+    ``labels``: labels of its node; None: not known, so the pod's own selection counts.
     """
     if labels is None:
         return pod.document
@@ -156,11 +153,7 @@ class Gatekeeper(Protocol):
 class AuditOptions(Struct, frozen=True):
     """The operator's options, as for the admission webhook.
 
-    Attributes:
-        kinds: which resources are GPUs.
-        unmatched: result for a pod that matches no target.
-        exemptions: namespaces, each by a waiver.
-        claims: by namespace; those that are not among them count as GPUs.
+    ``claims``: by namespace; those that are not among them count as GPUs.
     """
 
     kinds: Kinds
@@ -174,7 +167,6 @@ class PodResult(Struct, frozen=True):
 
     Attributes:
         rule: the deciding rule; empty: no rule decided.
-        message: one line.
         verdict: id; empty: there is none.
     """
 
@@ -211,7 +203,7 @@ def audit_pods(
                 document, POD, pod.namespace, options.kinds, lambda: matrix, claims
             )
         except CompatgateError as error:
-            found.append(_result_without_question(pod, error.detail))
+            found.append(PodResult(pod, (), "", "", "error", "", error.detail))
             continue
         for question in asked.asked:
             answer = _answer_question(question, decider, known)
@@ -239,17 +231,13 @@ def _decide(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -
     try:
         return decide(body)
     except CompatgateError as error:
-        away = error.status >= 500 and not _is_image_problem(error)
+        away = error.status >= 500 and not (error.field or "").startswith("image")
         if "image" not in body or away or error.status in _NOT_ASKED:
             raise
         stack = body.get("stack", {})
         left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
         rest = {key: value for key, value in body.items() if key != "image"}
         return decide({**rest, "stack": {**stack, "open": left}})
-
-
-def _is_image_problem(error: CompatgateError) -> bool:
-    return (error.field or "").startswith("image")
 
 
 def _weigh(
@@ -316,7 +304,3 @@ def _result(
         verdict.mode if verdict else "",
         outcome in ("pass", "fail", "error"),
     )
-
-
-def _result_without_question(pod: RunningPod, why: str) -> PodResult:
-    return PodResult(pod, (), "", "", "error", "", why)

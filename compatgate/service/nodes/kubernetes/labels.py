@@ -31,13 +31,7 @@ _SHARE = re.compile(r"(\d{1,3})%|(\d{1,6})")
 
 
 class NodeDecision(Struct, frozen=True):
-    """The decision of the matrix about a node.
-
-    Attributes:
-        driver: that counts.
-        why: of the state, one sentence.
-        targets: that the node belongs to.
-    """
+    """The decision of the matrix about a node."""
 
     state: DriverState
     why: str
@@ -53,7 +47,6 @@ class Plan(Struct, frozen=True):
         taint: value of compatgate's taint after the change; None: no taint.
         had: present value of compatgate's taint.
         tainted: the node has a taint of this name after the change, from any source.
-        notes: labels and taints that stay, and why.
     """
 
     node: ClusterNode

@@ -68,8 +68,7 @@ def pod_entry(result: PodResult) -> ReportEntry:
 def node_entry(node: Mapping[str, Any]) -> ReportEntry:
     """Return the results about a node: its driver first, then its other differences.
 
-    Args:
-        node: as ``GET /api/v1/nodes`` shows it.
+    ``node``: as ``GET /api/v1/nodes`` shows it.
     """
     states: dict[str, Outcome] = {"blessed": "pass", "not-blessed": "fail", "unknown": "error"}
     outcome = states[node["driver_state"]]
@@ -92,8 +91,7 @@ def report_object(
 
     The worst results come first; results beyond the limit are counted and dropped.
 
-    Args:
-        namespace: None: a ClusterPolicyReport.
+    ``namespace`` is None: a ClusterPolicyReport.
     """
     ordered = sorted(entries, key=lambda e: (_ORDER.index(e.outcome), sorted(e.subject.items())))
     kept: list[dict[str, Any]] = []
@@ -200,11 +198,7 @@ class ReportWriter:
         self._scope = "cluster" if cluster_wide else "namespaced"
 
     def ours(self, namespace: str | None = None) -> set[str]:
-        """Return the namespaces with a report of compatgate (empty text: the cluster).
-
-        Args:
-            namespace: only this one.
-        """
+        """Return the namespaces with a report of compatgate (empty text: the cluster)."""
 
         def keep(body: dict[str, Any]) -> str | None:
             metadata = body.get("metadata") or {}

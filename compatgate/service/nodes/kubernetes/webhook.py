@@ -34,9 +34,7 @@ class Webhook(Struct, frozen=True):
     """The webhook for pods, as the cluster has it.
 
     Attributes:
-        index: of it in its configuration.
         policy: what happens to a GPU pod while no gate answers.
-        url: of the gate's Service, as the API server builds it.
         authority: certificates that the API server trusts, PEM; empty: none yet.
     """
 
@@ -82,10 +80,6 @@ def wait_until_ready(
     """Wait until the gate is ready; return the webhook as it was then.
 
     The webhook is read again each time: cert-manager enters the authority when it likes.
-
-    Args:
-        wait_s: how long to wait, in seconds.
-        clock: seconds.
     """
     deadline = clock() + wait_s
     answers = 0

@@ -6,10 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.nodes.reports.health import store_health

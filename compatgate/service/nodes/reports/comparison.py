@@ -71,8 +71,7 @@ _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 class MatrixComparer:
     """The comparison of nodes with one snapshot; equal nodes are compared once.
 
-    Attributes:
-        keys: of the labels that targets select nodes by.
+    ``keys``: of the labels that targets select nodes by.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:

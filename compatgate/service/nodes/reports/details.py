@@ -58,7 +58,6 @@ class SourceLine(Struct, frozen=True):
     Attributes:
         said: value by source; silent sources are left out.
         decides: the deciding source; None: the line is information only.
-        differ: the sources report different values.
     """
 
     name: str

@@ -9,18 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import (
-    Boolean,
-    Index,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    tuple_,
-    type_coerce,
-    update,
-)
+from sqlalchemy import Boolean, Index, Text, insert, select, tuple_, type_coerce, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, page
@@ -95,7 +84,7 @@ NodeKey = tuple[str, str]
 _KEYS_PER_QUERY = 500
 _decode = msgspec.json.Decoder().decode
 _COLUMNS = tuple(Node.__table__.c[name] for name in NodeRow.__struct_fields__)
-_KEY_COLUMNS = (Node.__table__.c.cluster, Node.__table__.c.name)
+KEY_COLUMNS = (Node.__table__.c.cluster, Node.__table__.c.name)
 """Plain columns: their rows cost half of those of mapped ones."""
 _CHANGED_AT = Node.__table__.c.changed_at
 
@@ -150,7 +139,7 @@ class NodeTraits(Struct, frozen=True):
 
 def list_traits(session: Session, after: NodeKey | None, limit: int) -> list[NodeTraits]:
     """Return the traits of the nodes after one, in the order of the database."""
-    query = select(*_TRAITS).order_by(*_KEY_COLUMNS).limit(limit)
+    query = select(*_TRAITS).order_by(*KEY_COLUMNS).limit(limit)
     if after is not None:
         query = query.where(tuple_(*after) < _KEY)
     return [_traits(row) for row in session.execute(query)]
@@ -165,7 +154,7 @@ def load_traits(session: Session, keys: Sequence[NodeKey]) -> list[NodeTraits]:
     return found
 
 
-_KEY = tuple_(*_KEY_COLUMNS)
+_KEY = tuple_(*KEY_COLUMNS)
 _TEXTS = ("gpus", "labels", "witnesses", "taints")
 _TRAITS = tuple(
     type_coerce(Node.__table__.c[name], Text) if name in _TEXTS else Node.__table__.c[name]
@@ -189,7 +178,7 @@ def list_unseen_keys(
     session: Session, since: datetime, among: Sequence[NodeKey] | None = None
 ) -> set[NodeKey]:
     """Return cluster and name of the nodes without a report since a time, of some or all."""
-    query = select(*_KEY_COLUMNS).where(Node.__table__.c.seen_at < since)
+    query = select(*KEY_COLUMNS).where(Node.__table__.c.seen_at < since)
     if among is None:
         return {tuple(row) for row in session.execute(query)}
     found: set[NodeKey] = set()
@@ -219,11 +208,6 @@ def save_nodes(session: Session, rows: Sequence[NodeRow], known: Collection[str]
             new.append(values)
     if new:
         session.execute(insert(Node), new)
-
-
-def remove_node(session: Session, cluster: str, name: str) -> None:
-    """Remove a node."""
-    session.execute(delete(Node).where(Node.cluster == cluster, Node.name == name))
 
 
 def list_nodes(
@@ -261,45 +245,17 @@ def list_nodes(
     )  # fmt: skip
 
 
-def changes_since(session: Session, since: datetime | None) -> dict[NodeKey, datetime | None]:
+def list_changes(
+    session: Session, moments: Sequence[datetime] | None, since: datetime | None
+) -> dict[NodeKey, datetime]:
     """Return when what placement and drift read of nodes changed, by cluster and name.
 
-    Only changes since a moment; without one, of every node with a moment.
+    Only changes at certain moments; without these since a moment, or of every node with one.
     """
-    query = select(*_KEY_COLUMNS, _CHANGED_AT)
-    query = query.where(Node.changed_at.is_not(None) if since is None else Node.changed_at >= since)
-    return {(cluster, name): at for cluster, name, at in session.execute(query)}
-
-
-def count_moments(session: Session, since: datetime | None) -> dict[datetime, int]:
-    """Return how many nodes changed at each moment; ``since`` as of `changes_since`."""
-    query = select(_CHANGED_AT, func.count()).group_by(_CHANGED_AT)
-    query = query.where(Node.changed_at.is_not(None) if since is None else Node.changed_at >= since)
-    return {at: count for at, count in session.execute(query) if at is not None}
-
-
-def list_changed_at(
-    session: Session, moments: Sequence[datetime]
-) -> dict[NodeKey, datetime | None]:
-    """Return the nodes that changed at certain moments, each with its moment."""
-    found: dict[NodeKey, datetime | None] = {}
-    for start in range(0, len(moments), _KEYS_PER_QUERY):
-        part = moments[start : start + _KEYS_PER_QUERY]
-        query = select(*_KEY_COLUMNS, _CHANGED_AT).where(Node.changed_at.in_(part))
-        found |= {(cluster, name): at for cluster, name, at in session.execute(query)}
-    return found
-
-
-def count_nodes(session: Session) -> int:
-    """Return the number of nodes."""
-    return session.execute(select(func.count()).select_from(Node)).scalar_one()
-
-
-def list_clusters(session: Session) -> set[str]:
-    """Return the names of the clusters with nodes."""
-    return set(session.execute(select(Node.cluster).distinct()).scalars())
-
-
-def node_keys(session: Session) -> set[NodeKey]:
-    """Return cluster and name of every node."""
-    return {tuple(row) for row in session.execute(select(*_KEY_COLUMNS))}
+    query = select(*KEY_COLUMNS, _CHANGED_AT)
+    parts = [Node.changed_at.is_not(None) if since is None else Node.changed_at >= since]
+    if moments is not None:
+        starts = range(0, len(moments), _KEYS_PER_QUERY)
+        parts = [Node.changed_at.in_(moments[n : n + _KEYS_PER_QUERY]) for n in starts]
+    found = (row for part in parts for row in session.execute(query.where(part)))
+    return {(cluster, name): at for cluster, name, at in found}

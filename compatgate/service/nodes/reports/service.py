@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from compatgate.core.facts import Facts
@@ -20,8 +21,13 @@ from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.nodes.reports.comparison import MatrixComparer, NodeComparison, NodeView
-from compatgate.service.nodes.reports.drift import DriftGroup, RecentDrift, drift_groups
-from compatgate.service.nodes.reports.fleet import ComparedNodes, Fleet
+from compatgate.service.nodes.reports.fleet import (
+    ComparedNodes,
+    DriftGroup,
+    Fleet,
+    RecentDrift,
+    drift_groups,
+)
 from compatgate.service.nodes.reports.inventory import NodeInventory
 from compatgate.service.nodes.reports.merging import (
     audit_details,
@@ -40,7 +46,7 @@ _MAX_NAMES = 5_000
 """Most names that a query lists."""
 
 
-class NodeViews:
+class Nodes:
     """The nodes of a database, compared with the matrix."""
 
     def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
@@ -49,6 +55,8 @@ class NodeViews:
         self._snapshots = snapshots
         self._kept: MatrixComparer | None = None
         self._fleet = Fleet(database)
+        self.lately = RecentDrift(self.group_drift, snapshots)
+        self.inventory = NodeInventory(database)
 
     def show(self, name: str, cluster: str | None = None) -> NodeView:
         """Return a node."""
@@ -200,6 +208,54 @@ class NodeViews:
         following = encode_cursor([*listed[-1]]) if len(keys) > asked.limit else None
         return Page(tuple(one for one in views if _differs(one.standing, asked)), following)
 
+    def report(
+        self,
+        report: Report,
+        *,
+        by: str,
+        principal: Principal | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[NodeView]:
+        """Store a report, by name of the reporter; a repeated report changes only the time.
+
+        A target that it names is added to those that the labels of the node lead to. From somebody
+        with the scope ``bless`` it replaces them, and only with it another cluster begins to
+        report. Without a principal the program itself reports.
+        """
+        now = clock.now()
+        seen = reported_nodes(report, now, self._facts)
+        blesses = principal is not None and principal.may("bless")
+        with self._database.reading() if dry_run else self._database.writing() as session:
+            if principal is not None and not blesses:
+                _refuse_new_cluster(session, report.cluster, principal)
+            known = nodes.load_nodes(session, report.cluster, seen)
+            rows = merge_nodes(report, seen, known, by, assigns=blesses)
+            if not dry_run:
+                rows = mark_changes(rows, known, now)
+                nodes.save_nodes(session, rows, known)
+                if detail := audit_details(rows, known):
+                    audit.append(session, by, "nodes.report", report.cluster, detail, now)
+        if not dry_run:
+            self.lately.forget()
+            self.inventory.follow_change()
+        return [self._view(row, now) for row in rows]
+
+    def remove(self, name: str, by: Authorship, cluster: str | None = None) -> NodeView:
+        """Remove a node; it returns with its next report. An assigned one needs ``bless``."""
+        by.check()
+        now = clock.now()
+        with self._database.writing() as session:
+            row = pick_node(session, name, cluster)
+            if row.assigned and by.principal is not None:
+                by.principal.require("bless")
+            session.execute(delete(Node).where(Node.cluster == row.cluster, Node.name == row.name))
+            detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
+            subject = f"{row.cluster}/{row.name}"
+            audit.append(session, by.author, "node.remove", subject, detail, now)
+        self.lately.forget()
+        self.inventory.follow_change()
+        return self._view(row, now)
+
     def _view(self, row: NodeRow, now: datetime) -> NodeView:
         return _view(row, now, self._matrix())
 
@@ -245,72 +301,9 @@ def pick_node(session: Session, name: str, cluster: str | None) -> NodeRow:
     return rows[0]
 
 
-class Nodes(NodeViews):
-    """The nodes of a database."""
-
-    def __init__(self, database: Database, facts: Facts, snapshots: Snapshots) -> None:
-        super().__init__(database, facts, snapshots)
-        self.lately = RecentDrift(self.group_drift, snapshots)
-        self.inventory = NodeInventory(database)
-
-    def report(
-        self,
-        report: Report,
-        *,
-        by: str,
-        principal: Principal | None = None,
-        dry_run: bool = False,
-    ) -> list[NodeView]:
-        """Store a report, by name of the reporter; a repeated report changes only the time.
-
-        A target that it names is added to those that the labels of the node lead to. From somebody
-        with the scope ``bless`` it replaces them, and only with it another cluster begins to
-        report. Without a principal the program itself reports.
-        """
-        now = clock.now()
-        seen = reported_nodes(report, now, self._facts)
-        blesses = principal is not None and principal.may("bless")
-        with self._database.reading() if dry_run else self._database.writing() as session:
-            if principal is not None and not blesses:
-                _refuse_new_cluster(session, report.cluster, principal)
-            known = nodes.load_nodes(session, report.cluster, seen)
-            rows = merge_nodes(report, seen, known, by, assigns=blesses)
-            if not dry_run:
-                rows = mark_changes(rows, known, now)
-                nodes.save_nodes(session, rows, known)
-                if detail := audit_details(rows, known):
-                    audit.append(
-                        session, at=now, actor=by, action="nodes.report", subject=report.cluster,
-                        detail=detail,
-                    )  # fmt: skip
-        if not dry_run:
-            self.lately.forget()
-            self.inventory.follow_change()
-        return [self._view(row, now) for row in rows]
-
-    def remove(self, name: str, by: Authorship, cluster: str | None = None) -> NodeView:
-        """Remove a node; it returns with its next report. An assigned one needs ``bless``."""
-        by.check()
-        now = clock.now()
-        with self._database.writing() as session:
-            row = pick_node(session, name, cluster)
-            if row.assigned and by.principal is not None:
-                by.principal.require("bless")
-            nodes.remove_node(session, row.cluster, row.name)
-            detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
-            subject = f"{row.cluster}/{row.name}"
-            audit.append(
-                session, at=now, actor=by.author, action="node.remove", subject=subject,
-                detail=detail,
-            )  # fmt: skip
-        self.lately.forget()
-        self.inventory.follow_change()
-        return self._view(row, now)
-
-
 def _refuse_new_cluster(session: Session, cluster: str, principal: Principal) -> None:
     """Refuse the first report of another cluster: with several, fewer targets count for a pod."""
-    known = nodes.list_clusters(session)
+    known = set(session.execute(select(Node.cluster).distinct()).scalars())
     if not known or cluster in known:
         return
     raise AccessRefused(

@@ -28,9 +28,9 @@ from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.files import PRIVATE_MODE, sync_folder
+from compatgate.kit.files import PRIVATE_MODE, sync_path
 from compatgate.service.audit.events.repository import GENESIS
-from compatgate.service.gate.decisions.anchors import append_anchor
+from compatgate.service.gate.decisions.batches import append_anchor
 from compatgate.service.recovery.backup import postgresql
 
 Kind = Literal["sqlite", "postgresql"]
@@ -51,11 +51,7 @@ class DamagedBackup(CompatgateError):
 class Content(Struct, frozen=True):
     """What a database or a backup holds.
 
-    Attributes:
-        schema: its version.
-        latest_at: ISO time of the last audit record; empty: there is none.
-        audit_links: number of links in the audit chain.
-        audit_head: hash of the last link.
+    ``latest_at``: ISO time of the last audit record; empty: there is none.
     """
 
     database: Kind
@@ -98,8 +94,7 @@ def tables_of(version: str) -> tuple[Table, ...]:
 def write_backup(database: Database, path: str) -> BackupReport:
     """Write a backup of a database, of this schema version or an older one.
 
-    Args:
-        path: file to replace; ``-`` is standard output.
+    ``path``: file to replace; ``-`` is standard output.
     """
     with suppress(CompatgateError):  # the head of the chain then covers the latest decisions
         if tables.current_version(database) == tables.expected_version():
@@ -150,21 +145,16 @@ def _copy(database: Database, new: Path) -> Content:
 def _name(new: Path, path: Path) -> None:
     """Give a complete file its name, once its content is on the disk."""
     new.chmod(PRIVATE_MODE)
-    descriptor = os.open(new, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(new)
     os.replace(new, path)
     with suppress(OSError):  # some network file systems refuse it
-        sync_folder(path.absolute().parent)
+        sync_path(path.absolute().parent)
 
 
 def read_content(database: Database, session: Session, name: str = "") -> Content:
     """Count what a database holds, and check the pages of an SQLite file.
 
-    Args:
-        name: for errors; empty: the database's own.
+    ``name``: for errors; empty: the database's own.
     """
     name = name or database.shown
     version = tables.version_of(session)

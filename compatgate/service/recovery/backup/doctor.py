@@ -24,17 +24,18 @@ from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import from_iso
 from compatgate.kit.database.database import Database, display_url, resolve_url
-from compatgate.kit.state import ENVIRONMENT as STATE
-from compatgate.kit.state import state_folder
+from compatgate.kit.state import STATE_VARIABLE, state_folder
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
-from compatgate.service.recovery.backup.checks import Check, guarded
-from compatgate.service.recovery.backup.doctor_files import check_files, check_state
-from compatgate.service.recovery.backup.doctor_network import (
+from compatgate.service.recovery.backup.checks import (
+    Check,
     check_certificate,
+    check_files,
     check_hosts,
     check_registry,
     check_server,
+    check_state,
+    guarded,
 )
 from compatgate.service.recovery.backup.verify import check_pages, check_schema
 
@@ -58,15 +59,8 @@ class Subjects(Struct, frozen=True):
     """The parts to examine.
 
     Attributes:
-        database: as for `resolve_url`.
         overlays: the operator's fact files; None: of the environment.
         state: folder of a replica's state; None: as `state_folder`.
-        server: URL of a running gate.
-        token: for that gate.
-        certificate: file of a TLS certificate.
-        registries: hosts of registries.
-        hosts: file of staging hosts.
-        signing_key: URI of the key that signs verdicts.
     """
 
     database: str | None = None
@@ -105,7 +99,7 @@ def _examine_state(subjects: Subjects) -> Iterator[Check]:
     """Check the state folder that is named, or that serve would use if it exists."""
     url = resolve_url(subjects.database)
     folder = state_folder(url, subjects.state)
-    named = subjects.state or os.environ.get(STATE)
+    named = subjects.state or os.environ.get(STATE_VARIABLE)
     if named or folder.exists():
         yield from check_state(folder, display_url(url))
 

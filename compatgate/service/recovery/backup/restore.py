@@ -24,7 +24,7 @@ from compatgate.kit import clock
 from compatgate.kit.cli.options import user_name
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, display_url, resolve_url
-from compatgate.kit.files import PRIVATE_MODE, sync_folder
+from compatgate.kit.files import PRIVATE_MODE, sync_path
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.schemas import ChainBody
 from compatgate.service.recovery.backup import postgresql
@@ -54,12 +54,7 @@ WHERE application_name = 'compatgate' AND datname = current_database() AND pid <
 class RestoreReport(Struct, frozen=True):
     """A database that was restored.
 
-    Attributes:
-        database: its URL without the password.
-        content: of the backup.
-        schema: schema version now.
-        chain: of the restored database.
-        aside: file that holds what was there before; None: the database was empty.
+    ``aside``: file that holds what was there before; None: the database was empty.
     """
 
     database: str
@@ -111,7 +106,11 @@ def _finish(
         hint = "use an older backup"
         raise DamagedBackup(what, field="backup", value=path, hint=hint) from None
     stays = options.keep_schema and content.schema != tables.expected_version()
-    chain = verify_migrated(database, undo=stays)
+    with suppress(_Undo), database.writing() as session:
+        tables.migrate_within(session)
+        chain = verify_chain(session).report
+        if stays:
+            raise _Undo
     if not chain.ok and not options.unverified:
         raise DamagedBackup(
             f"the audit chain in {path} is not intact: {chain.problems[0]}",
@@ -122,26 +121,13 @@ def _finish(
         with database.writing() as session:
             audit.append(
                 session,
-                at=clock.now(),
-                actor=user_name(),
-                action="database.restore",
-                subject=f"backup of {content.latest_at or 'an empty log'}",
-                detail={"sha256": digest_of(Path(path)), "head": content.audit_head},
+                user_name(),
+                "database.restore",
+                f"backup of {content.latest_at or 'an empty log'}",
+                {"sha256": digest_of(Path(path)), "head": content.audit_head},
             )
     schema = content.schema if stays else tables.expected_version()
     return RestoreReport(database.shown, content, schema, chain, aside)
-
-
-def verify_migrated(
-    database: Database, *, undo: bool = False, head: str | None = None
-) -> ChainBody:
-    """Migrate a database and verify its audit chain; ``undo``: leave the schema as it was."""
-    with suppress(_Undo), database.writing() as session:
-        tables.migrate_within(session)
-        chain = verify_chain(session, expected_head=head).report
-        if undo:
-            raise _Undo
-    return chain
 
 
 def _unused_path(folder: Path, beginning: str, ending: str = "") -> Path:
@@ -167,7 +153,7 @@ def _into_sqlite(path: str, url: str | None, options: RestoreOptions) -> Restore
         new.chmod(PRIVATE_MODE)
         with opened_copy(new) as database:
             report = _finish(database, path, options, None)
-        _sync(new)
+        sync_path(new)
         refuse_used_file(target)
         aside = _replace_file(target, new)
         return replace(report, database=display_url(resolve_url(url)), aside=aside)
@@ -178,14 +164,6 @@ def _into_sqlite(path: str, url: str | None, options: RestoreOptions) -> Restore
         for end in ("", *SIDE_FILES):
             with suppress(OSError):
                 os.unlink(f"{new}{end}")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _is_empty_file(path: Path) -> bool:
@@ -247,7 +225,7 @@ def _replace_file(target: Path, new: Path) -> str | None:
                 os.unlink(f"{target}{end}")
     os.replace(new, target)
     with suppress(OSError):  # some network file systems refuse it
-        sync_folder(target.parent)
+        sync_path(target.parent)
     return str(aside) if aside else None
 
 

@@ -27,8 +27,7 @@ _RESTORE = "restore a backup: compatgate db restore FILE --force"
 def verify_backup(path: str, url: str | None, *, head: str | None = None) -> Iterator[Check]:
     """Yield the checks of a backup: it is restored into a scratch database, and that is verified.
 
-    Args:
-        url: of a database on the server that a dump is restored on; other backups need none.
+    ``url``: of a database on the server that a dump is restored on; other backups need none.
     """
     try:
         kind = read_kind(path)

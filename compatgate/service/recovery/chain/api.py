@@ -6,12 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Returns, route
+from compatgate.kit.http.route import Call, Returns, route
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.audit.events.schemas import ChainBody
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 
 class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):

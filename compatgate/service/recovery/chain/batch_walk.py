@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -46,10 +47,6 @@ class SealedState(Struct, frozen=True):
     Attributes:
         legacy: decisions that links cover, as until schema 0006.
         batch: all batches up to this one are verified, and no older one is still to come.
-        batches: number of batches up to that one.
-        decisions: number of decisions up to that one.
-        revisions: number of revisions.
-        evidence: number of evidence rows.
     """
 
     legacy: int = 0
@@ -58,12 +55,6 @@ class SealedState(Struct, frozen=True):
     decisions: int = 0
     revisions: int = 0
     evidence: int = 0
-
-
-class _Settled(Struct, frozen=True):
-    batch: int
-    batches: int
-    decisions: int
 
 
 class BatchWalk:
@@ -84,7 +75,7 @@ class BatchWalk:
         self.batches = state.batches
         self.decisions = state.decisions
         self.checked_decisions = 0
-        self.settled = _Settled(state.batch, state.batches, state.decisions)
+        self.settled = state
         self._lines = decisions.read_decision_lines(session, self._legacy_end)
         self._next = next(self._lines, None)
 
@@ -97,7 +88,9 @@ class BatchWalk:
             yield from self._batch(row)
             recent = recent or (row.decided_at > self._old and not row.late)
             if not recent:
-                self.settled = _Settled(row.id, self.batches, self.decisions)
+                self.settled = replace(
+                    self.settled, batch=row.id, batches=self.batches, decisions=self.decisions
+                )
         yield from self._unknown_decisions(2**62)
 
     def _batch(self, row: Any) -> Iterator[str]:
@@ -128,7 +121,10 @@ class BatchWalk:
         yield from self._verdicts(row, claims, name)
         yield from self._contradictions(values, first)
         self._heads[row.writer] = (row.sequence, stored)
-        if row.sequence > self._anchored_at(row.writer):
+        if row.writer not in self._anchored:
+            query = select(WriterHead.sequence).where(WriterHead.writer == row.writer)
+            self._anchored[row.writer] = self._session.execute(query).scalar() or 0
+        if row.sequence > self._anchored[row.writer]:
             self._ahead[row.writer] = self._ahead.get(row.writer, 0) + row.count
 
     def _previous(self, row: Any) -> str | None:
@@ -196,12 +192,6 @@ class BatchWalk:
         first = self._next[0] if self._next else 0
         if unknown := self._take(end):
             yield f"{len(unknown)} decisions from {first} on have no batch"
-
-    def _anchored_at(self, writer: str) -> int:
-        if writer not in self._anchored:
-            query = select(WriterHead.sequence).where(WriterHead.writer == writer)
-            self._anchored[writer] = self._session.execute(query).scalar() or 0
-        return self._anchored[writer]
 
     def unanchored(self) -> int:
         """Return the number of decisions that no anchor covers."""

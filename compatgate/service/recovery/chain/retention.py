@@ -39,14 +39,7 @@ _VERDICTS_PER_QUERY = 500
 
 
 class DeletedMonth(Struct, frozen=True):
-    """A month whose decisions were deleted.
-
-    Attributes:
-        month: ``2026-09``.
-        first: number of its first batch.
-        last: number of its last batch.
-        link: that names it in the audit chain.
-    """
+    """A month whose decisions were deleted; ``month``: ``2026-09``."""
 
     month: str
     first: int
@@ -112,12 +105,7 @@ class Retention:
     def _append_link(self, month: str, first: int, last: int) -> int:
         with self._database.writing() as session:
             return audit.append(
-                session,
-                at=clock.now(),
-                actor=self._actor,
-                action=DELETE,
-                subject=month,
-                detail={"month": month, "first": first, "last": last},
+                session, self._actor, DELETE, month, {"month": month, "first": first, "last": last}
             )
 
     def _delete_batches(self, first: int, last: int) -> int:

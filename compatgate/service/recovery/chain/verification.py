@@ -15,6 +15,7 @@ batches, whose rows stay.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any
 
@@ -25,14 +26,15 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, decode, encode
-from compatgate.kit import clock
+from compatgate.errors import CompatgateError
+from compatgate.kit.database.database import Database
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.audit.events.schemas import ChainBody
-from compatgate.service.gate.decisions import anchors
+from compatgate.service.gate.decisions import batches
 from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch
+from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch, append_anchor
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.models import DocumentChange, Revision
@@ -90,29 +92,10 @@ def verify_chain(
     needs_links = batches.last_mixed >= (settled.batch + 1) * NUMBERS  # the next one reads them
     if problems or not is_new or needs_links:
         return Verification(report, None)
-    found = SealedState(
-        links.legacy, settled.batch, settled.batches, settled.decisions, links.revisions,
-        links.evidence,
-    )  # fmt: skip
-    return Verification(report, found)
-
-
-def append_seal(session: Session, verified: Verification) -> None:
-    """Append the result of a verification, in a writing session that no other overlaps."""
-    if verified.state is None:
-        return
-    audit.append(
-        session,
-        at=clock.now(),
-        actor="compatgate",
-        action=SEAL,
-        subject=f"link {verified.report.links}",
-        detail={
-            "link": verified.report.links,
-            "head": verified.report.head,
-            **msgspec.structs.asdict(verified.state),
-        },
+    found = msgspec.structs.replace(
+        settled, legacy=links.legacy, revisions=links.revisions, evidence=links.evidence
     )
+    return Verification(report, found)
 
 
 def _find_seal(session: Session) -> tuple[int, str, SealedState] | None:
@@ -190,7 +173,7 @@ class _LinkWalk:
         detail = msgspec.json.decode(link["detail"])
         if link["action"] == "decisions":
             yield from self._decisions(seq, detail)
-        elif link["action"] == anchors.ACTION:
+        elif link["action"] == batches.ACTION:
             yield from self._anchor(seq, detail)
         elif link["action"].startswith("matrix."):
             yield from self._revision(seq, detail)
@@ -293,7 +276,10 @@ def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -
     if expected_head is not None and expected_head not in walk.heads:
         yield f"the chain does not contain the expected head {expected_head}"
     first_batch = session.execute(select(func.min(StoredBatch.id))).scalar()
-    last = _last_legacy(session, first_batch)
+    query = select(func.max(decisions.Decision.id))
+    if first_batch is not None:
+        query = query.where(decisions.Decision.id < first_batch * NUMBERS)
+    last = session.execute(query).scalar() or 0
     if last > walk.legacy:
         yield f"decisions {walk.legacy + 1} to {last} have no link"
     if (latest := revisions.latest_revision(session)) > walk.revisions:
@@ -310,13 +296,6 @@ def _unlinked_discards(session: Session) -> Iterator[str]:
     linked, stored = session.execute(links).scalar_one(), discards.count_discards(session)
     if linked != stored:
         yield f"{stored} runs are discarded, but {linked} links say so"
-
-
-def _last_legacy(session: Session, first_batch: int | None) -> int:
-    query = select(func.max(decisions.Decision.id))
-    if first_batch is not None:
-        query = query.where(decisions.Decision.id < first_batch * NUMBERS)
-    return session.execute(query).scalar() or 0
 
 
 def _changed_documents(session: Session, latest: int) -> Iterator[str]:
@@ -364,3 +343,24 @@ def _changed_tokens(session: Session) -> Iterator[str]:
         if ended != (token_id in revoked):
             yield f"token {token_id}: is {'' if ended else 'not '}revoked, but its link disagrees"
     yield from (f"token {token_id}: is missing" for token_id in said)
+
+
+class AuditChain:
+    """The audit chain of a database, and what it vouches for."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainBody:
+        """Verify the chain and the rows that it covers, and seal what is in order."""
+        with suppress(CompatgateError), self._database.writing() as session:
+            append_anchor(session, {})  # so that the head covers what was decided until now
+        with self._database.reading() as session:
+            verified = verify_chain(session, expected_head=expected_head, full=full)
+        if verified.state is not None:
+            with suppress(CompatgateError), self._database.writing() as session:
+                link, head = verified.report.links, verified.report.head
+                detail = {"link": link, "head": head, **msgspec.structs.asdict(verified.state)}
+                # without this seal, the next verification reads more
+                audit.append(session, "compatgate", SEAL, f"link {link}", detail)
+        return verified.report

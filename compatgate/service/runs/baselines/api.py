@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec import convert
 
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import NoQuery, Returns, route
+from compatgate.kit.http.route import Call, NoQuery, Returns, route
 from compatgate.service.runs.baselines.schemas import (
     BaselineBody,
     BaselineDetailBody,

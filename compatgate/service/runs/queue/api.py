@@ -13,10 +13,9 @@ from compatgate.canary.judge.change_points import MAX_HISTORY
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
-from compatgate.kit.http.call import Call
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import LARGEST, Body, NoQuery, Returns, route
+from compatgate.kit.http.route import LARGEST, Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody

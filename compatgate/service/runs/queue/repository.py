@@ -15,8 +15,7 @@ from compatgate.canary.history import MeasuredStep
 from compatgate.canary.run import Report
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, NotFound
-from compatgate.kit.database.tables import Page, page
-from compatgate.kit.database.target_limit import in_limit
+from compatgate.kit.database.tables import Page, in_limit, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.runs.evidence.discards import DiscardedRun
 from compatgate.service.runs.queue.filters import RunFilters

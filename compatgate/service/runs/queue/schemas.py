@@ -14,7 +14,7 @@ from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, P
 from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.kit.clock import readable
-from compatgate.kit.http.stack_schemas import StackBody, Text
+from compatgate.kit.http.schemas import StackBody, Text
 from compatgate.service.matrix.documents.evidence_schemas import RunEvidenceBody
 
 

@@ -13,10 +13,10 @@ from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost
 from compatgate.canary.hosts import Host
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import StepResult
-from compatgate.kit.http.call import Call
+from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.schemas import HostBody
@@ -323,7 +323,10 @@ def list_earlier_pairs(call: Call[NoQuery]) -> Reply:
 def store_pairs(call: Call[NoQuery]) -> Reply:
     """Store how the pairs of a run stand."""
     lease = _lease(call)
-    for body in to_struct(call.document(), PairsDocument).pairs[:1]:
+    stored = to_struct(call.document(), PairsDocument).pairs
+    if len(stored) > 1:
+        raise BadInput("more than one state", field="pairs", hint="send the state of this run")
+    for body in stored:
         call.use(Runs).queue.compare(lease, to_struct(body, PairsState))
     return Reply(_GO)
 

@@ -11,7 +11,7 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Outcome
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.binding import SuiteDefinition
-from compatgate.kit.http.stack_schemas import Text
+from compatgate.kit.http.schemas import Text
 from compatgate.service.matrix.documents.evidence_schemas import BindingBody
 from compatgate.service.runs.queue.schemas import QuietBody, RunBody
 

@@ -42,11 +42,11 @@ def test_two_workers_on_one_slot_run_one_after_the_other(
     assert all(gpu_engine.left_of(run) == [] for run in runs)
 
 
-def test_twenty_runs_share_the_slots_of_three_hosts(staging: Staging, gpu_engine: Engine) -> None:
+def test_twelve_runs_share_the_slots_of_three_hosts(staging: Staging, gpu_engine: Engine) -> None:
     slots = {"one": 1, "two": 2, "three": 3}
     staging.hosts(*(host_table(name, gpu_engine, slots=n) for name, n in slots.items()))
     staging.workload("good", GOOD)
-    runs = [staging.submit("good", target="prod", host=None) for _ in range(20)]
+    runs = [staging.submit("good", target="prod", host=None) for _ in range(12)]
     staging.work_until_ended(*runs)
     found = [staging.run(run) for run in runs]
     assert {(run.state, run.attempts) for run in found} == {("passed", 1)}

@@ -16,16 +16,15 @@ from sqlalchemy import text
 
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database import wal
+from compatgate.kit.database import sqlite
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.kit.database.wal import LogSync
+from compatgate.kit.database.sqlite import LogSync, WriterTurn
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 BODY = "{}"
 
@@ -54,7 +53,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
-    monkeypatch.setattr(wal, "sync_file", made.sync)
+    monkeypatch.setattr(sqlite, "sync_file", made.sync)
     return made
 
 

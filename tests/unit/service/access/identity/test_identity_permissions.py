@@ -11,13 +11,13 @@ from jwt_issuer import GITHUB, JobIssuer, serving_jobs
 
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.principal import SCOPES
-from compatgate.service.access.identity.rules import Person
 from compatgate.service.access.identity.sessions import IdentitySessions
 from compatgate.service.access.identity.settings import (
     Grant,
     IdentitySettings,
     JobRule,
     PeopleSettings,
+    Person,
 )
 from compatgate.service.access.identity.settings import (
     JobIssuer as TrustedIssuer,

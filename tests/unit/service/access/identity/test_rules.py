@@ -7,20 +7,18 @@ from typing import Any
 import pytest
 
 from compatgate.errors import Forbidden
-from compatgate.service.access.identity.rules import (
-    Access,
-    access_of,
-    claim,
-    matches,
-    person_of,
-    rule_of,
-)
 from compatgate.service.access.identity.settings import (
+    Access,
     ClaimNames,
     Grant,
     JobIssuer,
     JobRule,
     PeopleSettings,
+    access_of,
+    claim,
+    matches,
+    person_of,
+    rule_of,
 )
 
 GROUPS: dict[str, Any] = {

@@ -22,7 +22,7 @@ from compatgate.service.gate.decisions.batches import DecisionBatch
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 
 def _decision(who: str, verdict: str = "vd_1") -> NewDecision:

@@ -9,7 +9,7 @@ import pytest
 from grouped_nodes import group_views
 
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.reports.drift import NAMED
+from compatgate.service.nodes.reports.fleet import NAMED
 
 from .conftest import NOW
 

@@ -9,8 +9,8 @@ import pytest
 from grouped_nodes import group_views
 
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.reports import drift
-from compatgate.service.nodes.reports.drift import SECONDS, DriftGroup, RecentDrift
+from compatgate.service.nodes.reports import fleet
+from compatgate.service.nodes.reports.fleet import SECONDS, DriftGroup, RecentDrift
 
 OTHER = {"driver": "550.54.15", "gpus": [{"gpu": "A100-SXM4-80GB"}]}
 
@@ -19,7 +19,7 @@ def test_it_is_found_out_again_after_a_minute_a_report_or_another_matrix(
     seen: Any, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, times = [100.0], []
-    monkeypatch.setattr(drift.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
     snapshots: Any = SimpleNamespace(current=lambda: snapshot)
 
     def find() -> list[DriftGroup]:
@@ -47,7 +47,7 @@ def test_what_takes_long_is_not_gone_through_for_each_report(
     seen: Any, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, times = [100.0], []
-    monkeypatch.setattr(drift.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fleet.time, "monotonic", lambda: now[0])
 
     def find() -> list[DriftGroup]:
         times.append(now[0])

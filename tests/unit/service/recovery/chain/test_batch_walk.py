@@ -16,7 +16,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.service import AuditChain
+from compatgate.service.recovery.chain.verification import AuditChain
 
 
 @pytest.fixture

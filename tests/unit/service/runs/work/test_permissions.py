@@ -133,6 +133,20 @@ def test_an_older_attempt_writes_nothing(
     assert rooms.runs.get(lease.run.id).reason == "it ended"
 
 
+def test_a_second_state_of_pairs_is_refused(
+    rooms: Rooms, make_client: Callable[..., FlaskClient], lease: Lease
+) -> None:
+    secret = rooms.tokens.create(HOST, ["work"], by="test").secret
+    client = make_client(anonymous=frozenset())
+    answer = client.put(
+        f"{API}/leases/{lease.run.id}/{lease.attempt}/pairs",
+        headers={"Authorization": f"Bearer {secret}"},
+        json={"pairs": [{}, {}]},
+    )
+    assert answer.status_code == 400
+    assert answer.get_json()["field"] == "pairs"
+
+
 def claim(lease: Lease, **changed: Any) -> dict[str, Any]:
     """The end of a run with evidence, as a worker sends it."""
     assert lease.definition
