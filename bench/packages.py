@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import combinations, islice
 from pathlib import Path
 
-from compatgate.catalog import load_facts, records
+from compatgate.catalog import load_facts
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.request import Target, parse_pool
@@ -46,7 +46,7 @@ def fitting_packages(facts: Facts) -> dict[str, str]:
     """Choose up to 60 packages with facts that fit without a remark, newest releases first."""
     chosen: dict[str, str] = {}
     libraries = facts.cuda_components.by_package
-    versions = {name: [*map(str, facts.recorded_versions(name))] for name in records.names()}
+    versions = {name: [*map(str, facts.recorded_versions(name))] for name in sorted(facts.recorded)}
     versions |= {
         name: [*libraries[name].toolkits]
         for name in libraries

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from compatgate.catalog import load_facts, records
+from compatgate.catalog import load_facts, sources
+from compatgate.catalog.records import merge_records
 from compatgate.cli.facts_measure import ProgressLines
 from compatgate.core.facts.records import Record
 from compatgate.discovery.cache import default_wheel_folder
@@ -57,7 +59,9 @@ def main() -> int:
                     print(f"{name}=={release} {cpu}: {error.detail}", file=sys.stderr)
                     failed += 1
                     continue
-                records.write_package(name, measured)
+                path = sources.source_path(f"packages/{name}")
+                text = merge_records(path, name, measured)
+                Path(path).write_text(text, encoding="utf-8")
     return 1 if failed else 0
 
 

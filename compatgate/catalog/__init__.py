@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.catalog import sources
-from compatgate.catalog.build import names_in_folder
 from compatgate.catalog.library import Library
 from compatgate.catalog.overlay import find_overlays
 from compatgate.core.facts import Facts
 from compatgate.errors import NotFound
 
-__all__ = ["load_facts", "open_library", "read_source", "source_names"]
+__all__ = ["load_facts", "open_library", "read_source"]
 
 _loaded: Facts | None = None
 
@@ -31,23 +29,10 @@ def load_facts(overlays: Sequence[str] | None = None) -> Facts:
     """Load all facts; each table is read on first use, and once for the process."""
     global _loaded
     library = open_library(overlays)
-    labels = tuple(overlay.label for overlay in library.overlays)
     facts = _loaded  # another thread may load others meanwhile
-    if facts is None or (facts.digest, facts.overlays) != (library.digest, labels):
-        names = library.names
-        facts = _loaded = Facts(
-            library.load,
-            library.digest,
-            labels,
-            frameworks=names_in_folder("frameworks", names),
-            recorded=names_in_folder("packages", names),
-        )
+    if facts is None or (facts.digest, facts.overlays) != (library.digest, library.labels):
+        facts = _loaded = library.facts()
     return facts
-
-
-def source_names() -> tuple[str, ...]:
-    """Name the shipped fact files, without their ending."""
-    return sources.names()
 
 
 def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from compatgate.catalog.overlay import find_overlays
 from compatgate.catalog.sources import natural_key, property_schema, read_schema
 from compatgate.core.components import canonical_name
 from compatgate.core.facts import Facts
+from compatgate.core.gpus import normalise
 from compatgate.core.performance import near_names
 from compatgate.errors import BadInput
 
@@ -75,23 +76,17 @@ def _matches_key(source: str, record: Record, key: tuple[str, ...], wanted: str)
     values = {str(record[field]).lower() for field in key} | {record_name(record, key).lower()}
     if wanted.lower() in values:
         return True
-    return source in _GPU_FILES and _normalise_gpu(wanted) in _gpu_names(record)
+    return source in _GPU_FILES and normalise(wanted) in _gpu_names(record)
 
 
 def _matches_series(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
     if source in _GPU_FILES:
-        return any(name.startswith(f"{_normalise_gpu(wanted)}-") for name in _gpu_names(record))
+        return any(name.startswith(f"{normalise(wanted)}-") for name in _gpu_names(record))
     return any(str(record[field]).lower().startswith(f"{wanted.lower()}.") for field in key)
 
 
-def _normalise_gpu(text: str) -> str:
-    from compatgate.core.gpus import normalise
-
-    return normalise(text)
-
-
 def _gpu_names(record: Record) -> set[str]:
-    return {_normalise_gpu(text) for text in (record["name"], *(record.get("aliases") or ()))}
+    return {normalise(text) for text in (record["name"], *(record.get("aliases") or ()))}
 
 
 def _known_names(source: str, document: Mapping[str, Any]) -> Iterator[str]:
@@ -106,11 +101,7 @@ Action = Literal["add", "change", "remove"]
 
 
 class FactSet(Struct, frozen=True):
-    """One side of a comparison.
-
-    Attributes:
-        documents: every fact file, parsed, overlays applied.
-    """
+    """One side of a comparison; ``documents``: every fact file, parsed, overlays applied."""
 
     name: str
     facts: Facts
@@ -167,14 +158,8 @@ def _read_set(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
     for source in library.names:
         for table in build.typed_tables(source):
             library.compiled(table)
-    facts = Facts(
-        library.load,
-        library.digest,
-        tuple(overlay.label for overlay in library.overlays),
-        frameworks=build.names_in_folder("frameworks", library.names),
-        recorded=build.names_in_folder("packages", library.names),
-    )
-    return FactSet(name, facts, {source: library.document(source) for source in library.names})
+    documents = {source: library.document(source) for source in library.names}
+    return FactSet(name, library.facts(), documents)
 
 
 def compare_sets(before: FactSet, after: FactSet) -> list[RecordChange]:

@@ -31,18 +31,6 @@ from compatgate.catalog.sources import (
 from compatgate.core.facts.records import Library, Record
 from compatgate.core.gpu_code import parse_capability
 
-__all__ = [
-    "CHECKS",
-    "Check",
-    "Context",
-    "Origins",
-    "Problem",
-    "find_known",
-    "find_problems",
-    "origins",
-    "verify",
-]
-
 _URL = re.compile(r"https?://([^/\s\"')]+)")
 _NAME = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,24}")
 _PRIVATE = re.compile(r"(?:^|\.)(?:internal|local|localhost|corp|lan|intra|home|test|invalid)$")

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,8 +21,18 @@ from compatgate.catalog.sources import file_digest
 from compatgate.core.performance import combine_digests
 from compatgate.errors import CatalogError
 
+T = TypeVar("T")
 SCHEMA = 1
 """Version of the compiled format; other versions are not read."""
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_MAX_FORMS = 7
+"""Cached versions per table, for other overlays and other versions of compatgate."""
+_SETTLED_S = 2
+"""Seconds after a change; by then a second change gets another timestamp."""
+_CODE = (
+    "catalog/build", "core/facts", "core/components.py", "core/constraints.py", "core/gpu_code.py",
+    "core/gpus.py", "core/versions.py",
+)  # fmt: skip
 
 
 class CompiledTable(msgspec.Struct, frozen=True, array_like=True):
@@ -83,42 +93,36 @@ def decode(compiled: CompiledTable, kind: type[Any]) -> Any:
     return msgspec.msgpack.decode(compiled.payload, type=kind)
 
 
-def write(directory: str, name: str, compiled: CompiledTable) -> None:
-    """Write a compiled table atomically."""
-    write_bytes(directory, name, msgspec.msgpack.encode(compiled))
-
-
-def write_bytes(directory: str, name: str, data: bytes) -> None:
-    """Write a file atomically."""
-    os.makedirs(directory, exist_ok=True)
-    temporary = os.path.join(directory, f".{name}.{os.getpid()}")
+def _store(table: str, name: str, content: Any) -> bool:
+    """Cache a version of a table; return False where the directory cannot be written."""
+    folder = cache_directory()
+    temporary = os.path.join(folder, f".{name}.{os.getpid()}")
     try:
+        os.makedirs(folder, exist_ok=True)
         with open(temporary, "wb") as file:
-            file.write(data)
-        os.replace(temporary, os.path.join(directory, name))
+            file.write(msgspec.msgpack.encode(content))
+        os.replace(temporary, os.path.join(folder, name))
+        _prune(table, name)
     except OSError:
         if os.path.exists(temporary):
             os.unlink(temporary)
-        raise
+        return False
+    return True
+
+
+def _read(path: str, kind: type[T]) -> T | None:
+    """Read a file of the cache or the wheel; None when it is missing or unreadable."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.msgpack.decode(file.read(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def read(path: str) -> CompiledTable | None:
     """Read a compiled table; None when the file is missing or unreadable."""
-    try:
-        with open(path, "rb") as file:
-            compiled = msgspec.msgpack.decode(file.read(), type=CompiledTable)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return compiled if compiled.schema == SCHEMA else None
-
-
-def read_digests(path: str) -> dict[str, str] | None:
-    """Read digests by name; None when the file is missing or damaged."""
-    try:
-        with open(path, "rb") as file:
-            return msgspec.msgpack.decode(file.read(), type=dict[str, str])
-    except (OSError, msgspec.MsgspecError):
-        return None
+    compiled = _read(path, CompiledTable)
+    return compiled if compiled and compiled.schema == SCHEMA else None
 
 
 def read_manifest(directory: str) -> Manifest:
@@ -140,42 +144,17 @@ def damaged_file_error(path: str) -> CatalogError:
     )
 
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_MAX_FORMS = 7
-"""Cached versions per table, for other overlays and other versions of compatgate."""
-_SETTLED_S = 2
-"""Seconds after a change; by then a second change gets another timestamp."""
-_CODE = (
-    "catalog/build",
-    "core/facts",
-    "core/components.py",
-    "core/constraints.py",
-    "core/gpu_code.py",
-    "core/gpus.py",
-    "core/versions.py",
-)
-
-
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Return a digest of the code that builds tables, by file size and modification time."""
-    stamps = {path: _stamp(path) for name in _CODE for path in _python_files(name)}
-    return combine_digests({"schema": str(SCHEMA), **stamps})
-
-
-def _python_files(name: str) -> list[str]:
-    path = os.path.join(_PACKAGE, *name.split("/"))
-    if not os.path.isdir(path):
-        return [path]
-    return [os.path.join(path, entry) for entry in os.listdir(path) if entry.endswith(".py")]
-
-
-def _stamp(path: str) -> str:
-    try:
-        status = os.stat(path)
-    except FileNotFoundError:
-        return "none"
-    return f"{status.st_size} {status.st_mtime_ns}"
+    stamps = {"schema": str(SCHEMA)}
+    for name in _CODE:
+        path = os.path.join(_PACKAGE, *name.split("/"))
+        files = [os.path.join(path, n) for n in os.listdir(path)] if os.path.isdir(path) else [path]
+        for file in (one for one in files if one.endswith(".py")):
+            status = os.stat(file) if os.path.exists(file) else None
+            stamps[file] = f"{status.st_size} {status.st_mtime_ns}" if status else "none"
+    return combine_digests(stamps)
 
 
 def cache_directory() -> str:
@@ -200,13 +179,7 @@ def find_cached(table: str, digests: dict[str, str]) -> CompiledTable | None:
 
 def store_cached(compiled: CompiledTable) -> bool:
     """Cache a table for other processes; return False where the directory cannot be written."""
-    name = _cached_name(compiled.table, compiled.sources)
-    try:
-        write(cache_directory(), name, compiled)
-        _prune(compiled.table, name)
-    except OSError:
-        return False
-    return True
+    return _store(compiled.table, _cached_name(compiled.table, compiled.sources), compiled)
 
 
 def _prune(table: str, newest: str) -> None:
@@ -236,22 +209,14 @@ def file_digests(paths: Mapping[str, str]) -> dict[str, str]:
         for name, s in status.items()
     }
     file = file_name(f"digests.{combine_digests(stamps)[:32]}")
-    found = read_digests(os.path.join(cache_directory(), file))
+    found = _read(os.path.join(cache_directory(), file), dict[str, str])
     if found is not None and found.keys() == paths.keys():
         return found
     made = {name: file_digest(path) for name, path in paths.items()}
     newest = max((s.st_ctime for s in status.values()), default=0)
     if newest + _SETTLED_S < time.time():
-        _store_digests(file, made)
+        _store("digests", file, made)
     return made
-
-
-def _store_digests(file: str, digests: dict[str, str]) -> None:
-    try:
-        write_bytes(cache_directory(), file, msgspec.msgpack.encode(digests))
-        _prune("digests", file)
-    except OSError:
-        return
 
 
 def _cached_name(table: str, digests: dict[str, str]) -> str:

@@ -17,15 +17,13 @@ from compatgate.catalog import build, sources
 from compatgate.catalog import compiled as form
 from compatgate.catalog.compiled import CompiledTable, Manifest
 from compatgate.catalog.overlay import Overlay, merge_overlays
+from compatgate.core.facts import Facts
 from compatgate.core.performance import combine_digests, sha256
 from compatgate.errors import BadInput, CompatgateError
 
 
 class Library:
-    """The catalog of one process; every table is read at most once.
-
-    Of overlays, later ones win.
-    """
+    """The catalog of one process; every table is read at most once. Of overlays, later ones win."""
 
     def __init__(self, overlays: Sequence[Overlay] = ()) -> None:
         self.overlays = tuple(overlays)
@@ -47,6 +45,19 @@ class Library:
     def names(self) -> tuple[str, ...]:
         """Return the names of all fact files without suffix, including those only in overlays."""
         return tuple(sorted({*sources.names(), *(overlay.target for overlay in self.overlays)}))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Return the names of the overlays, as verdicts show them."""
+        return tuple(overlay.label for overlay in self.overlays)
+
+    def facts(self) -> Facts:
+        """Return all facts; each table is read on first use."""
+        frameworks, recorded = (
+            frozenset(n.removeprefix(folder) for n in self.names if n.startswith(folder))
+            for folder in ("frameworks/", "packages/")
+        )
+        return Facts(self.load, self.digest, self.labels, frameworks, recorded)
 
     def load(self, name: str, kind: type[Any]) -> Any:
         """Return a table, decoded."""

@@ -149,9 +149,7 @@ def merge_overlays(
     source: str, shipped: dict[str, Any], overlays: Iterable[Overlay]
 ) -> dict[str, Any]:
     """Apply operators' files to a shipped file; the last one wins."""
-    from compatgate.catalog.sources import read_schema, schema_errors
-
-    schema = read_schema(source)
+    schema = sources.read_schema(source)
     for overlay in overlays:
         try:
             document = sources.parse(sources.read_bytes(overlay.path), overlay.path)
@@ -164,7 +162,7 @@ def merge_overlays(
         shipped = _merge_sections(shipped, document, schema, touched, overlay.path)
         problems: list[CompatgateError] = [
             BadInput(reason, field=f"{overlay.path}: {where}".rstrip(": "), value=value)
-            for where, value, reason in schema_errors(source, touched, partial=not whole)
+            for where, value, reason in sources.schema_errors(source, touched, partial=not whole)
         ]
         if len(problems) == 1:
             raise problems[0]
@@ -181,12 +179,10 @@ def _merge_sections(
     path: str,
 ) -> dict[str, Any]:
     """Merge an overlay's sections into the base; collect changed values in ``touched``."""
-    from compatgate.catalog.sources import natural_key, property_schema
-
     result = dict(base)
     for name, value in over.items():
-        described, there = property_schema(schema, name), base.get(name)
-        key = natural_key(described)
+        described, there = sources.property_schema(schema, name), base.get(name)
+        key = sources.natural_key(described)
         if key and isinstance(value, list) and isinstance(there, list | None):
             rows = _Rows(there or [], key, described, f"{path}: {name}")
             result[name], touched[name] = rows.lay_over(value)
@@ -203,9 +199,7 @@ class _Rows:
     def __init__(
         self, records: list[Any], key: tuple[str, ...], schema: dict[str, Any], where: str
     ) -> None:
-        from compatgate.catalog.sources import item_schema
-
-        self.key, self.schema, self.where = key, item_schema(schema), where
+        self.key, self.schema, self.where = key, sources.item_schema(schema), where
         self.named = schema.get("x-named") is True
         self.rows = {self._name(record): record for record in records}
 

@@ -1,4 +1,4 @@
-"""Read, write and check the records of measured wheels, one YAML file per package.
+"""Read and write the records of measured wheels, one YAML file per package.
 
 Each file below ``matrix/facts/packages/`` is named after its package. It holds records in the
 format that ``compatgate facts measure`` prints, newest release first, and statements, written by
@@ -8,7 +8,7 @@ hand, about releases without a wheel to measure.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,31 +18,8 @@ from compatgate.catalog import sources
 from compatgate.core.facts.records import Record
 from compatgate.errors import CatalogError, quote_error
 
-SCHEMA = "packages"
 VERSION = "facts/packages/v1"
 _WIDTH = 120
-
-
-def directory() -> str:
-    """Return the folder of the shipped records."""
-    return os.path.join(sources.facts_dir(), SCHEMA)
-
-
-def names() -> tuple[str, ...]:
-    """List the packages that have records."""
-    if not os.path.isdir(directory()):
-        return ()
-    found = (name for name in os.listdir(directory()) if name[0] != ".")
-    return tuple(
-        sorted(n.removesuffix(sources.SUFFIX) for n in found if n.endswith(sources.SUFFIX))
-    )
-
-
-def read_package(name: str) -> tuple[Record, ...]:
-    """Read the records of a package; empty without a file."""
-    path = _path(name)
-    document = sources.parse(sources.read_bytes(path), path) if os.path.isfile(path) else {}
-    return parse_records(name, document, path)
 
 
 def parse_records(name: str, document: dict[str, Any], path: str) -> tuple[Record, ...]:
@@ -54,14 +31,6 @@ def parse_records(name: str, document: dict[str, Any], path: str) -> tuple[Recor
         raise CatalogError(
             f"holds no records: {quote_error(error)}", field=path, value=path
         ) from None
-
-
-def write_package(name: str, records: Iterable[Record]) -> None:
-    """Write records of a package into its shipped file."""
-    text = merge_records(_path(name), name, records)
-    os.makedirs(directory(), exist_ok=True)
-    with open(_path(name), "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 def merge_records(path: str, name: str, records: Iterable[Record]) -> str:
@@ -103,14 +72,6 @@ def to_yaml(
     return yaml.safe_dump(
         document, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
     )
-
-
-def _errors(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    return sources.schema_errors(SCHEMA, document)
-
-
-def _path(name: str) -> str:
-    return os.path.join(directory(), name + sources.SUFFIX)
 
 
 def _tuples_to_lists(value: Any) -> Any:

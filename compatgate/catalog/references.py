@@ -7,7 +7,7 @@ issue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -18,8 +18,6 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build, Release
-from compatgate.core.facts.node import When
-from compatgate.core.facts.platforms import Limit
 from compatgate.core.gpus import normalise
 from compatgate.core.node import NODE_COMPONENTS, parse_node_version
 from compatgate.core.rules import BY_ID
@@ -52,13 +50,90 @@ class Context(Struct, frozen=True):
 Check = Callable[[Context], Iterator[Problem]]
 
 
-def same_row_exists(context: Context) -> Iterator[Problem]:
-    """Check that a release which shares another row names an existing row."""
-    table = context.facts.cuda_driver
-    known = {toolkit.version.text for toolkit in table.toolkits}
-    for release, row in table.same_row.items():
-        if row not in known:
-            yield Problem("same-row-exists", f"cuda_driver {release}", f"row {row} does not exist")
+def names_exist(context: Context) -> Iterator[Problem]:
+    """Check that the toolkits, GPUs, branches, platforms and rules exist that a fact names."""
+    for check, subject, name, known, problem in _list_names(context.facts):
+        if name not in known:
+            yield Problem(check, subject, problem)
+
+
+_Named = tuple[str, str, object, Container[Any], str]
+"""Check, subject, name, the names that exist, and the problem where it does not."""
+
+
+def _list_names(facts: Facts) -> Iterator[_Named]:
+    """Yield what facts name, table by table."""
+    gpus, platforms = facts.gpus.gpus, facts.platforms.platforms
+    rows = {toolkit.version.text for toolkit in facts.cuda_driver.toolkits}
+    for release, row in facts.cuda_driver.same_row.items():
+        what = f"row {row} does not exist"
+        yield "same-row-exists", f"cuda_driver {release}", row, rows, what
+    for name in facts.gpu_peaks.gpus:
+        yield "peak-names", f"gpu_peaks {name}", name, gpus, "no product in gpus has this name"
+    yield from _list_kernel_names(facts)
+    for platform in platforms.values():
+        for name in platform.gpus:
+            what = f"{name} is not in gpus"
+            yield "platform-gpus", f"platforms {platform.name}", name, gpus, what
+    for machine in facts.platform_machines.machines:
+        subject = f"platform_machines {machine.platform}"
+        yield "platform-names", subject, machine.platform, platforms, "is not in platforms"
+        for name in (gpu for condition in machine.recognise for gpu in condition.gpus):
+            yield "machine-gpus", subject, name, gpus, f"no product in gpus is named {name}"
+    yield from _list_cause_names(facts)
+
+
+def _list_kernel_names(facts: Facts) -> Iterator[_Named]:
+    support, parts = facts.kernel_support, facts.node_parts
+    branches = {
+        *support.minimums,
+        *support.distributions,
+        *(row.branch for row in support.validated),
+        *(row.driver.major for row in support.named),
+    }
+    known = facts.driver_branches.branches
+    for branch in sorted(branches):
+        yield "kernel-branches", f"kernel_support {branch}", branch, known, "no such driver branch"
+    conditional: tuple[Any, ...] = (*parts.needs, *parts.defects)
+    conditions = [(f"node_components {one.id}", one.when) for one in conditional]
+    named = [
+        *((f"kernel_modules {r.architecture}", r.gpus) for r in facts.kernel_modules.architectures),
+        *((f"node_components {one.system}", one.gpus) for one in parts.fabric_systems),
+        *((subject, when.gpus) for subject, when in conditions),
+    ]
+    for subject, names in named:
+        for name in names:
+            yield "node-references", subject, name, facts.gpus.gpus, f"GPU {name} does not exist"
+    for subject, when in conditions:
+        for name, values in (dict.fromkeys(when.uses, ()) | when.node).items():
+            yield "node-references", subject, name, NODE_COMPONENTS, f"a node has no part {name}"
+            choices = NODE_COMPONENTS[name].choices if name in NODE_COMPONENTS else ()
+            for value in values if choices else ():
+                yield "node-references", subject, value, choices, f"{name} cannot be {value}"
+
+
+def _list_cause_names(facts: Facts) -> Iterator[_Named]:
+    table = facts.error_signatures
+    shown = {signature.cause for signature in table.signatures}
+    known = set(facts.xid.by_notice) | set(table.by_id)
+    for cause in table.causes:
+        subject = f"error_signatures causes[id={cause.id}]"
+        yield "cause-rules", subject, cause.id, shown, "no signature shows it"
+        for rule in cause.rules:
+            yield "cause-rules", subject, rule, BY_ID, f"rule {rule} does not exist"
+        for name in cause.explains:
+            what, explained = f"{name} is neither a message nor a cause", f"{subject}.explains"
+            yield "cause-consequences", explained, name, known - {cause.id}, what
+
+
+def platform_processors(context: Context) -> Iterator[Problem]:
+    """Check that the GPUs of a platform go with its processor."""
+    gpus = context.facts.gpus.gpus
+    for platform in context.facts.platforms.platforms.values():
+        for gpu in (gpus[name] for name in platform.gpus if name in gpus):
+            if gpu.cpu and platform.cpu and gpu.cpu != platform.cpu:
+                what = f"{gpu.name} goes with {gpu.cpu}"
+                yield Problem("platform-gpus", f"platforms {platform.name}", what)
 
 
 def branch_cuda(context: Context) -> Iterator[Problem]:
@@ -192,13 +267,6 @@ def gpu_facts(context: Context) -> Iterator[Problem]:
                 yield Problem("gpu-facts", f"gpus {spelling}", f"names {first} and {row['name']}")
 
 
-def peak_names(context: Context) -> Iterator[Problem]:
-    """Check that peaks are of known products, by canonical name."""
-    for name in context.facts.gpu_peaks.gpus:
-        if name not in context.facts.gpus.gpus:
-            yield Problem("peak-names", f"gpu_peaks {name}", "no product in gpus has this name")
-
-
 def xid_actions(context: Context) -> Iterator[Problem]:
     """Check that every immediate action is a guidance class with advice."""
     table = context.facts.xid
@@ -220,72 +288,6 @@ def xid_actions(context: Context) -> Iterator[Problem]:
             yield Problem("xid-actions", f"xid {subject}", f"no advice for {action}")
 
 
-def node_references(context: Context) -> Iterator[Problem]:
-    """Check that GPUs, parts of nodes and their values that a record names exist."""
-    parts, modules = context.facts.node_parts, context.facts.kernel_modules
-    conditions = [(one.id, one.when) for one in parts.needs]
-    conditions += [(one.id, one.when) for one in parts.defects]
-    named = [
-        *((f"kernel_modules {row.architecture}", row.gpus) for row in modules.architectures),
-        *((f"node_components {one.system}", one.gpus) for one in parts.fabric_systems),
-        *((f"node_components {name}", when.gpus) for name, when in conditions),
-    ]
-    for subject, gpus in named:
-        for name in gpus:
-            if name not in context.facts.gpus.gpus:
-                yield Problem("node-references", subject, f"GPU {name} does not exist")
-    for name, when in conditions:
-        yield from _node_values(f"node_components {name}", when)
-
-
-def _node_values(subject: str, when: When) -> Iterator[Problem]:
-    named = dict.fromkeys(when.uses, ()) | when.node
-    for name, values in named.items():
-        component = NODE_COMPONENTS.get(name)
-        if component is None:
-            yield Problem("node-references", subject, f"a node has no part {name}")
-            continue
-        for value in values:
-            if component.choices and value not in component.choices:
-                yield Problem("node-references", subject, f"{name} cannot be {value}")
-
-
-def kernel_branches(context: Context) -> Iterator[Problem]:
-    """Check that kernels and distributions are about driver branches that exist."""
-    support = context.facts.kernel_support
-    known = context.facts.driver_branches.branches
-    branches = {
-        *support.minimums,
-        *support.distributions,
-        *(row.branch for row in support.validated),
-        *(row.driver.major for row in support.named),
-    }
-    for branch in sorted(branches - known.keys()):
-        yield Problem("kernel-branches", f"kernel_support {branch}", "no such driver branch")
-
-
-def platform_gpus(context: Context) -> Iterator[Problem]:
-    """Check that a platform's GPUs are known, and go with its processor."""
-    gpus = context.facts.gpus.gpus
-    for platform in context.facts.platforms.platforms.values():
-        subject = f"platforms {platform.name}"
-        for name in platform.gpus:
-            gpu = gpus.get(name)
-            if gpu is None:
-                yield Problem("platform-gpus", subject, f"{name} is not in gpus")
-            elif gpu.cpu and platform.cpu and gpu.cpu != platform.cpu:
-                yield Problem("platform-gpus", subject, f"{name} goes with {gpu.cpu}")
-
-
-def platform_names(context: Context) -> Iterator[Problem]:
-    """Check that machines are recognised as platforms that the facts know."""
-    known = context.facts.platforms.platforms
-    for machine in context.facts.platform_machines.machines:
-        if machine.platform not in known:
-            subject = f"platform_machines {machine.platform}"
-            yield Problem("platform-names", subject, "is not in platforms")
-
-
 def platform_limits(context: Context) -> Iterator[Problem]:
     """Check that limits name platforms and components, and advise what they allow."""
     known = context.facts.platforms.platforms
@@ -297,13 +299,11 @@ def platform_limits(context: Context) -> Iterator[Problem]:
         for what in filter(None, (limit.component, limit.uses)):
             if what != "driver" and what not in NODE_COMPONENTS and what not in COMPONENTS:
                 yield Problem("platform-limits", subject, f"{what} is not a component")
-        if limit.advised and not _allows(limit, limit.advised):
-            yield Problem("platform-limits", subject, f"advises {limit.advised}, which it refuses")
-
-
-def _allows(limit: Limit, text: str) -> bool:
-    version = parse_version("driver", text) if limit.component == "driver" else None
-    return limit.allows(version or parse_node_version(text))
+        if limit.advised:
+            own = parse_version("driver", limit.advised) if limit.component == "driver" else None
+            if not limit.allows(own or parse_node_version(limit.advised)):
+                what = f"advises {limit.advised}, which it refuses"
+                yield Problem("platform-limits", subject, what)
 
 
 def platform_images(context: Context) -> Iterator[Problem]:
@@ -318,46 +318,10 @@ def platform_images(context: Context) -> Iterator[Problem]:
             yield Problem("platform-images", subject, f"branch {image.driver.major} is not known")
 
 
-def machine_gpus(context: Context) -> Iterator[Problem]:
-    """Check that the GPUs of machines are known products, by canonical name."""
-    for machine in context.facts.platform_machines.machines:
-        for name in (gpu for condition in machine.recognise for gpu in condition.gpus):
-            if name not in context.facts.gpus.gpus:
-                what = f"no product in gpus is named {name}"
-                yield Problem("machine-gpus", f"platform_machines {machine.platform}", what)
-
-
-def cause_rules(context: Context) -> Iterator[Problem]:
-    """Check that each cause has a signature, and that its rules exist."""
-    table = context.facts.error_signatures
-    shown = {signature.cause for signature in table.signatures}
-    for cause in table.causes:
-        subject = f"error_signatures causes[id={cause.id}]"
-        if cause.id not in shown:
-            yield Problem("cause-rules", subject, "no signature shows it")
-        for rule in cause.rules:
-            if rule not in BY_ID:
-                yield Problem("cause-rules", subject, f"rule {rule} does not exist")
-
-
-def cause_consequences(context: Context) -> Iterator[Problem]:
-    """Check that what a cause explains is a kernel message or another cause."""
-    table = context.facts.error_signatures
-    known = set(context.facts.xid.by_notice) | set(table.by_id)
-    for cause in table.causes:
-        for name in cause.explains:
-            if name not in known or name == cause.id:
-                subject = f"error_signatures causes[id={cause.id}].explains"
-                yield Problem(
-                    "cause-consequences", subject, f"{name} is neither a message nor a cause"
-                )
-
-
 REFERENCES: tuple[Check, ...] = (
-    same_row_exists,
+    names_exist,
     branch_cuda,
     gpu_facts,
-    peak_names,
     build_cuda,
     build_code,
     pins_exist,
@@ -365,13 +329,7 @@ REFERENCES: tuple[Check, ...] = (
     file_of_component,
     issue_fixes,
     xid_actions,
-    cause_rules,
-    cause_consequences,
-    machine_gpus,
-    platform_gpus,
-    platform_names,
+    platform_processors,
     platform_limits,
     platform_images,
-    node_references,
-    kernel_branches,
 )

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         from compatgate.cli.gate.opening import open_rooms
         from compatgate.service.changes.comparison.recorded import list_newest_verdicts
         from compatgate.service.matrix.snapshots.reader import Snapshots
-        from compatgate.service.runs.evidence.stored import StoredEvidence
+        from compatgate.service.runs.evidence.evidence import StoredEvidence
 
         with open_rooms(args, overlays=()) as rooms:
             sides = [

@@ -66,8 +66,8 @@ from compatgate.service.matrix.documents.schemas import (
     WaiverBody,
     WaiverChange,
 )
-from compatgate.service.matrix.proposals.backtest import BacktestBody
 from compatgate.service.matrix.proposals.schemas import (
+    BacktestBody,
     ProposalBody,
     ProposalRequest,
     ProposalSummary,

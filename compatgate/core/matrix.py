@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from compatgate.core.binding import ASSURANCES, Binding, SuiteDefinition, find_digest
 from compatgate.core.components import FRAMEWORKS, OF_BUILDS
@@ -16,10 +17,7 @@ from compatgate.core.gpus import ANY_SLICE
 from compatgate.core.needs import Needs
 from compatgate.core.request import CanaryPolicy, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.versions import (
-    Version,
-    same_release,
-)
+from compatgate.core.versions import Version, parse_version, same_release
 
 EntryStatus = Literal["candidate", "blessed", "deprecated", "revoked"]
 STATUSES_IN_USE: tuple[EntryStatus, ...] = ("blessed", "deprecated")
@@ -147,6 +145,17 @@ class Evidence(Struct, frozen=True, gc=False):
     finished: int
     development: bool = False
     bound: Binding | None = None
+
+    @staticmethod
+    def read(*, driver: str, components: Mapping[str, str], **others: Any) -> Evidence:
+        """Return evidence whose versions are stated as text."""
+        versions = {name: parse_version(name, text) for name, text in components.items()}
+        return Evidence(driver=parse_version("driver", driver), components=versions, **others)
+
+    def to_text(self) -> dict[str, Any]:
+        """Return the members by name, versions as text."""
+        components = {name: version.text for name, version in self.components.items()}
+        return {**asdict(self), "driver": self.driver.text, "components": components}
 
     @property
     def content(self) -> str | None:

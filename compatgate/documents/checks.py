@@ -33,7 +33,7 @@ from compatgate.documents.specs import (
     WaiverMatch,
     WaiverPolicySpec,
 )
-from compatgate.documents.text import RawDocument
+from compatgate.documents.text import RawDocument, get_at
 from compatgate.errors import BadInput
 
 Mistakes = Iterator[DocumentProblem]
@@ -59,22 +59,26 @@ def check_target_refs(raw: RawDocument, known: Collection[str]) -> Mistakes:
 
 
 def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
-    pools = _get(raw.value, "spec", "pools")
+    pools = get_at(raw.value, "spec", "pools")
+    readers: dict[str, Callable[[str], object]] = {
+        "gpu": lambda text: resolve_gpu(text, gpus),
+        "driver": lambda text: parse_version("driver", text),
+        "platform": lambda text: read_platform(text, "platform"),
+    }
     names: dict[str, int] = {}
     for index, pool in enumerate(pools if isinstance(pools, list) else ()):
         if not isinstance(pool, dict):
             continue
         path: FieldPath = ("spec", "pools", index)
-        yield from _check_value(
-            raw, (*path, "gpu"), pool.get("gpu"), lambda v: resolve_gpu(v, gpus)
-        )
-        yield from _check_value(
-            raw, (*path, "driver"), pool.get("driver"), lambda v: parse_version("driver", v)
-        )
-        yield from _check_value(
-            raw, (*path, "platform"), pool.get("platform"), lambda v: read_platform(v, "platform")
-        )
-        yield from _check_node(raw, (*path, "node"), pool.get("node"))
+        for field, read in readers.items():
+            yield from _check_value(raw, (*path, field), pool.get(field), read)
+        node = pool.get("node")
+        for part, value in node.items() if isinstance(node, dict) else ():
+            try:
+                read_node_value(part, value, part)
+            except BadInput as error:
+                where = (*path, "node", part)
+                yield raw.problem(where, error.problem, value=value, hint=error.hint)
         name = pool.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
             what = f"the pool {name!r} is stated twice"
@@ -82,28 +86,18 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _check_namespaces(raw)
     yield from _check_strictness(raw)
     yield from _check_approvers(raw)
-    age = ("spec", "policy", "canary", "maxAge")
-    yield from _check_value(raw, age, _get(raw.value, *age), parse_duration)
-    longest = ("spec", "policy", "waivers", "maxDuration")
-    yield from _check_value(raw, longest, _get(raw.value, *longest), parse_duration)
-    yield from _check_repeats(raw, ("spec", "policy", "canary", "suites"))
-    yield from _check_repeats(raw, ("spec", "policy", "canary", "soak"))
+    for at in (("canary", "maxAge"), ("waivers", "maxDuration")):
+        age: FieldPath = ("spec", "policy", *at)
+        yield from _check_value(raw, age, get_at(raw.value, *age), parse_duration)
+    for suites in ("suites", "soak"):
+        yield from _check_repeats(raw, ("spec", "policy", "canary", suites))
     yield from _check_imported(raw)
-
-
-def _check_node(raw: RawDocument, path: FieldPath, node: Any) -> Mistakes:
-    for name, value in node.items() if isinstance(node, dict) else ():
-        try:
-            read_node_value(name, value, name)
-        except BadInput as error:
-            yield raw.problem((*path, name), error.problem, value=value, hint=error.hint)
 
 
 def _check_strictness(raw: RawDocument) -> Mistakes:
     """Yield ``entries: strict`` without ``requireEntry``, which has no effect."""
-    policy = _get(raw.value, "spec", "policy")
-    strict = isinstance(policy, dict) and policy.get("entries") == "strict"
-    if strict and policy.get("requireEntry", False) is False:
+    policy = get_at(raw.value, "spec", "policy")
+    if get_at(policy, "entries") == "strict" and policy.get("requireEntry", False) is False:
         yield raw.problem(
             ("spec", "policy", "entries"),
             "has no effect: the policy requires no entry",
@@ -114,7 +108,7 @@ def _check_strictness(raw: RawDocument) -> Mistakes:
 
 def _check_approvers(raw: RawDocument) -> Mistakes:
     """Yield ``approvers`` where nobody is asked to approve, which have no effect."""
-    policy = _get(raw.value, "spec", "policy")
+    policy = get_at(raw.value, "spec", "policy")
     if isinstance(policy, dict) and policy.get("approvers") and policy.get("approvals", 1) == 1:
         yield raw.problem(
             ("spec", "policy", "approvers"),
@@ -126,7 +120,7 @@ def _check_approvers(raw: RawDocument) -> Mistakes:
 
 def _check_imported(raw: RawDocument) -> Mistakes:
     """Yield sources for a suite that the policy does not ask for, which have no effect."""
-    canary = _get(raw.value, "spec", "policy", "canary")
+    canary = get_at(raw.value, "spec", "policy", "canary")
     if not isinstance(canary, dict) or not isinstance(canary.get("imported"), dict):
         return
     suites = canary.get("suites", list(CanarySpec().suites))
@@ -160,7 +154,7 @@ def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
         )
     yield from _check_repeats(raw, ("spec", "targets"))
     yield from _check_repeats(raw, ("spec", "gpus"))
-    needs = _get(raw.value, "spec", "needs")
+    needs = get_at(raw.value, "spec", "needs")
     if isinstance(needs, list) and needs:
         yield from _check_value(raw, ("spec", "needs"), "+".join(map(str, needs)), parse_needs)
     yield from _check_repeats(raw, ("spec", "needs"))
@@ -190,18 +184,19 @@ def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
             hint = suggest_name(rule, BY_ID)
             yield raw.problem(path, f"rule {rule} does not exist", value=rule, hint=hint)
     for name in ("owner", "reason"):
-        said = _get(raw.value, "spec", name)
+        said = get_at(raw.value, "spec", name)
         if isinstance(said, str) and said and not said.strip():
             yield raw.problem(("spec", name), "must not be blank", value=said)
     path = ("spec", "match", "components")
     yield from _check_components(raw, path)
-    for key in _get(raw.value, *path) if isinstance(_get(raw.value, *path), dict) else ():
+    components = get_at(raw.value, *path)
+    for key in components if isinstance(components, dict) else ():
         if _canonical_name(key) == "driver":
             what = "a waiver matches stacks, and the driver belongs to the pool"
             yield raw.problem((*path, key), what, hint="name the targets instead")
     yield from _check_everything(raw)
     yield from _check_value(
-        raw, ("spec", "expires"), _get(raw.value, "spec", "expires"), _check_day
+        raw, ("spec", "expires"), get_at(raw.value, "spec", "expires"), _check_day
     )
     yield from _check_repeats(raw, ("spec", "rules"))
     yield from _check_repeats(raw, ("spec", "targets"))
@@ -209,8 +204,8 @@ def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
 
 def _check_everything(raw: RawDocument) -> Mistakes:
     """Yield a waiver for everything that names an image or components as well."""
-    match = _get(raw.value, "spec", "match")
-    if _get(match, "everything") is not True:
+    match = get_at(raw.value, "spec", "match")
+    if get_at(match, "everything") is not True:
         return
     for name in ("image", "components"):
         if match.get(name):
@@ -223,7 +218,7 @@ _ENTRY_COMPONENTS: FieldPath = ("spec", "components")
 
 
 def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
-    stated = _get(raw.value, *path)
+    stated = get_at(raw.value, *path)
     if isinstance(stated, dict) and len(stated) > MAX_KEYS:
         yield raw.problem(path, f"too many components: {len(stated)}", hint=f"at most {MAX_KEYS}")
         return
@@ -261,33 +256,27 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
     A pool that names no processor gets the processor of its GPU: GH200 has an Arm processor.
     """
     if kind == "Target":
-        pools = _get(body, "spec", "pools")
+        pools = get_at(body, "spec", "pools")
         if not isinstance(pools, list):
             return body
-        found = [_write_node(_add_processor(pool, gpus)) for pool in pools]
+        found = [_complete_pool(pool, gpus) if isinstance(pool, dict) else pool for pool in pools]
         return body if found == pools else _replace_at(body, ("spec", "pools"), found)
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
         return body
-    components = _get(body, *path, "components")
+    components = get_at(body, *path, "components")
     if not isinstance(components, dict) or all(_canonical_name(key) == key for key in components):
         return body
     renamed = {_canonical_name(key): text for key, text in components.items()}
     return _replace_at(body, (*path, "components"), renamed)
 
 
-def _add_processor(pool: Any, gpus: Gpus) -> Any:
-    if not isinstance(pool, dict) or "cpu" in pool or not isinstance(pool.get("gpu"), str):
-        return pool
-    cpu = resolve_gpu(pool["gpu"], gpus).cpu
-    return {**pool, "cpu": cpu} if cpu else pool
-
-
-def _write_node(pool: Any) -> Any:
-    if not isinstance(pool, dict):
-        return pool
+def _complete_pool(pool: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
     node, platform = pool.get("node"), pool.get("platform")
     changed = dict(pool)
+    if "cpu" not in pool and isinstance(pool.get("gpu"), str):
+        cpu = resolve_gpu(pool["gpu"], gpus).cpu
+        changed |= {"cpu": cpu} if cpu else {}
     if isinstance(node, dict):
         changed["node"] = read_node(node, "node")
     if isinstance(platform, str):
@@ -311,9 +300,8 @@ def _check_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise BadInput(
-            f"{text!r} is not a date", value=text, hint="for example 2027-01-31"
-        ) from None
+        what = f"{text!r} is not a date"
+        raise BadInput(what, value=text, hint="for example 2027-01-31") from None
 
 
 def _check_value(
@@ -340,16 +328,10 @@ def _check_repeats(raw: RawDocument, path: FieldPath) -> Mistakes:
 
 
 def _list_texts(value: Any, *path: str | int) -> Iterator[tuple[int, str]]:
-    found = _get(value, *path)
+    found = get_at(value, *path)
     for index, item in enumerate(found if isinstance(found, list | tuple) else ()):
         if isinstance(item, str):
             yield index, item
-
-
-def _get(value: Any, *path: str | int) -> Any:
-    for step in path:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 _CHECKS: dict[str, Callable[[RawDocument, Gpus], Mistakes]] = {
@@ -436,7 +418,7 @@ def waiver_problems(
     """Yield the mistakes for which a new or changed waiver cannot be stored."""
     if (
         not _excludes_stacks(waiver.spec.match)
-        and _get(raw.value, "spec", "match", "everything") is not True
+        and get_at(raw.value, "spec", "match", "everything") is not True
     ):
         match = waiver.spec.match
         stated = [*([match.image] if match.image else []), *map(" ".join, match.components.items())]

@@ -13,10 +13,7 @@ _MAX_SECONDS = 100 * 365 * 86400
 
 
 def parse_duration(text: str, *, field: str = "duration") -> timedelta:
-    """Read a duration.
-
-    It is a whole number and one of ``s m h d w``, at most a hundred years.
-    """
+    """Read a duration. It is a whole number and one of ``s m h d w``, at most a hundred years."""
     hint = "a whole number and s, m, h, d or w, like 30d or 12h"
     if not re.search(DURATION_PATTERN, text):
         raise BadInput(f"{text!r} is not a duration", field=field, value=text, hint=hint)
@@ -43,10 +40,7 @@ def describe_seconds(seconds: float) -> str:
 
 
 def parse_size(text: str, *, field: str = "size") -> int:
-    """Read a size.
-
-    It is a whole number and a binary unit; the result is in bytes.
-    """
+    """Read a size. It is a whole number and a binary unit; the result is in bytes."""
     if not re.search(SIZE_PATTERN, text):
         raise BadInput(f"{text!r} is not a size", field=field, value=text, hint=SIZE_HINT)
     digits = text.rstrip("BKMGTi")

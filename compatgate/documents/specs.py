@@ -305,6 +305,12 @@ def key_of(document: Document) -> tuple[Kind, str]:
     return kind_of(document), document.metadata.name
 
 
+def order_of(document: Document) -> tuple[int, str]:
+    """Return the place in an export: targets, entries, waivers, each by name."""
+    kind, name = key_of(document)
+    return KINDS.index(kind), name
+
+
 def target_refs(document: Document) -> tuple[str, ...]:
     """Return the targets that an entry or a waiver names; ``*`` included."""
     return () if isinstance(document, TargetDoc) else document.spec.targets
@@ -453,8 +459,9 @@ def compare_documents(before: Iterable[Document], after: Iterable[Document]) -> 
     """Return the changes from one set of documents to another: by kind, then by name."""
     old = {key_of(document): document for document in before}
     new = {key_of(document): document for document in after}
-    found = [compare_document(old.get(key), new.get(key)) for key in old.keys() | new.keys()]
-    return sorted((c for c in found if c is not None), key=lambda c: (KINDS.index(c.kind), c.name))
+    pairs = [(old.get(key), new.get(key)) for key in old.keys() | new.keys()]
+    pairs.sort(key=lambda pair: order_of(pair[1] or pair[0]))  # type: ignore[arg-type]
+    return [change for pair in pairs if (change := compare_document(*pair))]
 
 
 def _compare(path: FieldPath, before: Any, after: Any) -> Iterator[FieldChange]:

@@ -28,6 +28,13 @@ _ESCAPES = re.compile(r"\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|\\.", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
+def get_at(value: Any, *path: str | int) -> Any:
+    """Return what a document has at a place; None where it has no such mapping or key."""
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
 class RawDocument:
     """One document of a file: plain data, and the line of each part."""
 
@@ -39,11 +46,7 @@ class RawDocument:
     @property
     def name(self) -> str:
         """Return kind and name, as far as they are known: ``Entry torch24-cu124``."""
-        if not isinstance(self.value, dict):
-            return ""
-        metadata = self.value.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        parts = (self.value.get("kind"), name)
+        parts = (get_at(self.value, "kind"), get_at(self.value, "metadata", "name"))
         return " ".join(part for part in parts if isinstance(part, str))
 
     def line(self, path: FieldPath = ()) -> int | None:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from compatgate.documents.sources import (
     Source,
 )
 from compatgate.documents.specs import API_VERSION, KINDS, TYPES, Document, Kind, make_explicit
-from compatgate.documents.text import RawDocument, read_nodes
+from compatgate.documents.text import RawDocument, get_at, read_nodes
 from compatgate.errors import CompatgateError, explain_form, quote_error
 from compatgate.resources import matrix_dir
 
@@ -98,8 +98,7 @@ def _check_identity(raw: RawDocument, kind: str, name: str | None, problems: Pro
         hint = f"write {kind}"
         problems.add(raw.problem(("kind",), f"must be {kind}, not {stated}", hint=hint))
         raw.value["kind"] = kind
-    metadata = raw.value.get("metadata")
-    inside = metadata.get("name") if isinstance(metadata, dict) else None
+    inside = get_at(raw.value, "metadata", "name")
     if name is not None and inside != name:
         what = f"the document says {inside!r}, the request {name!r}"
         path = ("metadata", "name")
@@ -122,7 +121,10 @@ def _read_all(
         kind = _read_kind(raw, problems)
         if kind is None:
             continue
-        found = list(islice(_find_mistakes(raw, kind, gpus, targets), MAX_PROBLEMS))
+        mistakes = checks.check(raw, kind, gpus)
+        if kind != "Target":
+            mistakes = chain(mistakes, checks.check_target_refs(raw, targets))
+        found = list(islice(mistakes, MAX_PROBLEMS))
         typed = _convert_document(raw, kind, problems, gpus, found)
         documents += [(raw, document) for document in typed]
         problems.extend(found)
@@ -132,23 +134,10 @@ def _read_all(
     return [document for _, document in documents]
 
 
-def _find_mistakes(
-    raw: RawDocument, kind: Kind, gpus: Gpus, targets: Collection[str]
-) -> Iterator[DocumentProblem]:
-    yield from checks.check(raw, kind, gpus)
-    if kind != "Target":
-        yield from checks.check_target_refs(raw, targets)
-
-
 def _read_kind(raw: RawDocument, problems: Problems) -> Kind | None:
     if not isinstance(raw.value, dict):
-        problems.add(
-            raw.problem(
-                (),
-                "a document must be a mapping",
-                hint="for examples, run: compatgate matrix example",
-            )
-        )
+        hint = "for examples, run: compatgate matrix example"
+        problems.add(raw.problem((), "a document must be a mapping", hint=hint))
         return None
     kind = raw.value.get("kind")
     if isinstance(kind, str) and kind in KINDS:
@@ -200,8 +189,7 @@ def _check_duplicate(
     firsts: dict[tuple[str, str], RawDocument],
     problems: Problems,
 ) -> None:
-    metadata = raw.value.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    name = get_at(raw.value, "metadata", "name")
     if not isinstance(name, str):
         return
     first = firsts.setdefault((kind, name), raw)
@@ -212,14 +200,9 @@ def _check_duplicate(
 
 
 def _target_names(raws: Iterable[RawDocument]) -> set[str]:
-    names = set()
-    for raw in raws:
-        if isinstance(raw.value, dict) and raw.value.get("kind") == "Target":
-            metadata = raw.value.get("metadata")
-            name = metadata.get("name") if isinstance(metadata, dict) else None
-            if isinstance(name, str):
-                names.add(name)
-    return names
+    targets = (raw.value for raw in raws if get_at(raw.value, "kind") == "Target")
+    names = (get_at(target, "metadata", "name") for target in targets)
+    return {name for name in names if isinstance(name, str)}
 
 
 _NAME = "letters, digits, and . _ - between them; at most 128 characters"
@@ -291,24 +274,19 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
         case "required":
             absent = (name for name in wanted if name not in value)
             missing = next((name for name in absent if f"'{name}'" in error.message), "a key")
-            yield raw.problem(
-                path, f"{missing} is missing", hint=f"needed here: {', '.join(wanted)}"
-            )
+            hint = f"needed here: {', '.join(wanted)}"
+            yield raw.problem(path, f"{missing} is missing", hint=hint)
         case "additionalProperties":
             for key in (k for k in value if k not in known):
                 near = near_names(key, known)
-                yield raw.problem(
-                    (*path, key),
-                    "unknown key",
-                    hint=f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}",
-                )
+                hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
+                yield raw.problem((*path, key), "unknown key", hint=hint)
         case "type":
             yield _type_problem(raw, path, error)
         case "enum":
             hint = f"one of {', '.join(wanted)}"
-            yield _unquoted_problem(raw, path, value) or _pattern_problem(
-                raw, path, value, "is not known", hint
-            )
+            unknown = _pattern_problem(raw, path, value, "is not known", hint)
+            yield _unquoted_problem(raw, path, value) or unknown
         case "const":
             yield _pattern_problem(raw, path, value, "is not supported", f"write {wanted}")
         case "pattern" | "propertyNames":
@@ -329,9 +307,8 @@ def _translate(raw: RawDocument, error: Any) -> Iterator[DocumentProblem]:
         case "maxLength":
             yield raw.problem(path, f"is longer than {wanted} characters")
         case _:
-            yield raw.problem(
-                path, f"has the wrong form: {quote_error(error.message)}", value=value
-            )
+            what = f"has the wrong form: {quote_error(error.message)}"
+            yield raw.problem(path, what, value=value)
 
 
 def _pattern_problem(

@@ -54,27 +54,19 @@ def _longer(before: str, after: str) -> bool:
     return parse_duration(after) > parse_duration(before)
 
 
-def _waivers_last_longer(before: Any, after: Any) -> bool:
-    usual = WaiverPolicySpec()
-    old, new = (usual if one is UNSET else one for one in (before, after))
-    return _longer(old.max_duration, new.max_duration)
+def _unstated(usual: Any, weakens: Weakens) -> Weakens:
+    """Compare with a usual value in place of one that is not stated."""
 
+    def compare(before: Any, after: Any) -> bool:
+        return weakens(*(usual if one is UNSET else one for one in (before, after)))
 
-def _fewer_people(before: Any, after: Any) -> bool:
-    old, new = (1 if one is UNSET else one for one in (before, after))
-    return bool(new < old)
+    return compare
 
 
 def _more_approvers(before: Any, after: Any) -> bool:
     if before is UNSET:
         return False
     return after is UNSET or not set(after) <= set(before)
-
-
-def _binds_less(before: Any, after: Any) -> bool:
-    order = ("image", "content", "versions")
-    old, new = (order.index("content" if one is UNSET else one) for one in (before, after))
-    return new > old
 
 
 _STRICT_FLAG = _below(True, False)
@@ -107,14 +99,16 @@ FIELDS: Final[Mapping[str, Weakens]] = {
     "spec.policy.canary.imported": _always,
     "spec.policy.canary.assurance": _below("witnessed", "challenged", "self-reported"),
     "spec.policy.canary.onFailure": _below("revoke", "warn"),
-    "spec.policy.canary.bind": _binds_less,
+    "spec.policy.canary.bind": _unstated("content", _below("image", "content", "versions")),
     "spec.policy.onUnknown": _below("fail", "warn", "allow"),
     "spec.policy.packages": _below("enforce", "audit"),
     "spec.policy.missingFacts": _below("enforce", "audit"),
     "spec.policy.entries": _below("strict", "lenient"),
     "spec.policy.statedStacks": lambda before, after: bool(before == "ignore"),
-    "spec.policy.waivers": _waivers_last_longer,
-    "spec.policy.approvals": _fewer_people,
+    "spec.policy.waivers": _unstated(
+        WaiverPolicySpec(), lambda before, after: _longer(before.max_duration, after.max_duration)
+    ),
+    "spec.policy.approvals": _unstated(1, lambda before, after: bool(after < before)),
     "spec.policy.approvers": _more_approvers,
     "spec.policy.changes": lambda before, after: bool(before == "proposals"),
 }
@@ -147,7 +141,7 @@ def takes_back(before: Document | None, after: Document | None) -> bool:
         return not loosens(before, after)
     if isinstance(before, EntryDoc) and isinstance(after, EntryDoc):
         ends = after.spec.status in ("deprecated", "revoked")
-        return ends and _scope(before.spec) == _scope(after.spec) and not loosens(before, after)
+        return ends and scope_of(before.spec) == scope_of(after.spec) and not loosens(before, after)
     return False
 
 
@@ -157,7 +151,7 @@ def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
         return before is not None and before.status == "revoked"
     if before is None:
         return after.status in ("blessed", "deprecated")
-    same = _scope(before) == _scope(after)
+    same = scope_of(before) == scope_of(after)
     if before.status == "revoked":
         return not (same and after.status == "revoked")
     if after.status in ("candidate", "revoked"):
@@ -166,7 +160,8 @@ def _entry_loosens(before: EntrySpec | None, after: EntrySpec | None) -> bool:
     return not (same and before.status in allowed_before)
 
 
-def _scope(entry: EntrySpec) -> tuple[object, ...]:
+def scope_of(entry: EntrySpec) -> tuple[object, ...]:
+    """Return what an entry is for; more of it allows more stacks."""
     return entry.targets, entry.components, entry.gpus, entry.needs
 
 

@@ -48,7 +48,7 @@ from compatgate.service.nodes.reports.service import Nodes
 from compatgate.service.one_gate import make_gate
 from compatgate.service.recovery.chain.verification import AuditChain
 from compatgate.service.runs.baselines.service import BaselineService
-from compatgate.service.runs.evidence.stored import StoredEvidence
+from compatgate.service.runs.evidence.evidence import StoredEvidence
 from compatgate.service.runs.queue.service import Runs, load_library
 from compatgate.service.runs.work.service import WorkDesk
 

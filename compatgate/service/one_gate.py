@@ -8,7 +8,7 @@ from compatgate.core.facts import Facts
 from compatgate.kit.database.database import Database
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.snapshots.reader import Snapshots
-from compatgate.service.runs.evidence.stored import StoredEvidence
+from compatgate.service.runs.evidence.evidence import StoredEvidence
 
 
 def make_gate(database: Database, facts: Facts, kind: type[Gate] = Gate, **options: Any) -> Gate:

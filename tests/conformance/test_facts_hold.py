@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fact_checks import verify_all
 
-from compatgate.catalog import source_names, sources
+from compatgate.catalog import sources
 from compatgate.catalog.checks import verify
 from compatgate.resources import canary_dir
 
@@ -31,7 +31,7 @@ def test_every_exception_has_a_reason():
 
 def test_every_fact_file_is_on_the_page():
     page = PAGE.read_text(encoding="utf-8")
-    tables = [name for name in source_names() if not name.startswith("packages/")]
+    tables = [name for name in sources.names() if not name.startswith("packages/")]
     assert all(f"`{sources.title(name)}`" in page for name in tables)
     assert "`packages/`" in page
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.catalog import read_source, source_names, sources
+from compatgate.catalog import read_source, sources
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Release
 from compatgate.core.facts.nvidia import MinorCompat
@@ -194,11 +194,11 @@ class TestArchitectures:
 
 @pytest.mark.usefixtures("schemas_asked_once")
 class TestAllFiles:
-    @pytest.mark.parametrize("name", source_names())
+    @pytest.mark.parametrize("name", sources.names())
     def test_a_file_obeys_its_schema(self, name: str) -> None:
         assert list(sources.schema_errors(name, read_source(name, overlays=[]))) == []
 
-    @pytest.mark.parametrize("name", source_names())
+    @pytest.mark.parametrize("name", sources.names())
     def test_a_file_speaks_to_everybody(self, name: str) -> None:
         text = str(_without_samples(read_source(name, overlays=[])))
         for private in ("find_string", "read_file", "stored", "/work/", "/home/", "/tmp/"):

@@ -27,7 +27,6 @@ from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.kit import clock
 from compatgate.service.app import Rooms
-from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import submission
 from compatgate.service.runs.queue.schemas import RunRequest
 
@@ -179,7 +178,7 @@ class Runs:
 
     def sampled(self, run: str) -> None:
         """Keep what a run measured beside its workload."""
-        for sample in collect_samples(self.rooms.runs, self.rooms.gate.facts, run)["samples"]:
+        for sample in self.rooms.runs.take_samples(run)["samples"]:
             path = self.folder / sample["workload"] / "samples" / sample["name"]
             path.parent.mkdir(exist_ok=True)
             path.write_text(sample["text"])

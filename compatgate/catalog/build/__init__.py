@@ -6,7 +6,6 @@ differ from the file's (`compatgate.catalog.build.decode`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -88,12 +87,6 @@ def typed_tables(source: str) -> list[str]:
     if folder in FOLDERS:
         return [f"{FOLDERS[folder]}/{rest}"]
     return [name for name, table in TABLES.items() if table.source == source]
-
-
-def names_in_folder(folder: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the components or packages that the fact files of a folder describe."""
-    start = f"{folder}/"
-    return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
 
 def adapt(name: str, document: dict[str, Any]) -> Any:

@@ -72,10 +72,7 @@ class _Field(NamedTuple):
 
 
 class Decoder:
-    """Reads the records of some tables.
-
-    Structs without a shape have that of their records.
-    """
+    """Reads the records of some tables. Structs without a shape have that of their records."""
 
     def __init__(self, shapes: Mapping[type, Shape]) -> None:
         self._shapes = shapes

@@ -31,37 +31,38 @@ exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or 
 """
 
 
+_REQUEST = {
+    "suite": ("S", "suite to run"),
+    "target": ("T", "target of the run; optional with --host"),
+    "pool": ("P", "only this pool of the target (default: each SKU and driver)"),
+    "stack": ("LIST", "stack under test, for example cuda=12.4,torch=2.4.1+cu124"),
+    "image": ("REF", "image under test"),
+    "entry": ("NAME", "matrix entry under test"),
+    "against": (
+        "REFERENCE",
+        "compare the image in pairs with an entry or an image; auto: with the blessed entry that it"
+        " would replace (default for an image on a target); history: by baselines, in pairs only"
+        " where they cannot tell; none: judge it alone",
+    ),
+    "explained": (
+        "REASON",
+        "why improbably good values are right: above the published peak, or better by more than"
+        " 2 x; kept with the run and its baseline",
+    ),
+    "host": ("H", "staging host (default: any suitable host)"),
+    "priority": ("N", "priority; higher runs first (default: 0)"),
+}
+"""Members of a request for runs: placeholder and help of the option of the same name."""
+
+
 def add_start_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.epilog = _START_EPILOG
-    add = parser.add_argument
-    add("--suite", required=True, metavar="S", help="suite to run")
-    add("--target", metavar="T", help="target of the run; optional with --host")
-    add("--pool", metavar="P", help="only this pool of the target (default: each SKU and driver)")
-    add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
-    add("--image", metavar="REF", help="image under test")
-    add("--entry", metavar="NAME", help="matrix entry under test")
-    add(
-        "--against",
-        metavar="REFERENCE",
-        help="compare the image in pairs with an entry or an image; auto: with the blessed entry "
-        "that it would replace (default for an image on a target); history: by baselines, in pairs "
-        "only where they cannot tell; none: judge it alone",
-    )
-    add(
-        "--explained",
-        metavar="REASON",
-        help="why improbably good values are right: above the published peak, or better by more "
-        "than 2 x; kept with the run and its baseline",
-    )
-    add("--host", metavar="H", help="staging host (default: any suitable host)")
-    add(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="priority; higher runs first (default: 0)",
-    )
+    more: dict[str, dict[str, Any]] = {
+        "suite": {"required": True}, "priority": {"type": int, "default": 0},
+    }  # fmt: skip
+    for name, (metavar, text) in _REQUEST.items():
+        parser.add_argument(f"--{name}", metavar=metavar, help=text, **more.get(name, {}))
     waiting = parser.add_mutually_exclusive_group()
     waiting.add_argument(
         "--wait", action="store_true", default=True, help="wait until the runs end (default)"
@@ -90,18 +91,7 @@ def run_start(args: argparse.Namespace) -> int:
 
 
 def _start_body(args: argparse.Namespace) -> dict[str, Any]:
-    names = (
-        "suite",
-        "target",
-        "pool",
-        "image",
-        "entry",
-        "host",
-        "priority",
-        "against",
-        "explained",
-    )
-    body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    body = {name: value for name in _REQUEST if (value := getattr(args, name)) is not None}
     if args.stack is not None:
         from compatgate.core.stack import parse_stack_text
 
@@ -118,10 +108,8 @@ _STATES = (
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the action."""
     parser.add_argument("--state", choices=_STATES, metavar="STATE", help=", ".join(_STATES))
-    parser.add_argument("--target", metavar="T", help="target")
-    parser.add_argument("--suite", metavar="S", help="suite")
-    parser.add_argument("--entry", metavar="NAME", help="entry")
-    parser.add_argument("--host", metavar="H", help="host")
+    for name in ("target", "suite", "entry", "host"):
+        parser.add_argument(f"--{name}", metavar=_REQUEST[name][0], help=name)
     purposes = ("request", "verification", "import")
     parser.add_argument("--purpose", choices=purposes, help="purpose")
     parser.add_argument(

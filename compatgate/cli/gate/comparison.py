@@ -26,8 +26,7 @@ from compatgate.service.changes.comparison.matrix_sections import (
 from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
 from compatgate.service.changes.comparison.sections import report_what_if
-from compatgate.service.matrix.proposals.backtest import DAYS
-from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
+from compatgate.service.matrix.proposals.schemas import DAYS, PROPOSAL_ID
 
 if TYPE_CHECKING:
     import argparse

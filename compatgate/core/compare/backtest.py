@@ -133,7 +133,7 @@ def run_backtest(
 
     Each group lists its first ``shown`` questions, the most asked.
     """
-    compared = compare(before, after, questions, now, with_fixes=False).subjects
+    compared = compare(before, after, questions, now, with_fixes=False)
     groups: dict[tuple[Effect, ReasonCause, str | None], list[_Changed]] = {}
     by_effect: dict[Effect, list[_Changed]] = {}
     for one in compared:
@@ -144,10 +144,14 @@ def run_backtest(
                 key = (case.effect, case.reason.cause, case.reason.rule)
                 groups.setdefault(key, []).append(changed)
                 by_effect.setdefault(case.effect, []).append(changed)
+    made = [_make_group(changes, shown) for changes in groups.values()]
+    made.sort(
+        key=lambda one: (
+            EFFECTS.index(one.effect), _CAUSE_ORDER.index(one.cause), -one.decisions, one.rule or ""
+        )
+    )  # fmt: skip
     return Backtest(
-        tuple(
-            sorted((_make_group(changes, shown) for changes in groups.values()), key=_rank_group)
-        ),
+        tuple(made),
         BacktestCounts(**{effect: _count(by_effect.get(effect, ())) for effect in EFFECTS}),
         sum(not one.open for one in compared),
         sum(one.decisions for one in compared if not one.open),
@@ -206,8 +210,3 @@ def _describe(changed: _Changed) -> QuestionChange:
         changed.reason.message,
         changed.nodes,
     )
-
-
-def _rank_group(group: BacktestGroup) -> tuple[int, int, int, str]:
-    effect, cause = EFFECTS.index(group.effect), _CAUSE_ORDER.index(group.cause)
-    return effect, cause, -group.decisions, group.rule or ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,6 @@ from msgspec.structs import asdict, replace
 from compatgate.core.compare.differences import (
     CHANGE_ORDER,
     Difference,
-    Differences,
     Effect,
     Reason,
     ReasonCause,
@@ -55,8 +54,8 @@ def compare(
     *,
     changes: Mapping[str, Any] = _NO_CHANGES,
     with_fixes: bool = True,
-) -> Differences:
-    """Decide subjects in two worlds.
+) -> tuple[Subject, ...]:
+    """Return subjects as they are decided in two worlds.
 
     Entries, and stacks whose pools are evaluated apart, are left out where they concern no pool.
     The older facts choose the stacks of entries, so that a release that only the newer facts know
@@ -64,7 +63,7 @@ def compare(
     fixes, these are found where an entry or a stack gets worse on a pool.
     """
     comparison = Comparison(before, after, now, changes, with_fixes=with_fixes)
-    return Differences(subjects=tuple(filter(None, map(comparison, subjects))))
+    return tuple(filter(None, map(comparison, subjects)))
 
 
 class Comparison:
@@ -251,15 +250,11 @@ def _find_effect(before: Answer, after: Answer) -> Effect | None:
 
 def _find_reason(target: str, effect: Effect, before: Answer, after: Answer) -> Reason:
     """Return why an answer differs: the worst finding that the worse answer has more."""
-    if isinstance(before, NoAnswer) or isinstance(after, NoAnswer):
-        message = ""
-        if isinstance(after, NoAnswer):
-            message = after.message
-        elif isinstance(before, NoAnswer):
-            message = f"so far: {before.message}"
-        answered = after if isinstance(after, Verdict) else before
-        places = _count_nodes(target, answered) if isinstance(answered, Verdict) else {}
-        return Reason("target", None, message, places)
+    if isinstance(after, NoAnswer):
+        places = {} if isinstance(before, NoAnswer) else _count_nodes(target, before)
+        return Reason("target", None, after.message, places)
+    if isinstance(before, NoAnswer):
+        return Reason("target", None, f"so far: {before.message}", _count_nodes(target, after))
     worse = effect in ("newly_denied", "newly_unknown") or (
         effect == "changed" and OUTCOME_RANK[after.verdict] > OUTCOME_RANK[before.verdict]
     )
@@ -298,5 +293,4 @@ def _count_nodes(
 
 def summarise_places(reasons: Iterable[Reason]) -> int:
     """Return the number of nodes that reasons concern; those of a pool count once."""
-    places: Iterator[dict[tuple[str, str], int]] = (reason.places for reason in reasons)
-    return sum({place: n for one in places for place, n in one.items()}.values())
+    return sum({place: n for one in reasons for place, n in one.places.items()}.values())

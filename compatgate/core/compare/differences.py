@@ -6,7 +6,7 @@ anyway must not hide a fact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -208,12 +208,12 @@ class Subject(Struct, frozen=True):
     @property
     def before(self) -> Outcome:
         """Return the worst verdict before the change."""
-        return _worst([pool.before for pool in self.pools])
+        return _worst(pool.before for pool in self.pools)
 
     @property
     def after(self) -> Outcome:
         """Return the worst verdict after the change."""
-        return _worst([pool.after for pool in self.pools])
+        return _worst(pool.after for pool in self.pools)
 
     verdict = after
 
@@ -226,22 +226,12 @@ class Subject(Struct, frozen=True):
         return moment.replace("+00:00", "Z")
 
 
-def _worst(outcomes: Sequence[Outcome | None]) -> Outcome:
-    stated = [outcome or "unknown" for outcome in outcomes]
+def _worst(outcomes: Iterable[Outcome | None]) -> Outcome:
+    stated: list[Outcome] = [outcome or "unknown" for outcome in outcomes]
     return max(stated, key=OUTCOME_RANK.__getitem__, default="unknown")
 
 
-class Differences(Struct, frozen=True, kw_only=True):
-    """What a change does to all its subjects."""
-
-    subjects: tuple[Subject, ...] = ()
-
-    def of(self, change: Change) -> tuple[Subject, ...]:
-        """Return the subjects with one kind of change."""
-        return tuple(one for one in self.subjects if one.change == change)
-
-
-class TargetDifferences(Differences, frozen=True, kw_only=True):
+class TargetDifferences(Struct, frozen=True, kw_only=True):
     """What a change of a target's pools and stacks does to all in use there.
 
     Attributes:
@@ -251,6 +241,7 @@ class TargetDifferences(Differences, frozen=True, kw_only=True):
         subjects: those that concern the changed pools, worst first.
     """
 
+    subjects: tuple[Subject, ...] = ()
     target: str
     set: dict[str, Any]
     verdict: Outcome
@@ -268,6 +259,10 @@ class TargetDifferences(Differences, frozen=True, kw_only=True):
         """Return the change in words: ``driver 580.95.05 on prod``."""
         changed = ", ".join(f"{name} {value}" for name, value in self.set.items())
         return f"{changed} on {self.target}"
+
+    def of(self, change: Change) -> tuple[Subject, ...]:
+        """Return the subjects with one kind of change."""
+        return tuple(one for one in self.subjects if one.change == change)
 
 
 def judge_change(subjects: Sequence[Subject], host: Sequence[Finding]) -> Outcome:

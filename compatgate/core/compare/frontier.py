@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -118,14 +119,9 @@ class FactsEvaluator:
         alike = replace(pool, name="pool", count=1)
         key = _encode((stack, alike))
         if (known := self._known.get(key)) is None:
-            where = replace(self._where, pools=(alike,))
+            where, facts = replace(self._where, pools=(alike,)), self._facts
             verdict = assess(
-                stack,
-                where,
-                facts=self._facts,
-                matrix=self._matrix,
-                now=self._now,
-                with_fixes=False,
+                stack, where, facts=facts, matrix=self._matrix, now=self._now, with_fixes=False
             )
             findings = [f for f in verdict.findings if BY_ID[f.rule].about_facts]
             worst = max((OUTCOME_RANK[f.outcome] for f in findings), default=0)
@@ -154,8 +150,9 @@ def find_frontier(
         joined = alike.setdefault(_encode((stack, pool)), _Alike(stack, pool, set()))
         joined.subjects.add(one.subject)
     kept = list(alike.values())
+    shipped = {toolkit.driver.get("linux") for toolkit in facts.cuda_driver.toolkits}
     rows = [
-        _make_row(branch, kept, judge, _list_releases(branch, facts))
+        _make_row(branch, kept, judge, shipped)
         for branch in facts.driver_branches.branches.values()
         if branch.last is not None
     ]
@@ -166,24 +163,19 @@ def find_frontier(
 
 def _spread(pairs: Iterable[Placed]) -> list[Placed]:
     """Return pairs with the first of each subject first, so that a limit leaves out no subject."""
-    counts: dict[str, int] = {}
-    ranked = []
+    of_subject: dict[str, list[Placed]] = {}
     for one in pairs:
-        counts[one.subject] = counts.get(one.subject, 0) + 1
-        ranked.append((counts[one.subject], one))
-    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def _list_releases(branch: Branch, facts: Facts) -> list[Version]:
-    """Return the known Linux releases of a branch, ascending."""
-    named = (toolkit.driver.get("linux") for toolkit in facts.cuda_driver.toolkits)
-    known = {v for v in named if v is not None and v.major == branch.branch}
-    return sorted({*known, *(v for v in (branch.first, branch.last) if v is not None)})
+        of_subject.setdefault(one.subject, []).append(one)
+    rounds = zip_longest(*of_subject.values())
+    return [one for some in rounds for one in some if one is not None]
 
 
 def _make_row(
-    branch: Branch, kept: Sequence[_Alike], judge: FactsEvaluator, releases: Sequence[Version]
+    branch: Branch, kept: Sequence[_Alike], judge: FactsEvaluator, shipped: set[Version | None]
 ) -> FrontierRow:
+    """Return a branch; toolkits have shipped more of its Linux releases than the ends."""
+    known = {v for v in shipped if v is not None and v.major == branch.branch}
+    releases = sorted(known | {v for v in (branch.first, branch.last) if v is not None})
     newest = releases[-1]
     lost: set[str] = set()
     open_: set[str] = set()

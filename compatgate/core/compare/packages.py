@@ -78,16 +78,13 @@ def report_packages(
 
     The questions are recent ones about the target, each once.
     """
+    policies = [replace(target.policy, packages=mode) for mode in ("audit", "enforce")]
     sides = [
-        State(
-            world.facts,
-            world.matrix,
-            {target.name: replace(target, policy=replace(target.policy, packages=mode))},
-        )
-        for mode in ("audit", "enforce")
+        State(world.facts, world.matrix, {target.name: replace(target, policy=policy)})
+        for policy in policies
     ]
     entries = list_entries_in_use(world.matrix, target.name)
-    compared = compare(sides[0], sides[1], [*questions, *entries], now, with_fixes=False).subjects
+    compared = compare(sides[0], sides[1], [*questions, *entries], now, with_fixes=False)
     checked = [one for one in compared if one.cases and one.cases[0].before is not None]
     asked = [one for one in checked if one.kind != "entry"]
     used = [one for one in checked if one.kind == "entry"]

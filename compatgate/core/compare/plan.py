@@ -24,7 +24,7 @@ from compatgate.core.compare.differences import (
     weight_of,
 )
 from compatgate.core.compare.frontier import DriverFrontier, FactsEvaluator, Placed, find_frontier
-from compatgate.core.compare.ranges import EntryEdit, branches_between, compare_ranges, edit_entry
+from compatgate.core.compare.ranges import EntryEdit, RangeChange, branches_between, edit_entry
 from compatgate.core.compare.releases import FrameworkChange, compare_frameworks
 from compatgate.core.compare.waves import RACK_LABELS, PlannedNode, UpgradeOrder, order_upgrade
 from compatgate.core.compare.what_if import what_if
@@ -155,39 +155,20 @@ class _Planner:
 
     def make(self) -> Plan:
         asked, changes, facts = self._asked, self._asked.changes, self._facts
-        effects = what_if(
-            asked.target,
-            asked.pools,
-            changes,
-            facts=facts,
-            matrix=self._matrix,
-            now=self._now,
-            running=asked.running,
-        )
+        known: dict[str, Any] = {"facts": facts, "matrix": self._matrix, "now": self._now}
+        effects = what_if(asked.target, asked.pools, changes, **known, running=asked.running)
         subjects = sorted(effects.subjects, key=_rank)
         edited = self._edit_entries(subjects)
         owed = self._list_owed(subjects, edited)
         physics = self._physics
+        stacks = (pool.stack for one in subjects for pool in one.pools)
+        frameworks = sorted({name for stack in stacks for name in stack if is_framework(name)})
         return Plan(
             **{**asdict(effects), "subjects": tuple(subjects), "remarks": asked.remarks},
             groups=_group(subjects),
             edits=self._describe_edits(edited),
             owed=owed,
-            frameworks=compare_frameworks(
-                sorted(
-                    {
-                        name
-                        for one in subjects
-                        for pool in one.pools
-                        for name in pool.stack
-                        if is_framework(name)
-                    }
-                ),
-                self._moves,
-                changes,
-                physics,
-                facts,
-            ),
+            frameworks=compare_frameworks(frameworks, self._moves, changes, physics, facts),
             frontier=find_frontier(self._place(), changes, physics, facts),
             order=order_upgrade(
                 asked.pools,
@@ -233,15 +214,13 @@ class _Planner:
             if "driver" in entry.components:
                 ranges = old.components["driver"], entry.components["driver"]
                 between = branches_between(*ranges, changes.get("driver"), self._facts)
-            edits.append(
-                EntryEdit(
-                    old.name,
-                    entry.name,
-                    compare_ranges(old, entry),
-                    list(between),
-                    bool(blessed) and all(blessed),
-                )
-            )
+            ranges_of = {
+                name: RangeChange(old.components[name].text, constraint.text)
+                for name, constraint in entry.components.items()
+                if constraint != old.components[name]
+            }
+            verified = bool(blessed) and all(blessed)
+            edits.append(EntryEdit(old.name, entry.name, ranges_of, list(between), verified))
         return tuple(edits)
 
     def _list_owed(
@@ -307,29 +286,17 @@ def _group(subjects: Iterable[Subject]) -> tuple[CauseGroup, ...]:
         sorted(
             groups.values(),
             key=lambda g: (
-                CAUSES.index(g.cause),
-                -OUTCOME_RANK[g.outcome],
-                -len(g.entries) - len(g.stacks),
-                g.rule,
-                g.message,
+                CAUSES.index(g.cause), -OUTCOME_RANK[g.outcome], -len(g.entries) - len(g.stacks),
+                g.rule, g.message,
             ),
         )
-    )
+    )  # fmt: skip
 
 
 def _add(known: CauseGroup | None, finding: Finding, subject: Subject, pool: str) -> CauseGroup:
-    fix = finding.fixes[0].message if finding.fixes else None
-    group = known or CauseGroup(
-        cause_of(finding),
-        finding.rule,
-        finding.name,
-        finding.outcome,
-        finding.message,
-        fix,
-        (),
-        (),
-        (),
-    )
+    fix, cause = finding.fixes[0].message if finding.fixes else None, cause_of(finding)
+    rule, name, outcome, message = finding.rule, finding.name, finding.outcome, finding.message
+    group = known or CauseGroup(cause, rule, name, outcome, message, fix, (), (), ())
     entry, stack = ((subject.name,), ()) if subject.kind == "entry" else ((), (subject.name,))
     return replace(
         group,

@@ -43,15 +43,6 @@ class EntryEdit(Struct, frozen=True, forbid_unknown_fields=True):
     verified: bool
 
 
-def compare_ranges(old: Entry, new: Entry) -> dict[str, RangeChange]:
-    """Return the constraints that an edit changes, by component."""
-    return {
-        name: RangeChange(old.components[name].text, constraint.text)
-        for name, constraint in new.components.items()
-        if constraint != old.components[name]
-    }
-
-
 def edit_entry(entry: Entry, changes: Mapping[str, Any]) -> Entry | None:
     """Return the entry with ranges that allow the change; None where they allow it already."""
     edited: dict[str, Constraint] = {}

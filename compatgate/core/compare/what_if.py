@@ -80,7 +80,10 @@ def what_if(
     )
     comparison = Comparison(before, after, now, changes)
     subjects = [*list_entries_in_use(matrix, target.name), *running]
-    compared = sorted(filter(None, map(comparison, subjects)), key=_rank)
+    compared = sorted(
+        filter(None, map(comparison, subjects)),
+        key=lambda one: (-CHANGE_ORDER[one.change], -OUTCOME_RANK[one.after], one.name),
+    )
     nothing = Stack({})
     alone = [
         [evaluate(nothing, replace(target, pools=(pool,))) for pool in side]
@@ -101,7 +104,3 @@ def what_if(
         matrix_revision=matrix.revision,
         facts=facts.digest,
     )
-
-
-def _rank(subject: Subject) -> tuple[int, int, str]:
-    return -CHANGE_ORDER[subject.change], -OUTCOME_RANK[subject.after], subject.name

@@ -28,22 +28,18 @@ class World(Protocol):
     @property
     def facts(self) -> Facts:
         """Return the catalog."""
-        ...
 
     @property
     def matrix(self) -> Matrix:
         """Return entries, waivers and evidence."""
-        ...
 
     @property
     def targets(self) -> Mapping[str, Target]:
         """Return the targets by name."""
-        ...
 
     @property
     def unusable(self) -> Mapping[str, str]:
         """Return why the facts cannot resolve a target, by name."""
-        ...
 
 
 class State(Struct, frozen=True):
@@ -88,13 +84,10 @@ class Evaluator:
         key = _encode((replace(stack, image=None), of_image, target, with_fixes))
         if key not in self._known:
             self._fixed += with_fixes
+            with_fixes = with_fixes and self._fixed <= _MAX_FIXED
+            facts, now = self._world.facts, self._now
             self._known[key] = assess(
-                stack,
-                target,
-                facts=self._world.facts,
-                matrix=matrix,
-                now=self._now,
-                with_fixes=with_fixes and self._fixed <= _MAX_FIXED,
+                stack, target, facts=facts, matrix=matrix, now=now, with_fixes=with_fixes
             )
         return self._known[key]
 

@@ -14,9 +14,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, ProgrammingError
@@ -30,12 +31,25 @@ from compatgate.release import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
 PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"
+P = ParamSpec("P")
+R = TypeVar("R")
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgres": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
     "sqlite": "sqlite",
 }
+
+
+def in_reading(query: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Return a query as the method of a service, which reads its ``_database`` at one moment."""
+
+    @wraps(query)
+    def read(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._database.reading() as session:
+            return query(session, *args, **kwargs)
+
+    return read
 
 
 def default_path() -> Path:

@@ -260,3 +260,52 @@ class Call(Struct, Generic[Q]):
         reason = read_reason(request.headers.get(REASON), other)
         force = getattr(self.query, "force", False)
         return Authorship(self.principal.name, reason, self.principal, force)
+
+
+_Declare = Callable[[Callable[[Call[Any]], Reply]], Route]
+
+
+class Routes(Struct, frozen=True):
+    """Declares the routes of one resource, with what they share.
+
+    A list and a thing that is shown have entity tags; to read them takes the scope ``read``.
+
+    Attributes:
+        targets: what a caller that is limited to targets meets.
+        scope: of changes.
+    """
+
+    tag: str
+    targets: TargetLimit = "refused"
+    scope: Scope = "read"
+
+    def pages(self, path: str, model: Any, description: str, **fields: Any) -> _Declare:
+        """Declare a list, which is read a page at a time."""
+        return self.get(path, Returns(model, description, paged=True, etag=True), **fields)
+
+    def shows(self, path: str, model: Any, description: str, **fields: Any) -> _Declare:
+        """Declare the route of one thing, which may not exist."""
+        returns = Returns(model, description, etag=True)
+        return self.get(path, returns, **{"errors": (404,), **fields})
+
+    def get(self, path: str, returns: Returns, **fields: Any) -> _Declare:
+        """Declare a route that reads."""
+        return self._declare("GET", path, returns, {"scope": "read", **fields})
+
+    def post(self, path: str, returns: Returns, **fields: Any) -> _Declare:
+        """Declare a route that does something."""
+        return self._declare("POST", path, returns, fields)
+
+    def put(self, path: str, returns: Returns, **fields: Any) -> _Declare:
+        """Declare a route that stores a whole thing."""
+        return self._declare("PUT", path, returns, fields)
+
+    def delete(self, path: str, returns: Returns, **fields: Any) -> _Declare:
+        """Declare a route that deletes."""
+        return self._declare("DELETE", path, returns, fields)
+
+    def _declare(
+        self, method: Method, path: str, returns: Returns, fields: dict[str, Any]
+    ) -> _Declare:
+        shared = {"tag": self.tag, "targets": self.targets, "scope": self.scope}
+        return route(method, path, returns=returns, **{**shared, **fields})

@@ -23,6 +23,14 @@ Limit = Annotated[int, Meta(ge=1, le=1000, description="number of items on a pag
 Cursor = Annotated[
     str, Meta(min_length=1, max_length=2000, description="`next` of the previous page; opaque")
 ]
+Reason = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=2000,
+        description="reason of the change; or use the header X-Compatgate-Reason",
+    ),
+]
 Filter = Annotated[str, Meta(min_length=1, max_length=1000)]
 Search = Annotated[str, Meta(max_length=200, description="part of the name, case-insensitive")]
 END_OF_DAY = {"day": "end"}
@@ -56,6 +64,14 @@ StackBody = Annotated[
         examples=[{"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80", "compute_90"]}],
     ),
 ]
+
+
+class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Query parameters of a change without a body."""
+
+    reason: (
+        Annotated[str, Meta(description="reason; or use the header X-Compatgate-Reason")] | None
+    ) = None
 
 
 class Page(Struct, Generic[T], frozen=True, forbid_unknown_fields=True):

@@ -19,11 +19,11 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.changes.comparison.matrix_sections import report_backtest
 from compatgate.service.matrix.documents.blessing import list_blessed
-from compatgate.service.matrix.proposals.backtest import DAYS
 from compatgate.service.matrix.proposals.merging import may_merge
 from compatgate.service.matrix.proposals.models import ProposalState
 from compatgate.service.matrix.proposals.readiness import ProposalView, describe
 from compatgate.service.matrix.proposals.schemas import (
+    DAYS,
     ProposalFilters,
     ProposalRequest,
     ProposedFile,

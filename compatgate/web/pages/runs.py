@@ -26,9 +26,8 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.runs.queue import logs
-from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.models import ACTIVE, RunRow
-from compatgate.service.runs.queue.schemas import RunRequest
+from compatgate.service.runs.queue.schemas import RunFilters, RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 from compatgate.service.runs.queue.submission import PRIORITIES
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page

@@ -26,8 +26,8 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.runs.queue.filters import HostFilters
 from compatgate.service.runs.queue.models import HostRow
+from compatgate.service.runs.queue.schemas import HostFilters
 from compatgate.web.page import HtmlPage, PageRequest, page
 from compatgate.web.pages.trend_charts import TREND, Trends, read_trends
 

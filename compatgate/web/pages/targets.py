@@ -40,9 +40,9 @@ from compatgate.service.gate.cells.pairs import (
     shared_fit_cache,
 )
 from compatgate.service.matrix.documents.models import StoredDocument
-from compatgate.service.matrix.proposals.backtest import DAYS
+from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.matrix.targets.filters import TargetFilters
+from compatgate.service.matrix.targets.api import TargetFilters
 from compatgate.service.matrix.waivers.service import list_countdowns
 from compatgate.service.nodes.reports.comparison import NodeView
 from compatgate.service.runs.evidence.evidence import Freshness, assess_freshness

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compatgate.catalog import checks
-from compatgate.catalog.checks import Check, Problem, find_known, find_problems
+from compatgate.catalog.checks import find_known, find_problems
+from compatgate.catalog.references import Check, Problem
 from fact_checks import drivers, frameworks, gpus, node, platforms, statements, tables
 
 AGREEMENT: tuple[Check, ...] = (

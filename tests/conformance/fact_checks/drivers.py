@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.catalog.references import Check, Context, Problem
 from compatgate.core.facts.nvidia import CudaDriver, Toolkit
 from compatgate.core.versions import Version, format_parts
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.catalog.references import Check, Context, Problem
 from compatgate.catalog.sources import format_of
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import CudnnRelease, NcclRelease

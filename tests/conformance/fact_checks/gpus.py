@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.catalog.references import Check, Context, Problem
 from compatgate.core.facts.nvidia import GpuPeaks, PeakKind
 from compatgate.core.versions import format_parts
 

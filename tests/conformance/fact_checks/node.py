@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.catalog.references import Check, Context, Problem
 from compatgate.core.facts.vgpu import VgpuRelease
 from compatgate.core.versions import Version, format_parts
 from compatgate.core.vgpus import compact, parse_vgpu_name

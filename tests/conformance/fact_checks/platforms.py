@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from compatgate.catalog.checks import Check, Context, Problem
+from compatgate.catalog.references import Check, Context, Problem
 from compatgate.core.facts.jetson import Jetson, in_series
 from compatgate.core.versions import format_parts
 

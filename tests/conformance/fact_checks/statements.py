@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from compatgate.catalog.checks import Check, Problem
-from compatgate.catalog.references import Context
+from compatgate.catalog.references import Check, Context, Problem
 from compatgate.core.facts.records import Record
 from compatgate.core.package_wheels import UNLABELLED, covers_release, find_stated_wheels
 from compatgate.core.packages import GpuPackage, Platform

@@ -205,12 +205,12 @@ def test_an_upgrade_is_listed_found_and_told_of_when_it_is_rolled_back(rooms: Ro
     rooms.upgrades.leave_out("roll-580", ["n2"], BY)
     (row,) = rooms.upgrades.list(state="proposed", target="prod").items
     assert (row.waves, row.finished, row.nodes) == (2, 1, 2), "nothing is left of the second wave"
-    assert rooms.upgrades.list_open(limit=5) == (row,)
-    assert rooms.upgrades.find_names("LL-5", limit=5) == ("roll-580",)
-    assert rooms.upgrades.find_names("%", limit=5) == ()
+    assert rooms.upgrades.list_open(limit=5) == [row]
+    assert rooms.upgrades.find_names("LL-5", limit=5) == ["roll-580"]
+    assert rooms.upgrades.find_names("%", limit=5) == []
     assert rooms.upgrades.ask("roll-580", TOOL).decision.answer == "start"
     rooms.upgrades.roll_back("roll-580", BY)
-    assert rooms.upgrades.list_open(limit=5) == ()
+    assert rooms.upgrades.list_open(limit=5) == []
     rooms.incidents.survey(thorough=False)
     (told,) = rooms.incidents.list(kind="upgrade-rollback").items
     assert (told.level, told.members[0].name) == ("fail", "roll-580")

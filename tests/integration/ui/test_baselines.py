@@ -8,7 +8,6 @@ from ui_marks import post
 from ui_runs import GPU
 
 from compatgate.canary.engine.interface import BaselineKey
-from compatgate.service.runs.evidence.samples import collect_samples
 
 
 def test_what_waits_for_approval_stands_on_top(kept_pages):
@@ -114,7 +113,7 @@ def test_a_version_that_does_not_fit_is_refused(run_pages, ran):
 def test_a_workload_shows_what_has_been_measured_of_it(run_pages, ran):
     client = run_pages()
     assert "None yet." in client.get("/ui/workloads/conv-forward").text
-    taken = collect_samples(ran.rooms.runs, ran.rooms.gate.facts, ran.ran(20))
+    taken = ran.rooms.runs.take_samples(ran.ran(20))
     assert taken["refused"] == []
     (sample,) = taken["samples"]
     folder = ran.folder / "conv-forward" / "samples"

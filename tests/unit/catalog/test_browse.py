@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.catalog import read_source, source_names
+from compatgate.catalog import read_source, sources
 from compatgate.catalog.browse import find_records, find_source
 from compatgate.errors import BadInput
 
@@ -47,17 +47,17 @@ def test_an_unknown_record_names_the_nearest() -> None:
 
 
 def test_a_framework_names_its_file() -> None:
-    assert find_source("torch", source_names()) == "frameworks/torch"
-    assert find_source("pytorch", source_names()) == "frameworks/torch"
-    assert find_source("onnxruntime-gpu", source_names()) == "frameworks/onnxruntime-gpu"
-    assert find_source("gpus", source_names()) == "gpus"
+    assert find_source("torch", sources.names()) == "frameworks/torch"
+    assert find_source("pytorch", sources.names()) == "frameworks/torch"
+    assert find_source("onnxruntime-gpu", sources.names()) == "frameworks/onnxruntime-gpu"
+    assert find_source("gpus", sources.names()) == "gpus"
 
 
 def test_an_unknown_table_names_the_nearest() -> None:
     with pytest.raises(BadInput, match="did you mean vgpu or gpus"):
-        find_source("gpu", source_names())
+        find_source("gpu", sources.names())
     with pytest.raises(BadInput, match="one of compilers, components"):
-        find_source("zzzz", source_names())
+        find_source("zzzz", sources.names())
 
 
 def test_peaks_are_found_by_the_gpu_as_gpus_are() -> None:

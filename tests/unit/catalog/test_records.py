@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tables import read_table
 
 from compatgate.catalog import records, sources
-from compatgate.catalog.checks import Context, Problem, package_records
+from compatgate.catalog.checks import package_records
+from compatgate.catalog.references import Context, Problem
 from compatgate.core.facts.records import Library, Record, TorchAbi
 from compatgate.errors import CatalogError
 
@@ -40,13 +43,22 @@ RECORD = Record(
 OLDER = Record("gpu-pkg", "12.9", "gpu_pkg-12.9-py3-none-any.whl", sha256="b" * 64)
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "directory", lambda: str(tmp_path))
+@pytest.fixture
+def folder(tmp_path):
     return tmp_path
 
 
-def problems(folder) -> list[Problem]:
+def write(folder: Path, *made: Record) -> None:
+    path = folder / "gpu-pkg.yaml"
+    path.write_text(records.merge_records(str(path), "gpu-pkg", made))
+
+
+def read(folder: Path) -> tuple[Record, ...]:
+    path = folder / "gpu-pkg.yaml"
+    return records.parse_records("gpu-pkg", read_table(path), str(path))
+
+
+def problems(folder: Path) -> list[Problem]:
     """What the check of packages finds in the file that a test wrote."""
     name, document = "packages/gpu-pkg", read_table(folder / "gpu-pkg.yaml")
     wrong = [
@@ -56,9 +68,8 @@ def problems(folder) -> list[Problem]:
 
 
 def test_what_was_written_is_read_again(folder):
-    records.write_package("gpu-pkg", [OLDER, RECORD])
-    assert records.names() == ("gpu-pkg",)
-    assert records.read_package("gpu-pkg") == (RECORD, OLDER)
+    write(folder, OLDER, RECORD)
+    assert read(folder) == (RECORD, OLDER)
     assert problems(folder) == []
 
 
@@ -66,8 +77,8 @@ def test_what_is_stated_stays_when_records_are_written(folder):
     stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
     text = records.to_yaml("gpu-pkg", [OLDER], [stated])
     (folder / "gpu-pkg.yaml").write_text(text)
-    records.write_package("gpu-pkg", [RECORD])
-    assert records.read_package("gpu-pkg") == (RECORD, OLDER)
+    write(folder, RECORD)
+    assert read(folder) == (RECORD, OLDER)
     assert read_table(folder / "gpu-pkg.yaml")["statements"] == [stated]
     assert problems(folder) == []
 
@@ -75,7 +86,7 @@ def test_what_is_stated_stays_when_records_are_written(folder):
 def test_a_package_may_be_stated_alone(folder):
     stated = {"versions": "<13", "source": "setup.py", "confidence": "metadata", "date": "2026-11"}
     (folder / "gpu-pkg.yaml").write_text(records.to_yaml("gpu-pkg", [], [stated]))
-    assert records.read_package("gpu-pkg") == ()
+    assert read(folder) == ()
     assert problems(folder) == []
 
 
@@ -96,17 +107,12 @@ def test_a_statement_that_contradicts_itself_is_a_problem(wrong, check, folder):
     assert [problem.check for problem in problems(folder)] == [check]
 
 
-def test_a_record_of_another_wheel_stays_and_one_of_the_same_is_replaced():
-    records.write_package("gpu-pkg", [OLDER])
-    records.write_package("gpu-pkg", [RECORD])
+def test_a_record_of_another_wheel_stays_and_one_of_the_same_is_replaced(folder):
+    write(folder, OLDER)
+    write(folder, RECORD)
     newer = Record("gpu-pkg", "12.9", OLDER.wheel, sha256="c" * 64)
-    records.write_package("gpu-pkg", [newer])
-    assert records.read_package("gpu-pkg") == (RECORD, newer)
-
-
-def test_a_package_without_a_file_has_no_records():
-    assert records.read_package("gpu-pkg") == ()
-    assert records.names() == ()
+    write(folder, newer)
+    assert read(folder) == (RECORD, newer)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +129,7 @@ def test_a_package_without_a_file_has_no_records():
     ],
 )
 def test_a_record_that_does_not_fit_is_found(folder, old, new, problem):
-    records.write_package("gpu-pkg", [RECORD])
+    write(folder, RECORD)
     path = folder / "gpu-pkg.yaml"
     text = path.read_text().replace("  requires_python:", "  verified: whole\n  requires_python:")
     assert old in text
@@ -136,7 +142,7 @@ def test_a_record_that_does_not_fit_is_found(folder, old, new, problem):
 def test_a_file_that_is_no_record_names_itself(folder):
     (folder / "gpu-pkg.yaml").write_text("records: 3\n")
     with pytest.raises(CatalogError, match=r"gpu-pkg\.yaml"):
-        records.read_package("gpu-pkg")
+        read(folder)
 
 
 def test_the_printed_form_has_the_fields_of_the_contract_even_when_empty():

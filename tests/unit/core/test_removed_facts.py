@@ -65,13 +65,8 @@ def document(source: str) -> dict[str, Any]:
 
 def facts_by(load: Load) -> Facts:
     """Facts whose tables are loaded by a function."""
-    names = library().names
-    return Facts(
-        load,
-        "sha256:removed",
-        frameworks=build.names_in_folder("frameworks", names),
-        recorded=build.names_in_folder("packages", names),
-    )
+    whole = library().facts()
+    return Facts(load, "sha256:removed", (), whole.framework_names, whole.recorded)
 
 
 def facts_without(source: str, path: tuple[Step, ...], *, null: bool = False) -> Facts:

@@ -36,8 +36,8 @@ from compatgate.service.gate.questions.schemas import DecisionBody
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.models import RunRow
+from compatgate.service.runs.queue.schemas import RunFilters
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate

@@ -1,4 +1,4 @@
-"""Serve what-if questions, plans, backtests, dependents and the packages report."""
+"""Serve what-if questions, plans, backtests, dependents, the packages report, and imports."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, Since
-from compatgate.service.changes.comparison.backtests import backtest_edits, plan_edits
+from compatgate.service.changes.comparison.backtests import (
+    backtest_edits,
+    plan_edits,
+    preview_import,
+)
 from compatgate.service.changes.comparison.dependents import find_dependents
 from compatgate.service.changes.comparison.schemas import (
     BACKTEST_EXAMPLES,
@@ -36,20 +40,24 @@ from compatgate.service.changes.comparison.service import (
 )
 from compatgate.service.gate.decisions.service import MAX_DECISIONS
 from compatgate.service.gate.questions.service import Gate
+from compatgate.service.matrix.documents.api import DOCUMENTS, FileName, read_sources
 from compatgate.service.matrix.documents.blessing import targets_of
+from compatgate.service.matrix.documents.document_api import ForceOption
+from compatgate.service.matrix.documents.schemas import ImportBody
 from compatgate.service.matrix.documents.service import MatrixService
-from compatgate.service.matrix.proposals.backtest import BacktestBody
+from compatgate.service.matrix.proposals.schemas import BacktestBody
 from compatgate.service.nodes.reports.service import Nodes
 
+gate_routes = Routes("gate", targets="checked", scope="plan")
+targets_routes = Routes("targets", targets="checked", scope="plan")
+matrix_routes = Routes("matrix", targets="checked", scope="plan")
+entries_routes = Routes("entries", targets="checked")
 
-@route(
-    "POST",
+
+@gate_routes.post(
     "/what-if",
-    scope="plan",
-    tag="gate",
-    targets="checked",
+    Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     body=Body(WhatIfRequest, examples=WHAT_IF_EXAMPLES, argument="body"),
-    returns=Returns(WhatIfBody, "Lost and gained stacks; denials also return 200"),
     errors=(404,),
 )
 def what_if(call: Call[NoQuery]) -> Reply:
@@ -67,15 +75,11 @@ def what_if(call: Call[NoQuery]) -> Reply:
     return Reply(body)
 
 
-@route(
-    "POST",
+@targets_routes.post(
     "/targets/{name}/plan",
-    scope="plan",
-    tag="targets",
-    targets="checked",
+    Returns(PlanBody, "The plan; denials also return 200"),
     body=Body(PlanRequest, examples=PLAN_EXAMPLES, argument="body"),
     slow=True,
-    returns=Returns(PlanBody, "The plan; denials also return 200"),
     errors=(404,),
 )
 def plan(call: Call[NoQuery]) -> Reply:
@@ -91,15 +95,11 @@ def plan(call: Call[NoQuery]) -> Reply:
     return Reply(plan_upgrade(gate, matrix, nodes, call.args["name"], call.document()))
 
 
-@route(
-    "POST",
+@matrix_routes.post(
     "/backtests",
-    scope="plan",
-    tag="matrix",
-    targets="checked",
+    Returns(BacktestBody, "The answers that differ"),
     body=Body(BacktestRequest, examples=BACKTEST_EXAMPLES, argument="body"),
     slow=True,
-    returns=Returns(BacktestBody, "The answers that differ"),
     errors=(404,),
 )
 def backtest(call: Call[NoQuery]) -> Reply:
@@ -133,14 +133,10 @@ def backtest(call: Call[NoQuery]) -> Reply:
     return Reply(msgspec.to_builtins(answer))
 
 
-@route(
-    "GET",
+@entries_routes.get(
     "/entries/{name}/dependents",
-    scope="read",
-    tag="entries",
-    targets="checked",
+    Returns(DependentsBody, "Targets, recorded stacks, nodes and entries"),
     slow=True,
-    returns=Returns(DependentsBody, "Targets, recorded stacks, nodes and entries"),
     errors=(404,),
 )
 def list_dependents(call: Call[NoQuery]) -> Reply:
@@ -170,14 +166,12 @@ class PackagesReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = PACKAGES_DECISIONS
 
 
-@route(
-    "GET",
+@matrix_routes.get(
     "/matrix/packages-report",
-    scope="read",
-    tag="matrix",
+    Returns(PackagesReport, "Decisions and entries that `packages: enforce` would stop"),
+    targets="refused",
     query=PackagesReportOptions,
     slow=True,
-    returns=Returns(PackagesReport, "Decisions and entries that `packages: enforce` would stop"),
     errors=(404,),
 )
 def packages_report(call: Call[PackagesReportOptions]) -> Reply:
@@ -191,3 +185,37 @@ def packages_report(call: Call[PackagesReportOptions]) -> Reply:
         call.use(Gate), target=asked.target, since=asked.since, decisions=asked.decisions
     )
     return Reply(msgspec.to_builtins(report))
+
+
+class ImportOptions(ForceOption, frozen=True, forbid_unknown_fields=True):
+    """Options of an import."""
+
+    dry_run: Annotated[bool, Meta(description="return the changes without storing them")] = False
+    reason: Annotated[str, Meta(max_length=2000)] | None = None
+    file: FileName = "request"
+
+
+@matrix_routes.post(
+    "/matrix/import",
+    Returns(ImportBody, "The changes, made or planned"),
+    scope="bless",
+    part="operate",
+    query=ImportOptions,
+    reason="query",
+    body=DOCUMENTS,
+    slow=True,
+    errors=(409,),
+)
+def import_matrix(call: Call[ImportOptions]) -> Reply:
+    """Import documents as one revision, or not at all.
+
+    The body is a JSON list of documents, or YAML documents, with at most one value for each 24
+    bytes of the server's largest request. If there are mistakes, nothing changes; the error lists
+    every mistake with its line and field. With `dry_run`, `preview` says which canary runs a
+    blessing lacks, and which decisions of the last 30 days each waiver would allow.
+    """
+    sources = read_sources(call, call.query.file)
+    by, dry_run = call.by(), call.query.dry_run
+    result = call.use(MatrixService).import_documents(sources, by, dry_run=dry_run)
+    preview = preview_import(call.use(Gate), result.edits) if dry_run else None
+    return Reply({**result.to_json(), "preview": msgspec.to_builtins(preview)})

@@ -24,10 +24,9 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.schemas import (
     ImportPreviewBody,
     LetThroughBody,
-    NeededEvidenceBody,
     WaiverScopeBody,
 )
-from compatgate.service.matrix.proposals.backtest import DAYS, BacktestBody
+from compatgate.service.matrix.proposals.schemas import DAYS, BacktestBody
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, advance_snapshot
 
 if TYPE_CHECKING:
@@ -138,18 +137,7 @@ def preview_import(gate: Gate, edits: Sequence[Edit]) -> ImportPreviewBody:
         remarks.append(f"{len(needs)} canary runs are missing: {_MAX_NEEDS} are listed")
     return ImportPreviewBody(
         runs=list(evidence.runs),
-        needs=[
-            NeededEvidenceBody(
-                need.entry,
-                need.run.target,
-                need.run.sku,
-                need.run.driver,
-                need.run.suite,
-                need.run.failed,
-                need.required,
-            )
-            for need in needs[:_MAX_NEEDS]
-        ],
+        needs=needs[:_MAX_NEEDS],
         waivers=[_find_scope(gate, edit) for edit in waivers[:_MAX_WAIVERS]],
         remarks=remarks,
     )

@@ -12,8 +12,6 @@ from compatgate.core.compare.comparison import compare
 from compatgate.core.compare.differences import Subject
 from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex
 from compatgate.core.request import Pool, Target
-from compatgate.documents.sources import suggest_name
-from compatgate.errors import NotFound
 from compatgate.kit import clock
 from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import (
@@ -23,7 +21,7 @@ from compatgate.service.changes.comparison.schemas import (
     DependentTargetBody,
 )
 from compatgate.service.changes.comparison.service import MAX_DECISIONS, MAX_STACKS, pools_of
-from compatgate.service.matrix.proposals.backtest import DAYS
+from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.nodes.reports.comparison import driver_version
 
 if TYPE_CHECKING:
@@ -45,10 +43,7 @@ def find_dependents(
 ) -> DependentsBody:
     """Return what depends on an entry, on the targets that the caller reaches."""
     snapshot, now = gate.snapshot(), clock.now()
-    entry = snapshot.entries.get(name)
-    if entry is None:
-        hint = suggest_name(name, snapshot.entries)
-        raise NotFound(f"entry {name!r} does not exist", field="name", value=name, hint=hint)
+    entry = snapshot.entry(name, "name")
     targets = [
         target
         for _, target in sorted(snapshot.targets.items())
@@ -63,8 +58,10 @@ def find_dependents(
             most=MAX_DECISIONS,
             keep=lambda body: name in body.get("entries", {}).values(),
         )
-    questions, without = asked.questions[:MAX_STACKS], _remove(entry, snapshot)
-    compared = compare(snapshot, without, questions, now, with_fixes=False).subjects
+    questions = asked.questions[:MAX_STACKS]
+    others = EntryIndex([one for one in snapshot.entries.values() if one.name != name])
+    without = replace(snapshot, matrix=snapshot.matrix.replace(entries=others))
+    compared = compare(snapshot, without, questions, now, with_fixes=False)
     stacks = list(map(_describe_stack, compared))
     dependent = _list_nodes(nodes, entry, targets, snapshot)
     left_out = []
@@ -96,25 +93,14 @@ def find_dependents(
     )
 
 
-def _remove(entry: Entry, snapshot: Snapshot) -> Snapshot:
-    others = [one for one in snapshot.entries.values() if one.name != entry.name]
-    return replace(snapshot, matrix=snapshot.matrix.replace(entries=EntryIndex(others)))
-
-
 def _describe_stack(one: Subject) -> DependentStackBody:
     assert one.first_asked  # noqa: S101 - it is recorded
     assert one.last_asked  # noqa: S101
     case = one.cases[0] if one.cases else None
     lost = case.allowed == (True, False) if case and case.before else None
+    first, last = one.first_asked, one.last_asked
     return DependentStackBody(
-        one.name,
-        one.target,
-        one.stack,
-        one.image,
-        one.decisions,
-        one.first_asked,
-        one.last_asked,
-        lost,
+        one.name, one.target, one.stack, one.image, one.decisions, first, last, lost
     )
 
 

@@ -27,11 +27,12 @@ from compatgate.service.changes.comparison.backtests import (
     backtest_edits,
     list_targets,
 )
-from compatgate.service.matrix.documents.blessing import EntryNeed, EvidenceState, assess_evidence
+from compatgate.service.matrix.documents.blessing import EvidenceState, assess_evidence
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
+from compatgate.service.matrix.documents.schemas import NeededEvidenceBody
 from compatgate.service.matrix.proposals.agreement import Demand, find_demands
-from compatgate.service.matrix.proposals.backtest import DAYS, BacktestBody
+from compatgate.service.matrix.proposals.schemas import DAYS, BacktestBody
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ class NeededCanary(Struct, frozen=True):
         image: that was asked about last and matches; empty: none is recorded.
     """
 
-    need: EntryNeed
+    need: NeededEvidenceBody
     pool: str = ""
     stack: str = ""
     image: str = ""
@@ -146,7 +147,14 @@ def preview_effects(
     after = apply_edits(before, edits)
     names = list_targets(edits)
     backtest = backtest_edits(gate, edits, days=days, **_BOUNDS)
-    touched = sorted(_list_touched(before, after, names), key=lambda one: (-one.nodes, one.name))
+    touched = []
+    for name in names if names is not None else {*before.documents, *after.documents}:
+        document = after.documents.get(name) or before.documents.get(name)
+        if document is not None:
+            pools = document.spec.pools
+            nodes = sum(pool.count for pool in pools)
+            touched.append(TouchedTarget(name, nodes, len(pools), _owner_of(document)))
+    touched.sort(key=lambda one: (-one.nodes, one.name))
     evidence = assess_evidence(edits, before, gate.facts)
     with gate.database.reading() as session:
         demands = tuple(find_demands(DocumentLookup(session), edits, author))
@@ -166,31 +174,19 @@ def preview_effects(
     )
 
 
-def _list_touched(
-    before: Snapshot, after: Snapshot, names: Iterable[str] | None
-) -> Iterator[TouchedTarget]:
-    for name in names if names is not None else sorted({*before.documents, *after.documents}):
-        document = after.documents.get(name) or before.documents.get(name)
-        if document is not None:
-            pools = document.spec.pools
-            nodes = sum(pool.count for pool in pools)
-            yield TouchedTarget(name, nodes, len(pools), _owner_of(document))
-
-
 def _owner_of(document: Document) -> str:
     if isinstance(document, WaiverDoc):
         return document.spec.owner
     return document.metadata.owner or ""
 
 
-def _prepare(need: EntryNeed, after: Snapshot, backtest: BacktestBody) -> NeededCanary:
+def _prepare(need: NeededEvidenceBody, after: Snapshot, backtest: BacktestBody) -> NeededCanary:
     """Return a needed run with what its form begins with."""
-    run = need.run
-    target = after.targets.get(run.target)
+    target, wanted = after.targets.get(need.target), (need.sku, need.driver)
     pools = [
         pool.name
         for pool in (target.pools if target else ())
-        if pool.gpu and pool.driver and (pool.gpu.sku, pool.driver.text) == (run.sku, run.driver)
+        if pool.gpu and pool.driver and (pool.gpu.sku, pool.driver.text) == wanted
     ]
     entry = after.entries.get(need.entry)
     stack = entry_stack_text(entry, after.facts) if entry else ""
@@ -198,7 +194,7 @@ def _prepare(need: EntryNeed, after: Snapshot, backtest: BacktestBody) -> Needed
         one.image
         for group in backtest.groups
         for one in group.examples
-        if one.image and one.target == run.target
+        if one.image and one.target == need.target
     )
     return NeededCanary(need, pools[0] if pools else "", stack, next(images, ""))
 

@@ -22,7 +22,7 @@ from compatgate.discovery.node_labels import Node, group_nodes
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.service.cluster.admission.matching import TARGET
-from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.matrix.snapshots.snapshot import Snapshot, find_pool
 
 _MAX_NAMES = 5
 _MAX_LABELS = 1024
@@ -63,12 +63,7 @@ def read_place(body: Mapping[str, Any], snapshot: Snapshot) -> Place:
 
 def select_pool(place: Place, pool: str) -> Place:
     """Return a place with one of its pools alone."""
-    named = tuple(one for one in place.pools if one.name == pool)
-    if not named:
-        hint = suggest_name(pool, [one.name for one in place.pools])
-        problem = f"the target {place.target.name!r} has no pool {pool!r}"
-        raise NotFound(problem, field="pool", value=pool, hint=hint)
-    return replace(place, pools=named)
+    return replace(place, pools=(find_pool(place.target.name, place.pools, pool),))
 
 
 def read_changes(body: Any) -> dict[str, Any]:

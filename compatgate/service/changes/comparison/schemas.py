@@ -19,7 +19,7 @@ from compatgate.core.rule import Finding, Outcome
 from compatgate.kit.http.schemas import StackValue, Text
 from compatgate.service.gate.questions.schemas import DEGRADED, DegradedBody, PoolBody
 from compatgate.service.matrix.documents.schemas import ENTRY, DocumentName
-from compatgate.service.matrix.proposals.backtest import DAYS, MAX_DAYS
+from compatgate.service.matrix.proposals.schemas import DAYS, MAX_DAYS
 
 PACKAGES_DECISIONS = 10_000
 """Default number of decisions in the packages report, the newest."""

@@ -40,7 +40,7 @@ from compatgate.service.changes.comparison.questions import (
 )
 from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, PlanBody, WhatIfBody
-from compatgate.service.matrix.proposals.backtest import DAYS
+from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.nodes.reports.comparison import (
     NodeView,
     find_gpu,
@@ -122,7 +122,7 @@ def compare_facts(
     """
     names = [name for name in sorted(before.targets) if name in after.targets]
     entries = [one for name in names for one in list_entries_in_use(before.matrix, name)]
-    compared = compare(before, after, [*entries, *verdicts], now).subjects
+    compared = compare(before, after, [*entries, *verdicts], now)
     by_target: dict[str, list[Subject]] = {name: [] for name in names}
     for one in compared:
         if one.kind == "entry":

@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Scope, route
-from compatgate.kit.http.schemas import ListQuery
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes
+from compatgate.kit.http.schemas import ListQuery, ReasonQuery
 from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.changes.upgrades.schemas import (
     FREEZE_EXAMPLE,
@@ -31,6 +31,8 @@ from compatgate.service.changes.upgrades.schemas import (
 from compatgate.service.changes.upgrades.service import Upgrades, UpgradeView
 from compatgate.service.changes.upgrades.views import describe, describe_answer
 
+routes = Routes("upgrades", targets="checked", scope="upgrade")
+
 
 class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Wave to ask about, and the person or tool that would roll the wave."""
@@ -47,38 +49,18 @@ class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: Annotated[bool, Meta(description="report only; do not start the wave")] = False
 
 
-class ReasonQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters of a change without a body."""
-
-    reason: (
-        Annotated[str, Meta(description="reason; or use the header X-Compatgate-Reason")] | None
-    ) = None
-
-
-@route(
-    "GET",
-    "/upgrades",
-    scope="read",
-    tag="upgrades",
-    targets="checked",
-    query=UpgradeFilters,
-    returns=Returns(UpgradeSummary, "A page of upgrades", paged=True, etag=True),
-)
+@routes.pages("/upgrades", UpgradeSummary, "A page of upgrades", query=UpgradeFilters)
 def list_upgrades(call: Call[UpgradeFilters]) -> Reply:
     """List upgrades, newest first."""
     found = call.use(Upgrades).list(**call.query.filters(), within=call.principal)
     return page_reply(found)
 
 
-@route(
-    "POST",
+@routes.post(
     "/upgrades",
-    scope="upgrade",
-    tag="upgrades",
-    targets="checked",
+    Returns(UpgradeBody, "The new upgrade", status=201),
     body=Body(UpgradeRequest, examples={"upgrade": UPGRADE_EXAMPLE}, argument="upgrade"),
     reason="body",
-    returns=Returns(UpgradeBody, "The new upgrade", status=201),
     errors=(404, 409),
 )
 def create_upgrade(call: Call[NoQuery]) -> Reply:
@@ -95,28 +77,17 @@ def _reply(view: UpgradeView, *, status: int = 200) -> Reply:
     return Reply(describe(view), status=status)
 
 
-@route(
-    "GET",
-    "/upgrades/{name}",
-    scope="read",
-    tag="upgrades",
-    targets="checked",
-    returns=Returns(UpgradeBody, "The upgrade", etag=True),
-    errors=(404,),
-)
+@routes.shows("/upgrades/{name}", UpgradeBody, "The upgrade")
 def show_upgrade(call: Call[NoQuery]) -> Reply:
     """Show an upgrade: waves with their answers, requirements and their state."""
     return _reply(call.use(Upgrades).show(call.args["name"], call.principal))
 
 
-@route(
-    "GET",
+@routes.get(
     "/upgrades/{name}/may-start",
+    Returns(MayStartBody, "The answer; wait and roll back also return 200"),
     scope="upgrade",
-    tag="upgrades",
-    targets="checked",
     query=MayStartQuery,
-    returns=Returns(MayStartBody, "The answer; wait and roll back also return 200"),
     errors=(404,),
 )
 def may_start(call: Call[MayStartQuery]) -> Reply:
@@ -142,19 +113,11 @@ def may_start(call: Call[MayStartQuery]) -> Reply:
 
 
 def _change(
-    action: str, returns: str, *, scope: Scope = "upgrade", **others: Any
+    action: str, returns: str, **fields: Any
 ) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
     """Declare the route of a change of an upgrade, which returns the upgrade."""
-    return route(
-        "POST",
-        f"/upgrades/{{name}}/{action}",
-        scope=scope,
-        tag="upgrades",
-        targets="checked",
-        returns=Returns(UpgradeBody, returns),
-        errors=(404, 409),
-        **others,
-    )
+    path, found = f"/upgrades/{{name}}/{action}", Returns(UpgradeBody, returns)
+    return routes.post(path, found, errors=(404, 409), **fields)
 
 
 @_change("approve", "The upgrade", scope="approve")
@@ -199,14 +162,7 @@ def leave_out_nodes(call: Call[NoQuery]) -> Reply:
     return _reply(call.use(Upgrades).leave_out(call.args["name"], asked.nodes, call.by()))
 
 
-@route(
-    "GET",
-    "/freezes",
-    scope="read",
-    tag="upgrades",
-    query=FreezeFilters,
-    returns=Returns(FreezeBody, "A page of freezes", paged=True, etag=True),
-)
+@routes.pages("/freezes", FreezeBody, "A page of freezes", targets="refused", query=FreezeFilters)
 def list_freezes(call: Call[FreezeFilters]) -> Reply:
     """List freezes by start time."""
     query = call.query
@@ -214,15 +170,11 @@ def list_freezes(call: Call[FreezeFilters]) -> Reply:
     return page_reply(slice_page(found, query))
 
 
-@route(
-    "PUT",
+@routes.put(
     "/freezes/{name}",
-    scope="upgrade",
-    tag="upgrades",
-    targets="checked",
+    Returns(FreezeBody, "The freeze"),
     body=Body(FreezeRequest, examples={"year-end": FREEZE_EXAMPLE}),
     reason="body",
-    returns=Returns(FreezeBody, "The freeze"),
 )
 def set_freeze(call: Call[NoQuery]) -> Reply:
     """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
@@ -230,15 +182,11 @@ def set_freeze(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(Freezes).put(call.args["name"], asked, call.by()))
 
 
-@route(
-    "DELETE",
+@routes.delete(
     "/freezes/{name}",
-    scope="upgrade",
-    tag="upgrades",
-    targets="checked",
+    Returns(FreezeBody, "The deleted freeze"),
     query=ReasonQuery,
     reason="query",
-    returns=Returns(FreezeBody, "The deleted freeze"),
     errors=(404,),
 )
 def delete_freeze(call: Call[ReasonQuery]) -> Reply:
@@ -246,15 +194,7 @@ def delete_freeze(call: Call[ReasonQuery]) -> Reply:
     return Reply(call.use(Freezes).delete(call.args["name"], call.by()))
 
 
-@route(
-    "GET",
-    "/known-good",
-    scope="read",
-    tag="upgrades",
-    targets="checked",
-    query=ListQuery,
-    returns=Returns(KnownGoodBody, "A page of known-good states", paged=True, etag=True),
-)
+@routes.pages("/known-good", KnownGoodBody, "A page of known-good states", query=ListQuery)
 def list_known_good(call: Call[ListQuery]) -> Reply:
     """List the known-good state of each target, to which a rollback returns.
 
@@ -264,15 +204,7 @@ def list_known_good(call: Call[ListQuery]) -> Reply:
     return page_reply(slice_page(found, call.query))
 
 
-@route(
-    "GET",
-    "/known-good/{target}",
-    scope="read",
-    tag="upgrades",
-    targets="checked",
-    returns=Returns(list[dict[str, Any]], "The target, its entries and waivers", etag=True),
-    errors=(404,),
-)
+@routes.shows("/known-good/{target}", list[dict[str, Any]], "The target, its entries and waivers")
 def export_known_good(call: Call[NoQuery]) -> Reply:
     """Export the known-good state of a target, as documents to import.
 

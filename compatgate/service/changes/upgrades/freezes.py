@@ -9,14 +9,14 @@ from typing import Any
 
 from msgspec import convert
 from msgspec.structs import asdict
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from compatgate.documents.specs import NAME_PATTERN
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.principal import Authorship, Principal, matches
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.changes.upgrades.models import FreezeRecord, KnownGoodRecord
@@ -109,8 +109,21 @@ def list_freezes(session: Session, *, until_after: datetime | None = None) -> li
     return [*map(_to_body, session.scalars(query))]
 
 
+def mark_known_good(session: Session, good: KnownGoodBody) -> None:
+    """Store the known-good state of a target, in place of the former one."""
+    session.merge(KnownGoodRecord(**asdict(good)))
+
+
+def find_known_good(session: Session, target: str) -> KnownGoodBody | None:
+    """Return the known-good state of a target; None: it has none yet."""
+    row = session.get(KnownGoodRecord, target)
+    return convert(row, KnownGoodBody, from_attributes=True) if row else None
+
+
 class KnownGood:
     """The last known-good states of targets, to which a rollback returns."""
+
+    look_up = in_reading(find_known_good)
 
     def __init__(self, database: Database, matrix: MatrixService) -> None:
         self._database = database
@@ -122,11 +135,6 @@ class KnownGood:
             rows = session.scalars(select(KnownGoodRecord).order_by(KnownGoodRecord.target))
             found = [convert(row, KnownGoodBody, from_attributes=True) for row in rows]
         return [one for one in found if within is None or within.reaches(one.target)]
-
-    def look_up(self, target: str) -> KnownGoodBody | None:
-        """Return the known-good state of a target; None: it has none yet."""
-        with self._database.reading() as session:
-            return find_known_good(session, target)
 
     def export(self, target: str) -> list[dict[str, Any]]:
         """Return the target with its known-good drivers, and its entries and waivers of then."""
@@ -149,15 +157,3 @@ class KnownGood:
                 ]
                 found.append({**body, "spec": {**spec, "pools": pools}})
         return found
-
-
-def mark_known_good(session: Session, good: KnownGoodBody) -> None:
-    """Store the known-good state of a target, in place of the former one."""
-    session.execute(delete(KnownGoodRecord).where(KnownGoodRecord.target == good.target))
-    session.add(KnownGoodRecord(**asdict(good)))
-
-
-def find_known_good(session: Session, target: str) -> KnownGoodBody | None:
-    """Return the known-good state of a target; None: it has none yet."""
-    row = session.get(KnownGoodRecord, target)
-    return convert(row, KnownGoodBody, from_attributes=True) if row else None

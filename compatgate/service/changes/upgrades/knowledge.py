@@ -28,6 +28,7 @@ from compatgate.service.changes.upgrades.models import UpgradeRow
 from compatgate.service.changes.upgrades.repository import group_keys, make_key, split_key
 from compatgate.service.gate.decisions.repository import Decision
 from compatgate.service.gate.decisions.service import find_first_since
+from compatgate.service.matrix.proposals.agreement import Demand
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.health import load_health
 from compatgate.service.nodes.reports.reports import is_same_driver
@@ -49,7 +50,7 @@ def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime)
     needs, problems = _find_needs(row, snapshot, now)
     return Knowledge(
         now,
-        tuple(_find_missing_approvals(row, snapshot)),
+        _find_missing_approvals(row, snapshot),
         needs,
         tuple(
             convert(one, Freeze, from_attributes=True)
@@ -62,20 +63,15 @@ def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime)
     )
 
 
-def _find_missing_approvals(row: UpgradeRow, snapshot: Snapshot) -> Iterator[str]:
-    """Yield which approvals the target's policy asks for and nobody has given."""
-    document = snapshot.documents.get(row.target)
-    if document is None:
-        return
+def _find_missing_approvals(row: UpgradeRow, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return which approvals the target's policy asks for and nobody has given."""
+    if (document := snapshot.documents.get(row.target)) is None:
+        return ()
     policy = document.spec.policy
     people = 1 if policy.approvals is UNSET else policy.approvals
     approvers = None if policy.approvers is UNSET else policy.approvers
-    counted = [one for one in row.approvals if approvers is None or matches(approvers, one.actor)]
-    lacking = people - 1 - len(counted)
-    if lacking > 0:
-        of = f" of {', '.join(approvers)}" if approvers else ""
-        plural = "s" if lacking > 1 else ""
-        yield f"{row.target} requires {lacking} more approval{plural}{of}"
+    demand = Demand(row.target, people, approvers, proposed=False)
+    return tuple(filter(None, [demand.describe_lack(row.approvals)]))
 
 
 def _find_needs(

@@ -54,15 +54,19 @@ def group_keys(keys: Iterable[str]) -> Iterable[tuple[str, Sequence[str]]]:
 
 def store_upgrade(
     session: Session,
-    values: Mapping[str, Any],
-    waves: Sequence[Mapping[str, Any]],
+    record: UpgradeRecord,
+    waves: Iterable[Mapping[str, Any]],
     nodes: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Store a new upgrade with its waves and nodes; keys are the columns without ``upgrade``."""
-    name = values["name"]
-    last = session.execute(select(func.max(UpgradeRecord.number))).scalar() or 0
-    session.execute(insert(UpgradeRecord), [{**values, "number": last + 1}])
-    session.execute(insert(UpgradeWaveRecord), [{"upgrade": name, **wave} for wave in waves])
+    """Store a new upgrade with its waves and nodes; these have the columns but ``upgrade``."""
+    name = record.name
+    record.number = (session.execute(select(func.max(UpgradeRecord.number))).scalar() or 0) + 1
+    session.add(record)
+    session.flush()
+    session.add_all(
+        UpgradeWaveRecord(upgrade=name, number=wave["number"], pools=wave["pools"])
+        for wave in waves
+    )
     for at in range(0, len(nodes), _ROWS):
         part = [{"upgrade": name, **node} for node in nodes[at : at + _ROWS]]
         session.execute(insert(UpgradeNode), part)
@@ -75,12 +79,6 @@ def find_upgrade(session: Session, name: str) -> UpgradeRow:
         hint = "compatgate upgrade list names them"
         raise NotFound(f"upgrade {name!r} does not exist", field="name", value=name, hint=hint)
     return found[0]
-
-
-def has_upgrade(session: Session, name: str) -> bool:
-    """Return whether an upgrade has this name."""
-    query = select(UpgradeRecord.name).where(UpgradeRecord.name == name)
-    return session.execute(query).first() is not None
 
 
 def list_watched(session: Session, now: datetime, *, limit: int) -> list[UpgradeRow]:
@@ -132,12 +130,16 @@ def _load(session: Session, query: Any) -> list[UpgradeRow]:
     history = select(UpgradeEvent).where(UpgradeEvent.upgrade.in_(names)).order_by(UpgradeEvent.id)
     for event in session.scalars(history):
         events[event.upgrade].append(event)
-    newest = _find_newest(session, {record.target for record in records})
+    targets = {record.target for record in records}
+    began = select(UpgradeRecord.target, UpgradeRecord.name)
+    began = began.where(UpgradeRecord.target.in_(targets), UpgradeRecord.started_at.is_not(None))
+    # Of the upgrades of a target, only the one that began last is watched.
+    newest: dict[str, str] = dict(session.execute(began.order_by(UpgradeRecord.started_at)).all())
     found = []
     for one in records:
         parts = [(wave, nodes.get((one.name, wave.number), [])) for wave in waves[one.name]]
         members = {make_key(node.cluster, node.name): node for _, part in parts for node in part}
-        watched = one.state == "done" and newest[one.target] == one.name and one.ended_at
+        watched = one.state == "done" and newest.get(one.target) == one.name and one.ended_at
         about: dict[str, Any] = {name: getattr(one, name) for name in _SAME}
         about["accepts"] = tuple(one.accepts)
         about["waves"] = tuple(
@@ -149,16 +151,6 @@ def _load(session: Session, query: Any) -> list[UpgradeRow]:
         if watched:
             about["watched_until"] = watched + max(WATCH, timedelta(seconds=one.soak_s))
         found.append(UpgradeRow(**about))
-    return found
-
-
-def _find_newest(session: Session, targets: Collection[str]) -> dict[str, str]:
-    """Return the name of the upgrade of each target that began last: only that one is watched."""
-    query = select(UpgradeRecord.target, UpgradeRecord.name)
-    query = query.where(UpgradeRecord.target.in_(targets), UpgradeRecord.started_at.is_not(None))
-    found = dict.fromkeys(targets, "")
-    for target, name in session.execute(query.order_by(UpgradeRecord.started_at)):
-        found[target] = name
     return found
 
 
@@ -194,11 +186,6 @@ def save_state(session: Session, before: Upgrade, after: Upgrade, at: datetime) 
             session.execute(query.values(**times, **holder))
 
 
-def note_before(session: Session, name: str, counts: Mapping[str, int]) -> None:
-    """Store how many stacks were asked about, and denied, before an upgrade began."""
-    session.execute(update(UpgradeRecord).where(UpgradeRecord.name == name).values(before=counts))
-
-
 def leave_out(session: Session, name: str, keys: Iterable[str], reason: str) -> None:
     """Store that nodes take no part any longer, and why."""
     for key in keys:
@@ -221,10 +208,12 @@ def add_event(
     text: str = "",
 ) -> None:
     """Store what happened to an upgrade, and audit it; without an actor the gate noticed it."""
-    values = {"upgrade": upgrade.name, "at": at, "actor": actor, "identity": identity}
-    session.execute(
-        insert(UpgradeEvent), [{**values, "action": action, "wave": wave, "text": text}]
-    )
+    session.add(
+        UpgradeEvent(
+            upgrade=upgrade.name, at=at, actor=actor, identity=identity, action=action, wave=wave,
+            text=text,
+        )
+    )  # fmt: skip
     audit.append(
         session,
         at=clock.now(),

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from compatgate.core.upgrade_state import State, UpgradeNeed
 from compatgate.core.upgrades import Answer, WaveDecision
 from compatgate.documents.specs import Name
-from compatgate.kit.http.schemas import Filter, ListQuery
+from compatgate.kit.http.schemas import Filter, ListQuery, Reason
 
 Driver = Annotated[
     str,
@@ -21,14 +21,6 @@ Driver = Annotated[
     ),
 ]
 Duration = Annotated[str, Meta(max_length=12, examples=["24h"])]
-Reason = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=2000,
-        description="reason of the change; or use the header X-Compatgate-Reason",
-    ),
-]
 Label = Annotated[str, Meta(min_length=1, max_length=317)]
 NodeKey = Annotated[
     str,

@@ -21,7 +21,7 @@ from compatgate.core.upgrades import Decision, apply, decide, notice, take_wave
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.kit.principal import AccessRefused, Authorship, Principal, require_storable
 from compatgate.service.changes.upgrades import repository as upgrades
@@ -32,13 +32,13 @@ from compatgate.service.changes.upgrades.knowledge import (
     gather,
     load_node_reports,
 )
-from compatgate.service.changes.upgrades.models import EventAction, UpgradeRow
+from compatgate.service.changes.upgrades.models import EventAction, UpgradeRecord, UpgradeRow
 from compatgate.service.changes.upgrades.schemas import (
     KnownGoodBody,
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.changes.upgrades.waves import list_nodes, make_question, make_upgrade
+from compatgate.service.changes.upgrades.waves import list_nodes, make_upgrade
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
 _MAX_NAME = 128
@@ -62,6 +62,9 @@ class UpgradeView(Struct, frozen=True):
 class Upgrades:
     """The upgrades of one database."""
 
+    list_open = in_reading(upgrades.list_open)
+    find_names = in_reading(upgrades.find_names)
+
     def __init__(self, database: Database, snapshots: Snapshots, plan: MakePlan) -> None:
         self._database = database
         self._snapshots = snapshots
@@ -75,31 +78,25 @@ class Upgrades:
         snapshot = self._snapshots.refresh()
         snapshot.target(request.target)
         for place, entry in enumerate(request.accepts):
-            if entry not in snapshot.entries:
-                hint = suggest_name(entry, snapshot.entries)
-                what = f"entry {entry!r} does not exist"
-                raise NotFound(what, field=f"accepts[{place}]", value=entry, hint=hint)
-        plan = self._plan(request.target, make_question(request))
+            snapshot.entry(entry, f"accepts[{place}]")
+        asked = {"rack_labels": request.rack_labels, "set": {"driver": request.driver}}
+        plan = self._plan(request.target, asked | ({"pool": request.pool} if request.pool else {}))
         waves = plan["order"]["waves"]
         keys = [key for wave in waves for domain in wave["domains"] for key in domain["nodes"]]
         with self._database.writing() as session:
-            if upgrades.has_upgrade(session, request.name):
+            if session.get(UpgradeRecord, request.name) is not None:
                 hint = "choose another name; the history of an upgrade keeps its name"
                 what = f"the upgrade {request.name!r} already exists"
                 raise Conflict(what, field="name", value=request.name, hint=hint)
-            values = make_upgrade(request, plan, by, clock.now())
+            record = make_upgrade(request, plan, by, clock.now())
             if taken := upgrades.find_open(session, keys):
                 key, other = min(taken.items())
                 hint = f"end {other} first, or exclude the node from it"
                 what = f"{len(taken)} nodes are in another upgrade: {key} in {other}"
                 raise Conflict(what, field="target", value=other, hint=hint)
             reports = load_node_reports(session, keys)
-            upgrades.store_upgrade(
-                session,
-                values,
-                [{"number": wave["number"], "pools": wave["pools"]} for wave in waves],
-                [*list_nodes(plan, {key: report[0] for key, report in reports.items()})],
-            )
+            drivers = {key: report[0] for key, report in reports.items()}
+            upgrades.store_upgrade(session, record, waves, [*list_nodes(plan, drivers)])
             row = upgrades.find_upgrade(session, request.name)
             _note(session, row, "propose", by.author, by.identity, text=by.reason)
             return self._view(session, upgrades.find_upgrade(session, request.name))
@@ -128,20 +125,10 @@ class Upgrades:
         with self._database.reading() as session:
             return self._view(session, self._find(session, name, by))
 
-    def list_open(self, *, limit: int) -> tuple[UpgradeSummary, ...]:
-        """Return upgrades of which a wave may still start, as recorded; the newest first."""
-        with self._database.reading() as session:
-            return tuple(upgrades.list_open(session, limit=limit))
-
     def watch(self, session: Session, *, limit: int) -> tuple[UpgradeView, ...]:
         """Return upgrades that may need attention, as they are now; record nothing."""
         rows = upgrades.list_watched(session, clock.now(), limit=limit)
         return tuple(self._view(session, row) for row in rows)
-
-    def find_names(self, text: str, *, limit: int) -> tuple[str, ...]:
-        """Return names that contain a text; the newest upgrade's first."""
-        with self._database.reading() as session:
-            return tuple(upgrades.find_names(session, text, limit=limit))
 
     def ask(
         self,
@@ -166,7 +153,10 @@ class Upgrades:
         opened = self._database.reading() if dry_run else self._database.writing()
         with opened as session:
             row = self._find(session, name, by)
-            _require_wave(row, wave)
+            if wave is not None and not 1 <= wave <= len(row.waves):
+                last = len(row.waves)
+                hint = f"it has {f'waves 1 to {last}' if last > 1 else 'one wave, 1'}"
+                raise NotFound(f"{name} has no wave {wave}", field="wave", value=wave, hint=hint)
             row, known = self._look(session, row, record=not dry_run)
             answer = decide(row, known, wave, asker)
             if answer.answer == "start" and answer.wave is not None and not dry_run:
@@ -292,8 +282,8 @@ class Upgrades:
             text = f"{asker} continues for {wave.holder}"
             _note(session, row, "take over", by.name, by.identity, wave=number, text=text)
         if row.began is None:
-            counts = count_stacks(session, row.target, now - BEFORE)
-            upgrades.note_before(session, row.name, counts)
+            record = session.get_one(UpgradeRecord, row.name)
+            record.before = count_stacks(session, row.target, now - BEFORE)
             self._mark_good(session, row, now, done=False)
         return after
 
@@ -306,8 +296,9 @@ class Upgrades:
         drivers = {pool.name: pool.driver.text for pool in target.pools if pool.driver}
         if done:
             drivers |= dict.fromkeys(row.pools, row.driver)
-        good = KnownGoodBody(target.name, snapshot.revision, drivers, row.name, now)
-        mark_known_good(session, good)
+        mark_known_good(
+            session, KnownGoodBody(target.name, snapshot.revision, drivers, row.name, now)
+        )
 
     def _find(self, session: Session, name: str, by: Principal | None) -> UpgradeRow:
         row = upgrades.find_upgrade(session, name)
@@ -335,14 +326,6 @@ def _note(
     upgrades.add_event(
         session, row, action, at=clock.now(), actor=actor, identity=identity, wave=wave, text=text
     )
-
-
-def _require_wave(upgrade: Upgrade, number: int | None) -> None:
-    last = len(upgrade.waves)
-    if number is not None and not 1 <= number <= last:
-        have = f"waves 1 to {last}" if last > 1 else "one wave, 1"
-        what = f"{upgrade.name} has no wave {number}"
-        raise NotFound(what, field="wave", value=number, hint=f"it has {have}")
 
 
 def _pick_keys(upgrade: Upgrade, nodes: Collection[str]) -> list[str]:

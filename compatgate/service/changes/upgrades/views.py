@@ -28,24 +28,14 @@ _NAMES: dict[NeedKind, tuple[str, str]] = {
     "pool": ("GPU of a pool", "GPUs of pools"),
 }
 TONES: dict[Phase, str] = {
-    "proposed": "proposed",
-    "canary": "warn",
-    "soak": "busy",
-    "wave": "running",
-    "stopped": "warn",
-    "rolled back": "fail",
-    "done": "pass",
-}
+    "proposed": "proposed", "canary": "warn", "soak": "busy", "wave": "running",
+    "stopped": "warn", "rolled back": "fail", "done": "pass",
+}  # fmt: skip
 """Badges of phases."""
 PHASES: dict[Phase, str] = {
-    "proposed": "proposed",
-    "canary": "canary required",
-    "soak": "soaks",
-    "wave": "rolling",
-    "stopped": "stopped",
-    "rolled back": "rolled back",
-    "done": "done",
-}
+    "proposed": "proposed", "canary": "canary required", "soak": "soaks", "wave": "rolling",
+    "stopped": "stopped", "rolled back": "rolled back", "done": "done",
+}  # fmt: skip
 """Phases in words."""
 _DOMAIN_TONES = ("running", "waiting", "pass")
 _SAME = [n for n in UpgradeBody.__struct_fields__ if n not in ("waves", "events", "approvals")]

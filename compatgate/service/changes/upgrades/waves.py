@@ -9,6 +9,7 @@ from typing import Any
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit.principal import Authorship
+from compatgate.service.changes.upgrades.models import UpgradeRecord
 from compatgate.service.changes.upgrades.repository import MAX_SOAK, split_key
 from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 
@@ -16,18 +17,10 @@ _PLAN = ("set", "verdict", "allowed", "mode", "summary", "groups", "edits", "owe
 """Members of the plan that stay with the upgrade."""
 
 
-def make_question(request: UpgradeRequest) -> dict[str, Any]:
-    """Return the question to the plan."""
-    body: dict[str, Any] = {"rack_labels": request.rack_labels, "set": {"driver": request.driver}}
-    if request.pool:
-        body["pool"] = request.pool
-    return body
-
-
 def make_upgrade(
     request: UpgradeRequest, plan: Mapping[str, Any], by: Authorship, at: datetime
-) -> dict[str, Any]:
-    """Return the columns of a new upgrade; refuse one without nodes, and a soak too long."""
+) -> UpgradeRecord:
+    """Return a new upgrade; refuse one without nodes, and a soak too long."""
     soak_s = int(parse_duration(request.soak, field="soak").total_seconds())
     if soak_s > MAX_SOAK.total_seconds():
         raise BadInput("is too long", field="soak", value=request.soak, hint="at most 90d")
@@ -41,21 +34,21 @@ def make_upgrade(
             hint=f"compatgate plan --target {request.target} shows the reasons",
         )  # fmt: skip
     about = {"pools": order["pools"], "order_remarks": order["remarks"]}
-    return {
-        "name": request.name,
-        "target": request.target,
-        "driver": str(plan["set"]["driver"]),
-        "state": "proposed",
-        "soak_s": soak_s,
-        "health": request.health,
-        "accepts": request.accepts,
-        "reason": by.reason,
-        "why": "",
-        "author": by.author,
-        "identity": by.identity,
-        "made_at": at,
-        "plan": {name: plan[name] for name in _PLAN} | about,
-    }
+    return UpgradeRecord(
+        name=request.name,
+        target=request.target,
+        driver=str(plan["set"]["driver"]),
+        state="proposed",
+        soak_s=soak_s,
+        health=request.health,
+        accepts=request.accepts,
+        reason=by.reason,
+        why="",
+        author=by.author,
+        identity=by.identity,
+        made_at=at,
+        plan={name: plan[name] for name in _PLAN} | about,
+    )
 
 
 def list_nodes(

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from compatgate.documents.sources import Source
 from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import JSON, LARGEST, Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import JSON, LARGEST, Body, Call, NoQuery, Returns, Routes
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
@@ -23,28 +23,16 @@ from compatgate.service.matrix.documents.schemas import (
 from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.documents.sync import SYNC_NAME_PATTERN, SyncOptions
 
+routes = Routes("matrix", scope="bless")
 
-@route(
-    "GET",
-    "/revisions",
-    scope="read",
-    tag="matrix",
-    query=RevisionFilters,
-    returns=Returns(RevisionBody, "A page of revisions", paged=True, etag=True),
-)
+
+@routes.pages("/revisions", RevisionBody, "A page of revisions", query=RevisionFilters)
 def list_revisions(call: Call[RevisionFilters]) -> Reply:
     """List revisions of the matrix, newest first."""
     return page_reply(call.use(MatrixService).list_revisions(**call.query.filters()))
 
 
-@route(
-    "GET",
-    "/revisions/{number:int}",
-    scope="read",
-    tag="matrix",
-    returns=Returns(RevisionDetail, "The revision", etag=True),
-    errors=(404,),
-)
+@routes.shows("/revisions/{number:int}", RevisionDetail, "The revision")
 def show_revision(call: Call[NoQuery]) -> Reply:
     """Show a revision and its changes."""
     return Reply(call.use(MatrixService).show_revision(call.args["number"]))
@@ -62,14 +50,8 @@ class DiffFrom(Struct, frozen=True, forbid_unknown_fields=True, rename={"older":
     ) = None
 
 
-@route(
-    "GET",
-    "/revisions/{number:int}/diff",
-    scope="read",
-    tag="matrix",
-    query=DiffFrom,
-    returns=Returns(Changes, "The differences, document by document", etag=True),
-    errors=(404,),
+@routes.shows(
+    "/revisions/{number:int}/diff", Changes, "The differences, document by document", query=DiffFrom
 )
 def diff_revisions(call: Call[DiffFrom]) -> Reply:
     """Compare a revision with an older one."""
@@ -131,18 +113,15 @@ class SyncQuery(ForceOption, frozen=True, forbid_unknown_fields=True):
     file: FileName = "request"
 
 
-@route(
-    "POST",
+@routes.post(
     "/matrix/sync",
-    scope="bless",
-    part="operate",
-    tag="matrix",
+    Returns(SyncBody, "The changes, made or planned"),
     targets="checked",
+    part="operate",
     query=SyncQuery,
     reason="query",
     body=DOCUMENTS,
     slow=True,
-    returns=Returns(SyncBody, "The changes, made or planned"),
     errors=(409,),
 )
 def sync_matrix(call: Call[SyncQuery]) -> Reply:
@@ -166,15 +145,10 @@ class ExportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["json", "yaml"] = "json"
 
 
-@route(
-    "GET",
+@routes.get(
     "/matrix/export",
-    scope="read",
-    tag="matrix",
+    Returns(list[dict[str, Any]], "Every document of the matrix", media=(JSON, YAML), etag=True),
     query=ExportOptions,
-    returns=Returns(
-        list[dict[str, Any]], "Every document of the matrix", media=(JSON, YAML), etag=True
-    ),
     errors=(404,),
 )
 def export_matrix(call: Call[ExportOptions]) -> Reply:

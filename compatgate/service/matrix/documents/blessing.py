@@ -12,20 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
-from compatgate.core.entry_evidence import Need, index_runs, judge_candidate
+from compatgate.core.entry_evidence import index_runs, judge_candidate
 from compatgate.core.facts import Facts
-from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.request import Target
 from compatgate.documents.convert import to_entry, to_target
 from compatgate.documents.specs import Document, EntryDoc, TargetDoc, kind_of, target_refs
-from compatgate.documents.weakening import find_weakened, takes_pods
+from compatgate.documents.weakening import find_weakened, scope_of, takes_pods
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
+from compatgate.service.matrix.documents.schemas import NeededEvidenceBody
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 _MAX_NAMED = 5
@@ -38,38 +39,14 @@ class EvidenceNeeded(Conflict):
     slug = "evidence-needed"
 
 
-class EntryNeed(Struct, frozen=True):
-    """A canary run that a blessed entry lacks.
-
-    Attributes:
-        required: the target's policy asks for it, and the entry does not state why it goes without.
-    """
-
-    entry: str
-    run: Need
-    required: bool
-
-    def describe(self) -> str:
-        """Return the need in words."""
-        one = self.run
-        where = (
-            f"suite {one.suite} for {self.entry} on {one.target}, {one.sku}, driver {one.driver}"
-        )
-        return f"run {one.failed} failed: {where}" if one.failed else f"has not passed: {where}"
-
-
 class EvidenceState(Struct, frozen=True):
-    """The canary evidence for the entries that edits bless.
-
-    Attributes:
-        runs: that passed and count.
-    """
+    """The canary evidence for the entries that edits bless; ``runs``: that passed and count."""
 
     runs: tuple[str, ...] = ()
-    needs: tuple[EntryNeed, ...] = ()
+    needs: tuple[NeededEvidenceBody, ...] = ()
 
     @property
-    def required(self) -> tuple[EntryNeed, ...]:
+    def required(self) -> tuple[NeededEvidenceBody, ...]:
         """Return the needs that stand in the way of a blessing."""
         return tuple(need for need in self.needs if need.required)
 
@@ -93,11 +70,7 @@ def _new(edit: Edit) -> bool:
     before, after = edit.before, edit.after
     if not isinstance(before, EntryDoc) or not isinstance(after, EntryDoc):
         return True
-    old, new = before.spec, after.spec
-    return old.status != "blessed" or any(
-        getattr(old, name) != getattr(new, name)
-        for name in ("targets", "components", "gpus", "needs")
-    )
+    return before.spec.status != "blessed" or scope_of(before.spec) != scope_of(after.spec)
 
 
 def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> EvidenceState:
@@ -109,22 +82,15 @@ def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> 
     index = index_runs(snapshot.matrix.evidence)
     now, suites = clock.now().timestamp(), snapshot.matrix.suites
     runs: dict[str, None] = {}
-    needs: list[EntryNeed] = []
+    needs: list[NeededEvidenceBody] = []
     for document in blessed:
         entry = to_entry(document, facts.gpus, snapshot.revision)
-        everywhere = ANY_TARGET in entry.targets
-        named = [one for one in targets.values() if everywhere or one.name in entry.targets]
-        found = judge_candidate(entry, named, index, now, suites)
+        found = judge_candidate(entry, targets.values(), index, now, suites)
         runs.update((run, None) for run in found.runs)
-        needs += [
-            EntryNeed(
-                entry.name,
-                need,
-                targets[need.target].policy.canary.require
-                and document.spec.evidence_override is None,
-            )
-            for need in found.needs
-        ]
+        for need in found.needs:
+            asks = targets[need.target].policy.canary.require
+            required = asks and document.spec.evidence_override is None
+            needs.append(NeededEvidenceBody(entry=entry.name, required=required, **asdict(need)))
     return EvidenceState(tuple(runs), tuple(dict.fromkeys(needs)))
 
 
@@ -209,24 +175,20 @@ def list_taken(lookup: DocumentLookup, edit: Edit) -> list[str]:
 def targets_of(edit: Edit) -> list[str]:
     """Return the targets that an edit concerns, before and after; ``*`` is all of them."""
     sides: Iterable[Document | None] = (edit.before, edit.after)
-    return list(dict.fromkeys(name for side in sides if side for name in _names(side)))
-
-
-def _names(document: Document) -> Iterable[str]:
-    return [document.metadata.name] if isinstance(document, TargetDoc) else target_refs(document)
-
-
-def weakened_by(edit: Edit) -> str:
-    """Return what in an edit needs ``bless``, in words; empty: nothing."""
-    before, after = edit.before, edit.after
-    if isinstance(before, TargetDoc) and isinstance(after, TargetDoc):
-        weakened = find_weakened(before, after)
-        return f"to change {', '.join(weakened)}" if weakened else ""
-    return f"to {edit.action} it"
+    names: dict[str, None] = {}
+    for side in sides:
+        if side:
+            own = isinstance(side, TargetDoc)
+            names |= dict.fromkeys([side.metadata.name] if own else target_refs(side))
+    return list(names)
 
 
 def _refuse_weakening(edit: Edit, taken: Sequence[str], author: Principal) -> None:
-    weakened = weakened_by(edit)
+    before, after = edit.before, edit.after
+    weakened = f"to {edit.action} it"
+    if isinstance(before, TargetDoc) and isinstance(after, TargetDoc):
+        fields = find_weakened(before, after)
+        weakened = f"to change {', '.join(fields)}" if fields else ""
     if taken and not weakened:
         weakened = f"to take pods from {', '.join(taken[:_MAX_NAMED])}"
     if not weakened:

@@ -1,11 +1,9 @@
-"""Serve entries, and make the routes of every kind of document.
-
-`document_routes` makes the routes that all kinds of documents share: create, show, change, delete.
-"""
+"""Serve entries, and make the routes that all kinds of documents share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
@@ -16,10 +14,8 @@ from compatgate.documents.specs import Kind
 from compatgate.errors import Conflict, PreconditionFailed
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Scope, route
-from compatgate.kit.principal import Principal
-from compatgate.service.matrix.documents.evidence_remarks import EvidenceRemarks
-from compatgate.service.matrix.documents.models import StoredDocument
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes, Scope
+from compatgate.service.matrix.documents.reader import EvidenceRemarks
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     EntryBody,
@@ -28,6 +24,8 @@ from compatgate.service.matrix.documents.schemas import (
     Made,
 )
 from compatgate.service.matrix.documents.service import MatrixService
+
+routes = Routes("entries", targets="checked")
 
 T = TypeVar("T")
 
@@ -56,41 +54,40 @@ class ForceOption(Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-RemarksFunction = Callable[[Call[Any], str], dict[str, Any]]
-
-
-class _DocumentKind(Struct, frozen=True):
-    """A kind of document, for its routes.
+class _Documents(Struct, frozen=True):
+    """Handles requests about one kind of document.
 
     Attributes:
-        plural: path segment.
-        scope: required for a change.
-        part: enough for a change that needs less; None: none does.
-        reads: body of a request.
-        shown: type of a document in an answer.
         remarks: returns additional members of a document in an answer.
     """
 
     kind: Kind
     plural: str
-    scope: Scope
-    part: Scope | None
-    reads: Body
-    shown: type
-    remarks: RemarksFunction
+    remarks: Callable[[Call[Any], str], dict[str, Any]]
 
-    @property
-    def one(self) -> str:
-        return self.kind.lower()
+    def create(self, call: Call[Any]) -> Reply:
+        """Create the {what} in the request."""
+        made = call.use(MatrixService).create(self.kind, call.document(), call.by())
+        where = f"{API_PREFIX}/{self.plural}/{quote(made.name)}"
+        return document_reply(made, status=201, headers={"Location": where})
 
-    @property
-    def path(self) -> str:
-        return f"/{self.plural}/{{name}}"
+    def show(self, call: Call[NoQuery]) -> Reply:
+        """Show the {what} with this name."""
+        row = call.use(MatrixService).get(self.kind, call.args["name"])
+        named = [row.name] if row.kind == "Target" else row.document["spec"]["targets"]
+        call.principal.require_any(named, f"the {row.kind.lower()} {row.name}")
+        return document_reply(row, remarks=self.remarks(call, row.name))
 
-    @property
-    def options(self) -> type[Struct]:
-        """Return the query of a change: only the policy of a target names suites."""
-        return ForceOption if self.kind == "Target" else NoQuery
+    def change(self, call: Call[Any]) -> Reply:
+        """Replace the {what} with the document in the request."""
+        name, document, by = call.args["name"], call.document(), call.by()
+        replace = partial(call.use(MatrixService).change, self.kind, name, document, by)
+        return document_reply(change_document(call, self.kind, replace))
+
+    def delete(self, call: Call[ChangeReason]) -> Reply:
+        """Delete the {what}; its history stays."""
+        remove = partial(call.use(MatrixService).delete, self.kind, call.args["name"], call.by())
+        return Reply(Made(change_document(call, self.kind, remove)))
 
 
 def document_routes(
@@ -102,143 +99,38 @@ def document_routes(
     body: type,
     shown: type,
     example: dict[str, Any],
-    remarks: RemarksFunction = lambda call, name: {},
+    remarks: Callable[[Call[Any], str], dict[str, Any]] = lambda call, name: {},
 ) -> tuple[Route, ...]:
-    """Return the routes of a kind of document.
+    """Return the routes of a kind of document: create, show, change, delete.
 
     ``part`` is a scope that is enough for a change that needs less, which the matrix checks.
     ``remarks`` returns additional members of a document in an answer.
     """
-    reads = Body(body, examples={kind.lower(): example}, argument=kind.lower())
-    of = _DocumentKind(kind, plural, scope, part, reads, shown, remarks)
-    return (_create_route(of), _show_route(of), _change_route(of), _delete_route(of))
-
-
-def _create_route(of: _DocumentKind) -> Route:
-    @route(
-        "POST",
-        f"/{of.plural}",
-        scope=of.scope,
-        tag=of.plural,
-        targets="checked",
-        name=f"create_{of.one}",
-        what=of.one,
-        query=of.options,
-        body=of.reads,
-        reason="body",
-        returns=Returns(of.shown, f"The created {of.one}", status=201, etag=True),
-        errors=(409,),
+    one, path = kind.lower(), f"/{plural}/{{name}}"
+    of, own = _Documents(kind, plural, remarks), Routes(plural, targets="checked", scope=scope)
+    query = ForceOption if kind == "Target" else NoQuery  # only a target's policy names suites
+    reads = Body(body, examples={one: example}, argument=one)
+    sent: dict[str, Any] = {"what": one, "query": query, "body": reads, "reason": "body"}
+    made = Returns(shown, f"The created {one}", status=201, etag=True)
+    stored = Returns(shown, f"The stored {one}", etag=True)
+    checked: dict[str, Any] = {"matches": True, "errors": (404, 409)}
+    asked: dict[str, Any] = {"what": one, "query": ChangeReason, "reason": "query"}
+    return (
+        own.post(f"/{plural}", made, name=f"create_{one}", errors=(409,), **sent)(of.create),
+        own.shows(path, shown, f"The {one}", name=f"show_{one}", what=one)(of.show),
+        own.put(path, stored, name=f"change_{one}", part=part, **sent, **checked)(of.change),
+        own.delete(
+            path, Returns(Made, "The new revision"), name=f"delete_{one}", **asked, **checked
+        )(of.delete),
     )
-    def create(call: Call[Any]) -> Reply:
-        """Create the {what} in the request."""
-        made = call.use(MatrixService).create(of.kind, call.document(), call.by())
-        where = f"{API_PREFIX}/{of.plural}/{quote(made.name)}"
-        return document_reply(made, status=201, headers={"Location": where})
-
-    return create
 
 
-def _show_route(of: _DocumentKind) -> Route:
-    @route(
-        "GET",
-        of.path,
-        scope="read",
-        tag=of.plural,
-        targets="checked",
-        name=f"show_{of.one}",
-        what=of.one,
-        returns=Returns(of.shown, f"The {of.one}", etag=True),
-        errors=(404,),
-    )
-    def show(call: Call[NoQuery]) -> Reply:
-        """Show the {what} with this name."""
-        row = call.use(MatrixService).get(of.kind, call.args["name"])
-        require_readable(call.principal, row)
-        return document_reply(row, remarks=of.remarks(call, row.name))
-
-    return show
-
-
-def require_readable(principal: Principal, row: StoredDocument) -> None:
-    """Require that a caller reaches one of the targets of a document."""
-    named = [row.name] if row.kind == "Target" else row.document["spec"]["targets"]
-    principal.require_any(named, f"the {row.kind.lower()} {row.name}")
-
-
-def _change_route(of: _DocumentKind) -> Route:
-    @route(
-        "PUT",
-        of.path,
-        scope=of.scope,
-        tag=of.plural,
-        targets="checked",
-        name=f"change_{of.one}",
-        what=of.one,
-        part=of.part,
-        query=of.options,
-        body=of.reads,
-        reason="body",
-        matches=True,
-        returns=Returns(of.shown, f"The stored {of.one}", etag=True),
-        errors=(404, 409),
-    )
-    def change(call: Call[Any]) -> Reply:
-        """Replace the {what} with the document in the request."""
-        name, document, by = call.args["name"], call.document(), call.by()
-
-        def replace(expected: int | None) -> StoredDocument:
-            return call.use(MatrixService).change(of.kind, name, document, by, expected=expected)
-
-        return document_reply(change_document(call, of.kind, replace))
-
-    return change
-
-
-def _delete_route(of: _DocumentKind) -> Route:
-    @route(
-        "DELETE",
-        of.path,
-        scope=of.scope,
-        tag=of.plural,
-        targets="checked",
-        name=f"delete_{of.one}",
-        what=of.one,
-        query=ChangeReason,
-        reason="query",
-        matches=True,
-        returns=Returns(Made, "The new revision"),
-        errors=(404, 409),
-    )
-    def delete(call: Call[ChangeReason]) -> Reply:
-        """Delete the {what}; its history stays."""
-        name, by = call.args["name"], call.by()
-
-        def remove(expected: int | None) -> int:
-            return call.use(MatrixService).delete(of.kind, name, by, expected=expected)
-
-        return Reply(Made(change_document(call, of.kind, remove)))
-
-    return delete
-
-
-@route(
-    "GET",
-    "/entries",
-    scope="read",
-    tag="entries",
-    targets="checked",
-    query=EntryFilters,
-    returns=Returns(EntryBody, "A page of entries", paged=True, etag=True),
-)
+@routes.pages("/entries", EntryBody, "A page of entries", query=EntryFilters)
 def list_entries(call: Call[EntryFilters]) -> Reply:
     """List entries by name, with warnings and promotion from canary runs."""
     found = call.use(MatrixService).list_entries(**call.filters())
     said = call.use(EvidenceRemarks).remarks(row.name for row in found.items)
     return page_reply(found, lambda row: {**row.to_json(), **said[row.name].to_json()})
-
-
-def _entry_remarks(call: Call[Any], name: str) -> dict[str, Any]:
-    return call.use(EvidenceRemarks).remarks([name])[name].to_json()
 
 
 ENTRY_ROUTES = document_routes(
@@ -248,7 +140,7 @@ ENTRY_ROUTES = document_routes(
     body=EntryChange,
     shown=EntryBody,
     example=ENTRY,
-    remarks=_entry_remarks,
+    remarks=lambda call, name: call.use(EvidenceRemarks).remarks([name])[name].to_json(),
 )
 
 
@@ -265,13 +157,13 @@ def document_reply(
     return Reply(body, status=status, headers=headers or {}, etag=etag)
 
 
-def change_document(call: Call[Any], kind: Kind, change: Callable[[int | None], T]) -> T:
-    """Change a document if ``If-Match`` names its current revision, which the function gets."""
+def change_document(call: Call[Any], kind: Kind, change: Callable[..., T]) -> T:
+    """Change a document if ``If-Match`` names its current revision, the one then expected."""
     if "If-Match" not in request.headers:
-        return change(None)
+        return change()
     expected = _expected(call, kind)
     try:
-        return change(expected)
+        return change(expected=expected)
     except Conflict:
         _expected(call, kind)
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from compatgate.documents.specs import (
     TargetDoc,
     compare_document,
     key_of,
+    order_of,
     suite_refs,
     target_refs,
     to_sorted_body,
@@ -31,8 +32,8 @@ from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents.revisions import (
     Edit,
     decode_edit,
-    read_documents_at,
     read_texts_at,
+    read_versions_at,
     require_revision,
 )
 from compatgate.service.matrix.waivers import service as waiver_limits
@@ -130,7 +131,7 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
     stored = documents.find_documents(session, [key_of(document) for document in imported])
     edits = [
         Edit(stored.get(key_of(document)), document)
-        for document in sort_documents(imported)
+        for document in sorted(imported, key=order_of)
         if stored.get(key_of(document)) != document
     ]
     changes = [c for edit in edits if (c := compare_document(edit.before, edit.after))]
@@ -139,11 +140,6 @@ def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportR
 
 def check_import(session: Session, imported: Sequence[Document]) -> None:
     """Check documents again in the transaction that writes them; they were read before."""
-    _check_targets(session, imported)
-    waiver_limits.check_waivers(session, imported)
-
-
-def _check_targets(session: Session, imported: Iterable[Document]) -> None:
     known = documents.target_names(session) | {ANY_TARGET}
     known |= {d.metadata.name for d in imported if isinstance(d, TargetDoc)}
     for document in imported:
@@ -152,6 +148,7 @@ def _check_targets(session: Session, imported: Iterable[Document]) -> None:
                 kind, user = key_of(document)
                 what = f"{kind} {user} names the target {name!r}, which was deleted meanwhile"
                 raise Conflict(what, field="targets", value=name)
+    waiver_limits.check_waivers(session, imported)
 
 
 def find_uses_left(
@@ -159,10 +156,8 @@ def find_uses_left(
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Yield each target that edits delete and that documents still name afterwards.
 
-    Of each target at most ``most`` stored documents are read; they come first.
-
-    Yields:
-        Name of the target; kind and name of the documents, stored ones first.
+    Of each target at most ``most`` stored documents are read; they come first. Each is its kind and
+    name.
     """
     touched = {key_of(edit.document) for edit in edits}
     for edit in edits:
@@ -179,16 +174,20 @@ def find_uses_left(
             yield target, uses
 
 
-def export_documents(session: Session, revision: int | None) -> list[dict[str, Any]]:
+def export_documents(session: Session, *, revision: int | None = None) -> list[dict[str, Any]]:
     """Return every document, now or at a revision: targets, entries, waivers, each by name."""
     with pause_garbage_collection():
-        return [
-            to_sorted_body(document)
-            for document in sort_documents(_load_documents(session, revision))
-        ]
+        if revision is None:
+            versions = documents.read_versions(session)
+        else:
+            if revision != 0:
+                require_revision(session, revision)
+            versions = read_versions_at(session, revision)
+        found = [document for _, _, document, _ in versions if document]
+        return [to_sorted_body(document) for document in sorted(found, key=order_of)]
 
 
-def diff_revisions(session: Session, older: int, newer: int | None) -> list[Edit]:
+def diff_revisions(session: Session, older: int, newer: int | None = None) -> list[Edit]:
     """Return the edits between two revisions, by kind, then by name; None: the stored matrix.
 
     Only documents whose texts differ are read.
@@ -211,23 +210,3 @@ def _load_texts(session: Session, revision: int | None) -> dict[tuple[Kind, str]
     if revision != 0:
         require_revision(session, revision)
     return {(kind, name): text for kind, name, text, _ in read_texts_at(session, revision)}
-
-
-def _load_documents(session: Session, revision: int | None) -> list[Document]:
-    if revision is None:
-        return [
-            document for kind in KINDS for document, _ in documents.load_documents(session, kind)
-        ]
-    if revision != 0:
-        require_revision(session, revision)
-    return [document for document, _ in read_documents_at(session, revision)]
-
-
-def sort_documents(found: Iterable[Document]) -> list[Document]:
-    """Return documents in the order of an export: targets, entries, waivers, each by name."""
-
-    def order(document: Document) -> tuple[int, str]:
-        kind, name = key_of(document)
-        return KINDS.index(kind), name
-
-    return sorted(found, key=order)

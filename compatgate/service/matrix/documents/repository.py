@@ -69,16 +69,14 @@ def to_stored_document(kind: Kind, row: Any) -> StoredDocument:
 
 def load_documents(session: Session, kind: Kind) -> Iterator[tuple[Document, int]]:
     """Yield every document of a kind by name, with the revision of its version."""
-    model = MODELS[kind]
-    query = select(model.document, model.revision).order_by(model.name)
-    for text, revision in session.execute(query.execution_options(yield_per=5000)):
+    for _, text, revision in read_texts(session, kind):
         yield decode(kind, text), revision
 
 
 def read_texts(session: Session, kind: Kind) -> Iterator[tuple[str, str, int]]:
-    """Yield name, stored text and revision of every document of a kind."""
+    """Yield name, stored text and revision of every document of a kind, by name."""
     model = MODELS[kind]
-    query = select(model.name, model.document, model.revision)
+    query = select(model.name, model.document, model.revision).order_by(model.name)
     for row in session.execute(query.execution_options(yield_per=5000)):
         yield row.name, row.document, row.revision
 
@@ -121,8 +119,11 @@ class DocumentLookup:
             self._known |= {key: found.get(key) for key in missing}
         return {key: one for key in keys if (one := self._known[key]) is not None}
 
-    def targets(self) -> tuple[TargetDoc, ...]:
-        """Return every target, by name."""
+    def targets(self, names: Collection[str] = (ANY_TARGET,)) -> Sequence[TargetDoc]:
+        """Return targets of some names; of every one, by name, where ``*`` is among these."""
+        if ANY_TARGET not in names:
+            found = self.find([("Target", name) for name in names])
+            return [one for one in found.values() if isinstance(one, TargetDoc)]
         if self._targets is None:
             stored = (document for document, _ in load_documents(self.session, "Target"))
             self._targets = tuple(one for one in stored if isinstance(one, TargetDoc))
@@ -269,6 +270,7 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def list_documents(
     session: Session,
+    /,
     kind: Kind,
     *,
     search: str | None = None,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
-from sqlalchemy import exists, func, insert, or_, select
+from sqlalchemy import and_, exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.documents import specs as compared
@@ -103,14 +103,11 @@ def make_revision(
     detail: Mapping[str, Any] = NO_DETAIL,
     write: Callable[..., None] = documents.apply_edits,
 ) -> int:
-    """Make one revision: write history, current state and audit record.
+    """Make one revision: write history, current state and audit record; return its number.
 
     The session is in an exclusive write transaction; a revision is never older than the previous
     one. The audit record says whether there was a proposal, also where nobody was asked to consent.
     A migration names its own ``write``, as its schema is older.
-
-    Returns:
-        The number of the revision.
     """
     proposal = consent.proposal if consent else None
     query = select(Revision.number, Revision.made_at).order_by(Revision.number.desc()).limit(1)
@@ -193,40 +190,19 @@ def read_texts_at(session: Session, number: int) -> Iterator[tuple[Kind, str, st
 
 
 def _select_versions_at(number: int) -> Any:
-    newest = (
-        select(
-            DocumentChange.kind,
-            DocumentChange.name,
-            func.max(DocumentChange.revision).label("revision"),
-        )
-        .where(DocumentChange.revision <= number)
-        .group_by(DocumentChange.kind, DocumentChange.name)
-        .subquery()
-    )
-    query = select(
-        DocumentChange.kind, DocumentChange.name, DocumentChange.after, DocumentChange.revision
-    ).join(
-        newest,
-        (DocumentChange.kind == newest.c.kind)
-        & (DocumentChange.name == newest.c.name)
-        & (DocumentChange.revision == newest.c.revision),
-    )
-    return query.where(DocumentChange.after.is_not(None))
+    one, key = DocumentChange, (DocumentChange.kind, DocumentChange.name)
+    last = func.max(one.revision).label("revision")
+    newest = select(*key, last).where(one.revision <= number).group_by(*key).subquery()
+    same = (getattr(one, name) == newest.c[name] for name in ("kind", "name", "revision"))
+    query = select(*key, one.after, one.revision).join(newest, and_(*same))
+    return query.where(one.after.is_not(None))
 
 
 def find_document_at(session: Session, kind: Kind, name: str, number: int) -> Document | None:
     """Return a document at a revision; None: it was not there."""
-    query = (
-        select(DocumentChange.after)
-        .where(
-            DocumentChange.kind == kind,
-            DocumentChange.name == name,
-            DocumentChange.revision <= number,
-        )
-        .order_by(DocumentChange.revision.desc())
-        .limit(1)
-    )
-    text = session.execute(query).scalar()
+    query = select(DocumentChange.after).filter_by(kind=kind, name=name)
+    query = query.where(DocumentChange.revision <= number)
+    text = session.execute(query.order_by(DocumentChange.revision.desc()).limit(1)).scalar()
     return decode(kind, text) if text else None
 
 
@@ -245,40 +221,29 @@ def _read_versions(session: Session, query: Any) -> Iterator[DocumentVersion]:
         yield kind, name, decode(kind, after) if after else None, revision
 
 
-def read_documents_at(session: Session, number: int) -> Iterator[tuple[Document, int]]:
-    """Yield every document at a revision, with the revision of its version."""
-    for _, _, document, revision in read_versions_at(session, number):
-        if document is not None:
-            yield document, revision
-
-
 def require_revision(session: Session, number: int) -> Any:
     """Return the row of a revision."""
     last = latest_revision(session)
-    row = None
-    if 0 < number <= last:
-        row = session.execute(select(Revision.__table__).where(Revision.number == number)).first()
+    query = select(Revision.__table__).where(Revision.number == number)
+    row = session.execute(query).first() if 0 < number <= last else None
     if row is None:
         hint = f"the latest revision is {last}" if last else "no revisions yet"
-        raise NotFound(
-            f"revision {number} does not exist", field="revision", value=number, hint=hint
-        )
+        what = f"revision {number} does not exist"
+        raise NotFound(what, field="revision", value=number, hint=hint)
     return row
 
 
 def show_revision(session: Session, number: int) -> RevisionDetail:
     """Return a revision with all its changes."""
     row = require_revision(session, number)
-    query = (
-        select(DocumentChange.__table__)
-        .where(DocumentChange.revision == number)
-        .order_by(DocumentChange.id)
-    )
-    return _to_detail(row, [_to_change(one, one.action) for one in session.execute(query)])
+    return _to_detail(row, read_changes_with(session, [number]).get(number, []))
 
 
 def read_changes_with(
-    session: Session, numbers: Collection[int], name: str | None, words: Collection[str]
+    session: Session,
+    numbers: Collection[int],
+    name: str | None = None,
+    words: Collection[str] = (),
 ) -> dict[int, list[compared.Change]]:
     """Return the changes of revisions that may concern a name (None: all), in order.
 
@@ -353,26 +318,15 @@ def list_changes(
     limit: int = DEFAULT_LIMIT,
 ) -> Page[RevisionDetail]:
     """Return the revisions of one document, newest first, each with only that change."""
-    of_change = (
-        DocumentChange.kind,
-        DocumentChange.name,
-        DocumentChange.action.label("did"),
-        DocumentChange.before,
-        DocumentChange.after,
-    )
-    query = select(*Revision.__table__.columns, *of_change).join(
-        DocumentChange, DocumentChange.revision == Revision.number
-    )
-    query = query.where(DocumentChange.kind == kind, DocumentChange.name == name)
+    one = DocumentChange
+    of_change = (one.kind, one.name, one.action.label("did"), one.before, one.after)
+    query = select(*Revision.__table__.columns, *of_change)
+    query = query.join(one, one.revision == Revision.number)
     return page(
-        session,
-        query,
-        Revision.number,
+        session, query.where(one.kind == kind, one.name == name), Revision.number,
         lambda row: _to_detail(row, [_to_change(row, row.did)]),
-        cursor=cursor,
-        limit=limit,
-        descending=True,
-    )
+        cursor=cursor, limit=limit, descending=True,
+    )  # fmt: skip
 
 
 def _to_body(row: Any) -> RevisionBody:

@@ -20,17 +20,9 @@ from compatgate.documents.specs import (
     TargetSpec,
     WaiverSpec,
 )
-from compatgate.kit.http.schemas import Filter, ListQuery, Search, Since, Until
+from compatgate.kit.http.schemas import Filter, ListQuery, Reason, Search, Since, Until
 from compatgate.service.matrix.documents.evidence_schemas import WarningBody
 
-Reason = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=2000,
-        description="reason of the change; or use the header X-Compatgate-Reason",
-    ),
-]
 ApiVersion = Literal["compatgate.dev/v1"]
 
 
@@ -163,6 +155,12 @@ class NeededEvidenceBody(Struct, frozen=True, forbid_unknown_fields=True):
             description="true: the policy requires this evidence and refuses the change without it"
         ),
     ]
+
+    def describe(self) -> str:
+        """Return the need in words."""
+        where = f"{self.entry} on {self.target}, {self.sku}, driver {self.driver}"
+        what = f"suite {self.suite} for {where}"
+        return f"run {self.failed} failed: {what}" if self.failed else f"has not passed: {what}"
 
 
 class LetThroughBody(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -26,17 +27,17 @@ from compatgate.service.matrix.documents.reader import MatrixReader, require_doc
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.schemas import SyncBody
 from compatgate.service.matrix.documents.sync import SyncOptions
-from compatgate.service.matrix.proposals.agreement import Consent, propose_refused, require_consent
+from compatgate.service.matrix.proposals.agreement import propose_refused, require_consent
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
 R = TypeVar("R", ImportResult, SyncBody)
-T = TypeVar("T")
 STATUS_VERBS: dict[EntryStatus, str] = {
     "blessed": "Bless",
     "deprecated": "Deprecate",
     "revoked": "Revoke",
 }
 """Possible new statuses of an entry, with the verb for each."""
+_OF_STATUS = ("reason", "replacement", "blessedBy", "evidenceOverride")
 
 
 def set_status(
@@ -66,9 +67,6 @@ def set_status(
     return {**document, "spec": spec}
 
 
-_OF_STATUS = ("reason", "replacement", "blessedBy", "evidenceOverride")
-
-
 class MatrixService(MatrixReader):
     """The matrix of one database; every change makes exactly one revision, or none."""
 
@@ -77,6 +75,7 @@ class MatrixService(MatrixReader):
     ) -> None:
         super().__init__(database, facts)
         self._snapshots = snapshots
+        self._writing = partial(propose_refused, database, snapshots)
         self._find_unknown = find_unknown
 
     def open_reader(self, session: Session, *, force: bool = False) -> ChangeReader:
@@ -86,21 +85,17 @@ class MatrixService(MatrixReader):
     def create(self, kind: Kind, body: Mapping[str, Any], by: Authorship) -> StoredDocument:
         """Create a document."""
         by.check()
-
-        def write(session: Session) -> StoredDocument:
+        with self._writing() as session:
             reader = self.open_reader(session, force=by.force)
             document = reader.read_one(kind, body)
             name = document.metadata.name
             check_edits(session, [Edit(None, document)], by.principal)
             if lists.get_document(session, kind, name):
                 hint = "change the document, or choose another name"
-                raise Conflict(
-                    f"the {kind} {name!r} already exists", field="name", value=name, hint=hint
-                )
+                what = f"the {kind} {name!r} already exists"
+                raise Conflict(what, field="name", value=name, hint=hint)
             self._revise(session, [Edit(None, document)], by, "create")
             return _show_stored(session, kind, name, reader)
-
-        return self._write(write)
 
     def change(
         self,
@@ -116,8 +111,7 @@ class MatrixService(MatrixReader):
         ``expected`` is the revision of the version that the caller changed.
         """
         by.check()
-
-        def write(session: Session) -> StoredDocument:
+        with self._writing() as session:
             before = _require_revision(session, kind, name, expected)
             reader = self.open_reader(session, force=by.force)
             after = reader.read_one(kind, body, name)
@@ -125,8 +119,6 @@ class MatrixService(MatrixReader):
             if before != after:
                 self._revise(session, [Edit(before, after)], by, "change")
             return _show_stored(session, kind, name, reader)
-
-        return self._write(write)
 
     def restate(
         self,
@@ -143,8 +135,7 @@ class MatrixService(MatrixReader):
         The entry takes the reason of the change; ``expected`` is the revision that the caller saw.
         """
         by.check()
-
-        def write(session: Session) -> StoredDocument:
+        with self._writing() as session:
             before = _require_revision(session, "Entry", name, expected)
             body = set_status(to_body(before), status, by.reason, replacement, evidence_override)
             edit = Edit(before, self.open_reader(session).read_one("Entry", body, name))
@@ -152,30 +143,18 @@ class MatrixService(MatrixReader):
             self._revise(session, [edit], by, "change")
             return require_document(session, "Entry", name)
 
-        return self._write(write)
-
     def delete(self, kind: Kind, name: str, by: Authorship, *, expected: int | None = None) -> int:
-        """Delete a document; its history stays.
-
-        Returns:
-            The new revision.
-        """
+        """Delete a document, and return the new revision; its history stays."""
         by.check()
-
-        def write(session: Session) -> int:
+        with self._writing() as session:
             before = _require_revision(session, kind, name, expected)
             check_edits(session, [Edit(before, None)], by.principal)
             if kind == "Target" and (uses := lists.list_uses(session, name)):
                 named_by = ", ".join(f"{kind} {user}" for kind, user in uses)
-                raise Conflict(
-                    f"the target {name!r} is still used by {named_by}",
-                    field="name",
-                    value=name,
-                    hint="change or delete them first",
-                )
+                what = f"the target {name!r} is still used by {named_by}"
+                hint = "change or delete them first"
+                raise Conflict(what, field="name", value=name, hint=hint)
             return self._revise(session, [Edit(before, None)], by, "delete")
-
-        return self._write(write)
 
     def import_documents(
         self, sources: Sequence[Source], by: Authorship, *, dry_run: bool = False
@@ -184,12 +163,8 @@ class MatrixService(MatrixReader):
 
         Other documents do not change.
         """
-        by.check()
         read, warnings = self._read_files(sources, by)
-
-        def plan(session: Session) -> tuple[ImportResult, list[Edit]]:
-            return imports.plan_import(session, read)
-
+        plan = partial(imports.plan_import, imported=read)
         if dry_run:
             planned, edits = self._check_plan(plan, by)
             return replace(planned, edits=tuple(edits), warnings=warnings)
@@ -199,6 +174,7 @@ class MatrixService(MatrixReader):
         self, sources: Sequence[Source], by: Authorship
     ) -> tuple[list[Document], tuple[str, ...]]:
         """Return the documents of files, and what ``force`` lets through."""
+        by.check()
         with self._database.reading() as session:
             reader = self.open_reader(session, force=by.force)
             return reader.read_files(sources), tuple(reader.warnings)
@@ -212,12 +188,8 @@ class MatrixService(MatrixReader):
         dry_run: bool = False,
     ) -> SyncBody:
         """Make the stored matrix equal to files, as one revision or not at all."""
-        by.check()
         read, warnings = self._read_files(sources, by)
-
-        def plan(session: Session) -> tuple[SyncBody, list[Edit]]:
-            return sync.plan_sync(session, read, options)
-
+        plan = partial(sync.plan_sync, read=read, options=options)
         if dry_run:
             found, _ = self._check_plan(plan, by)
         else:
@@ -241,24 +213,14 @@ class MatrixService(MatrixReader):
         detail: Mapping[str, Any] = revisions.NO_DETAIL,
     ) -> R:
         """Make the edits that files plan one revision; the files were read before."""
-
-        def write(session: Session) -> R:
+        with self._writing() as session:
             imports.check_import(session, read)
             with pause_garbage_collection():
                 found, edits = plan(session)
                 check_edits(session, edits, by.principal)
                 if not edits:
                     return found
-                revision = self._revise(session, edits, by, action, detail)
-                return replace(found, revision=revision)
-
-        return self._write(write)
-
-    def _write(self, change: Callable[[Session], T]) -> T:
-        with propose_refused(self._database) as session:
-            result = change(session)
-        self._snapshots.refresh()
-        return result
+                return replace(found, revision=self._revise(session, edits, by, action, detail))
 
     def _revise(
         self,
@@ -268,28 +230,14 @@ class MatrixService(MatrixReader):
         action: str,
         detail: Mapping[str, Any] = revisions.NO_DETAIL,
     ) -> int:
-        consent = self._require_consent(session, edits, by, action)
-        return revisions.make_revision(
-            session,
-            edits,
-            author=by.author,
-            reason=by.reason,
-            action=action,
-            at=clock.now(),
-            consent=consent,
-            detail=detail,
-        )
-
-    def _require_consent(
-        self, session: Session, edits: Sequence[Edit], by: Authorship, action: str
-    ) -> Consent:
-        """Return the consent to edits, after what their targets' policies ask for is there."""
-        consent = require_consent(
-            session, edits, author=by.author, reason=by.reason, action=action, identity=by.identity
-        )
+        """Make a revision, after what the policies of the edits' targets ask for is there."""
+        about: dict[str, Any] = {"author": by.author, "reason": by.reason, "action": action}
+        consent = require_consent(session, edits, identity=by.identity, **about)
         if list_blessed(edits):
             require_evidence(edits, self._snapshots.refresh(), self._facts)
-        return consent
+        return revisions.make_revision(
+            session, edits, at=clock.now(), consent=consent, detail=detail, **about
+        )
 
 
 def _show_stored(session: Session, kind: Kind, name: str, reader: ChangeReader) -> StoredDocument:

@@ -8,7 +8,6 @@ takes those of another sync only if told so. A sync without a name owns and dele
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 from msgspec import Struct
 from sqlalchemy.orm import Session
@@ -20,6 +19,7 @@ from compatgate.documents.specs import (
     Document,
     compare_document,
     key_of,
+    order_of,
 )
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.service.matrix.documents import imports
@@ -30,7 +30,6 @@ from compatgate.service.matrix.documents.schemas import DocumentName, SyncBody
 SYNC_NAME_PATTERN = NAME_PATTERN
 _MAX_USES = 10_000
 _MAX_NAMED = 5
-D = TypeVar("D", bound=Document)
 
 
 class SyncOptions(Struct, frozen=True):
@@ -57,15 +56,16 @@ def plan_sync(
     keys = [key_of(document) for document in read]
     stored = documents.find_documents(session, keys)
     _refuse_foreign(read, stored, options)
+    own = [set_owner(one, options.name) if options.name else one for one in read]
     edits = [
         Edit(stored.get(key_of(document)), document)
-        for document in imports.sort_documents(_own(one, options) for one in read)
+        for document in sorted(own, key=order_of)
         if stored.get(key_of(document)) != document
     ]
-    written = set(keys)
-    lacking = imports.sort_documents(
-        one for key, one in _find_own(session, options).items() if key not in written
-    )
+    mine: dict[Key, Document] = {}
+    if options.name is not None:
+        mine = documents.find_documents_with_label(session, SYNC_LABEL, options.name)
+    lacking = sorted((one for key, one in mine.items() if key not in {*keys}), key=order_of)
     if options.prune:
         edits += [Edit(one, None) for one in reversed(lacking)]  # targets go last
         _check_uses(session, edits)
@@ -82,16 +82,6 @@ def plan_sync(
         revision=None,
     )
     return result, edits
-
-
-def _own(document: D, options: SyncOptions) -> D:
-    return set_owner(document, options.name) if options.name else document
-
-
-def _find_own(session: Session, options: SyncOptions) -> dict[Key, Document]:
-    if options.name is None:
-        return {}
-    return documents.find_documents_with_label(session, SYNC_LABEL, options.name)
 
 
 def _refuse_foreign(

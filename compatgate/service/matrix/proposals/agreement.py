@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import UNSET, Struct
 from sqlalchemy.orm import Session
 
 from compatgate.core.matrix import ANY_TARGET
-from compatgate.documents.specs import Kind, TargetDoc
+from compatgate.documents.specs import TargetDoc
 from compatgate.documents.weakening import loosens, takes_approval, takes_back
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
@@ -25,18 +25,25 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.models import Proposal, ProposalEvent
 from compatgate.service.matrix.proposals.schemas import Requirement
+from compatgate.service.matrix.snapshots.reader import Snapshots
+
+
+class Approval(Protocol):
+    """An event by which somebody approves."""
+
+    actor: Any
 
 
 class Demand(Requirement, frozen=True):
     """The requirements of one target's policy, which count approvals."""
 
-    def count(self, approvals: Iterable[ProposalEvent]) -> int:
+    def count(self, approvals: Iterable[Approval]) -> int:
         """Return how many approvals count."""
         return sum(
             self.approvers is None or matches(self.approvers, one.actor) for one in approvals
         )
 
-    def describe_lack(self, approvals: Iterable[ProposalEvent]) -> str:
+    def describe_lack(self, approvals: Iterable[Approval]) -> str:
         """Return which approvals are missing, in words; empty: none is."""
         lacking = self.people - 1 - self.count(approvals)
         if lacking <= 0:
@@ -52,7 +59,7 @@ def find_demands(lookup: DocumentLookup, edits: Sequence[Edit], author: str) -> 
     proposed = taken | _named(edits, lambda edit: not takes_back(edit.before, edit.after))
     seized = {edit.document.metadata.name for edit in edits if makes_approver(edit, author)}
     found = []
-    for target in _load_targets(lookup, people | proposed):
+    for target in lookup.targets(people | proposed):
         name, policy = target.metadata.name, target.spec.policy
         number = 1 if policy.approvals is UNSET else policy.approvals
         needs = number if {name, ANY_TARGET} & people else 1
@@ -80,14 +87,6 @@ def _named(edits: Iterable[Edit], concerns: Callable[[Edit], bool]) -> set[str]:
     return {name for edit in edits if concerns(edit) for name in targets_of(edit)}
 
 
-def _load_targets(lookup: DocumentLookup, names: set[str]) -> Iterator[TargetDoc]:
-    if ANY_TARGET in names:
-        yield from lookup.targets()
-        return
-    keys: list[tuple[Kind, str]] = [("Target", name) for name in names]
-    yield from (one for one in lookup.find(keys).values() if isinstance(one, TargetDoc))
-
-
 def list_lacks(demands: Iterable[Demand], approvals: Sequence[ProposalEvent]) -> list[str]:
     """Return which approvals are missing, in words."""
     return [lack for demand in demands if (lack := demand.describe_lack(approvals))]
@@ -97,11 +96,12 @@ class ProposalNeeded(Conflict):
     """A policy does not allow one person to make this change; the change became a proposal."""
 
     slug = "proposal-needed"
+    lacks = "proposal"
 
     def __init__(
         self, problem: str, *, store: Callable[[Session], None] | None, value: str, hint: str
     ) -> None:
-        super().__init__(problem, field="proposal", value=value, hint=hint)
+        super().__init__(problem, field=self.lacks, value=value, hint=hint)
         self.store = store
 
 
@@ -109,17 +109,15 @@ class ApprovalNeeded(ProposalNeeded):
     """A policy asks for several people, and too few have agreed to this change."""
 
     slug = "approval-needed"
-
-    def __init__(
-        self, problem: str, *, store: Callable[[Session], None] | None, value: str, hint: str
-    ) -> None:
-        super().__init__(problem, store=store, value=value, hint=hint)
-        self.field = "approval"
+    lacks = "approval"
 
 
 @contextmanager
-def propose_refused(database: Database) -> Iterator[Session]:
-    """Give a writing transaction; where it is refused, store what its error holds."""
+def propose_refused(database: Database, snapshots: Snapshots) -> Iterator[Session]:
+    """Give a writing transaction; where it is refused, store what its error holds.
+
+    After it, the snapshot of the matrix is new.
+    """
     try:
         with database.writing() as session:
             yield session
@@ -128,6 +126,7 @@ def propose_refused(database: Database) -> Iterator[Session]:
             with database.writing() as session:
                 error.store(session)
         raise
+    snapshots.refresh()
 
 
 class Consent(Struct, frozen=True):
@@ -179,7 +178,7 @@ def require_consent(
         automatic=people and not any(demand.proposed for demand in demands),
         lifetime=proposals.LIFETIME,
     )
-    raise _refuse(made["id"], demands, (), lambda new: proposals.store_proposal(new, made))
+    raise _refuse(made.id, demands, (), lambda new: proposals.store_proposal(new, made))
 
 
 def _join(

@@ -13,7 +13,7 @@ from msgspec import convert
 from compatgate.errors import NotFound
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import ApprovalBody
 from compatgate.service.matrix.proposals.models import Proposal
@@ -35,21 +35,16 @@ from compatgate.service.matrix.proposals.schemas import (
 )
 from compatgate.service.matrix.proposals.service import ProposalService
 
+proposals_routes = Routes("proposals", targets="checked", scope="propose")
+approvals_routes = Routes("approvals", scope="bless")
+
 _READ = {"digest": "b6a5c1f0" * 8}
 _APPROVAL = ApprovalBody.__struct_fields__
 _STATES = {"open": "waiting", "merged": "approved", "closed": "refused"}
 _EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
 
 
-@route(
-    "GET",
-    "/proposals",
-    scope="read",
-    tag="proposals",
-    targets="checked",
-    query=ProposalFilters,
-    returns=Returns(ProposalSummary, "A page of proposals", paged=True, etag=True),
-)
+@proposals_routes.pages("/proposals", ProposalSummary, "A page of proposals", query=ProposalFilters)
 def list_proposals(call: Call[ProposalFilters]) -> Reply:
     """List proposals, newest first.
 
@@ -59,16 +54,12 @@ def list_proposals(call: Call[ProposalFilters]) -> Reply:
     return page_reply(found, summarize)
 
 
-@route(
-    "POST",
+@proposals_routes.post(
     "/proposals",
-    scope="propose",
-    tag="proposals",
-    targets="checked",
+    Returns(ProposalBody, "The new proposal", status=201),
     body=Body(ProposalRequest, examples=_EXAMPLES, argument="edits"),
     reason="body",
     query=ForceOption,
-    returns=Returns(ProposalBody, "The new proposal", status=201),
     errors=(404, 409),
 )
 def create_proposal(call: Call[ForceOption]) -> Reply:
@@ -91,15 +82,7 @@ def _reply(view: ProposalView, *, status: int = 200) -> Reply:
     return Reply(describe(view), status=status)
 
 
-@route(
-    "GET",
-    "/proposals/{id}",
-    scope="read",
-    tag="proposals",
-    targets="checked",
-    returns=Returns(ProposalBody, "The proposal", etag=True),
-    errors=(404,),
-)
+@proposals_routes.shows("/proposals/{id}", ProposalBody, "The proposal")
 def show_proposal(call: Call[NoQuery]) -> Reply:
     """Show a proposal: diff, requirements with their state, and history."""
     view = call.use(ProposalService).show(call.args["id"])
@@ -107,16 +90,12 @@ def show_proposal(call: Call[NoQuery]) -> Reply:
     return _reply(view)
 
 
-@route(
-    "PUT",
+@proposals_routes.put(
     "/proposals/{id}",
-    scope="propose",
-    tag="proposals",
-    targets="checked",
+    Returns(ProposalBody, "The proposal with its new edits"),
     body=Body(ProposalRequest, examples=_EXAMPLES, argument="edits"),
     reason="body",
     query=ForceOption,
-    returns=Returns(ProposalBody, "The proposal with its new edits"),
     errors=(404, 409),
 )
 def change_proposal(call: Call[ForceOption]) -> Reply:
@@ -130,14 +109,11 @@ def change_proposal(call: Call[ForceOption]) -> Reply:
     return _reply(made)
 
 
-@route(
-    "POST",
+@proposals_routes.post(
     "/proposals/{id}/approve",
+    Returns(ProposalBody, "The proposal; merged, if its author requested that"),
     scope="approve",
-    tag="proposals",
-    targets="checked",
     body=Body(ApproveRequest, examples={"approval": _READ}),
-    returns=Returns(ProposalBody, "The proposal; merged, if its author requested that"),
     errors=(404, 409),
 )
 def approve_proposal(call: Call[NoQuery]) -> Reply:
@@ -152,13 +128,10 @@ def approve_proposal(call: Call[NoQuery]) -> Reply:
     return _reply(call.use(ProposalService).approve(call.args["id"], call.principal, asked.digest))
 
 
-@route(
-    "POST",
+@proposals_routes.post(
     "/proposals/{id}/retract",
+    Returns(ProposalBody, "The proposal without your approval"),
     scope="approve",
-    tag="proposals",
-    targets="checked",
-    returns=Returns(ProposalBody, "The proposal without your approval"),
     errors=(404, 409),
 )
 def retract_approval(call: Call[NoQuery]) -> Reply:
@@ -166,15 +139,12 @@ def retract_approval(call: Call[NoQuery]) -> Reply:
     return _reply(call.use(ProposalService).retract(call.args["id"], call.principal))
 
 
-@route(
-    "POST",
+@proposals_routes.post(
     "/proposals/{id}/merge",
+    Returns(ProposalBody, "The proposal, with the revision that it became"),
     scope="bless",
     part="operate",
-    tag="proposals",
-    targets="checked",
     body=Body(MergeRequest, examples={"merge": _READ}),
-    returns=Returns(ProposalBody, "The proposal, with the revision that it became"),
     errors=(404, 409),
 )
 def merge_proposal(call: Call[NoQuery]) -> Reply:
@@ -191,15 +161,11 @@ def merge_proposal(call: Call[NoQuery]) -> Reply:
     return _reply(view)
 
 
-@route(
-    "POST",
+@proposals_routes.post(
     "/proposals/{id}/backtest",
-    scope="propose",
-    tag="proposals",
-    targets="checked",
+    Returns(ProposalBody, "The proposal with its backtest"),
     body=Body(ProposalBacktest, examples={"backtest": {"days": 7}}),
     slow=True,
-    returns=Returns(ProposalBody, "The proposal with its backtest"),
     errors=(404, 409),
 )
 def backtest_proposal(call: Call[NoQuery]) -> Reply:
@@ -213,14 +179,10 @@ def backtest_proposal(call: Call[NoQuery]) -> Reply:
     )
 
 
-@route(
-    "POST",
+@proposals_routes.post(
     "/proposals/{id}/close",
-    scope="propose",
-    tag="proposals",
-    targets="checked",
+    Returns(ProposalBody, "The proposal, closed"),
     body=Body(CommentRequest, examples={"close": {"comment": "we wait for 580"}}),
-    returns=Returns(ProposalBody, "The proposal, closed"),
     errors=(404, 409),
 )
 def close_proposal(call: Call[NoQuery]) -> Reply:
@@ -235,15 +197,11 @@ def close_proposal(call: Call[NoQuery]) -> Reply:
     )
 
 
-@route(
-    "POST",
+@proposals_routes.post(
     "/revisions/{number:int}/revert",
-    scope="propose",
-    tag="proposals",
-    targets="checked",
+    Returns(RevertBody, "The new revision, or the proposal of one", status=201),
     body=Body(RevertRequest, examples={"revert": {"reason": "jobs fail since", "propose": True}}),
     reason="body",
-    returns=Returns(RevertBody, "The new revision, or the proposal of one", status=201),
     errors=(404, 409),
 )
 def revert_revision(call: Call[NoQuery]) -> Reply:
@@ -265,14 +223,7 @@ def revert_revision(call: Call[NoQuery]) -> Reply:
     return Reply(body, status=201)
 
 
-@route(
-    "GET",
-    "/approvals",
-    scope="read",
-    tag="approvals",
-    query=ApprovalFilters,
-    returns=Returns(ApprovalBody, "A page of approvals", paged=True, etag=True),
-)
+@approvals_routes.pages("/approvals", ApprovalBody, "A page of approvals", query=ApprovalFilters)
 def list_approvals(call: Call[ApprovalFilters]) -> Reply:
     """List changes that wait or waited for a second person, newest first."""
     filters = call.query.filters()
@@ -303,27 +254,17 @@ def _find(call: Call[NoQuery]) -> Proposal:
     return row
 
 
-@route(
-    "GET",
-    "/approvals/{id}",
-    scope="read",
-    tag="approvals",
-    returns=Returns(ApprovalBody, "The approval", etag=True),
-    errors=(404,),
-)
+@approvals_routes.shows("/approvals/{id}", ApprovalBody, "The approval")
 def show_approval(call: Call[NoQuery]) -> Reply:
     """Show a change that waits or waited for a second person."""
     return Reply(_body(_find(call)))
 
 
-@route(
-    "POST",
+@approvals_routes.post(
     "/approvals/{id}/approve",
-    scope="bless",
-    tag="approvals",
+    Returns(ApprovalBody, "The approval, with the revision that it became"),
     targets="checked",
     body=Body(ApproveRequest),
-    returns=Returns(ApprovalBody, "The approval, with the revision that it became"),
     errors=(404, 409),
 )
 def approve_change(call: Call[NoQuery]) -> Reply:
@@ -338,13 +279,10 @@ def approve_change(call: Call[NoQuery]) -> Reply:
     return Reply(_body(call.use(ProposalService).approve(number, call.principal, asked.digest).row))
 
 
-@route(
-    "POST",
+@approvals_routes.post(
     "/approvals/{id}/refuse",
-    scope="bless",
-    tag="approvals",
+    Returns(ApprovalBody, "The approval, refused"),
     targets="checked",
-    returns=Returns(ApprovalBody, "The approval, refused"),
     errors=(404, 409),
 )
 def refuse_change(call: Call[NoQuery]) -> Reply:

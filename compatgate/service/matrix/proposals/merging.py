@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sqlalchemy.orm import Session
 
@@ -29,11 +30,10 @@ _MAX_DIFFERENCE = 16_000
 
 def may_merge(session: Session, row: Proposal, by: Principal) -> bool:
     """Return whether the caller has the scope and the targets for the edits of a proposal."""
-    try:
+    with suppress(AccessRefused):
         require_merger(session, row, by)
-    except AccessRefused:
-        return False
-    return True
+        return True
+    return False
 
 
 def require_merger(session: Session, row: Proposal, by: Principal) -> None:
@@ -44,10 +44,8 @@ def require_merger(session: Session, row: Proposal, by: Principal) -> None:
     alone = all(one.identity == by.identity for one in row.approvals)
     seizes = any(makes_approver(edit, by.name) for edit in row.edits)
     if alone and by.identity != row.identity and seizes:
-        what = (
-            f"{row.id} makes {by.name} an approver in place of others: another one approves first"
-        )
-        raise make_refusal(by, what, row.id)
+        what = f"{row.id} makes {by.name} an approver in place of others"
+        raise make_refusal(by, f"{what}: another one approves first", row.id)
 
 
 def check_reach(session: Session, changes: Sequence[Edit], by: Principal | None) -> None:

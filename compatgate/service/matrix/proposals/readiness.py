@@ -27,7 +27,6 @@ _SAME = (
     "id", "author", "reason", "made_at", "changed_at", "expires_at", "base", "digest", "action",
     "decided_by", "decided_at", "revision", "override",
 )  # fmt: skip
-_RUN = ("target", "sku", "driver", "suite", "failed")
 
 
 class Readiness(Struct, frozen=True):
@@ -132,17 +131,7 @@ def describe(view: ProposalView) -> dict[str, Any]:
             {**asdict(one), "approvals": one.count(row.approvals)} for one in readiness.demands
         ],
         "conflicts": readiness.conflicts,
-        "evidence": {
-            "runs": evidence.runs,
-            "needs": [
-                {
-                    "entry": need.entry,
-                    "required": need.required,
-                    **{name: getattr(need.run, name) for name in _RUN},
-                }
-                for need in evidence.needs
-            ],
-        },
+        "evidence": {"runs": evidence.runs, "needs": evidence.needs},
         "blockers": readiness.list_blockers(row),
         "events": [
             {

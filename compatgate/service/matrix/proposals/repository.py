@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -51,48 +51,34 @@ def draft_proposal(
     session: Session,
     edits: Sequence[Edit],
     *,
-    author: str,
-    identity: str,
-    reason: str,
-    action: str,
     asking: Iterable[str] = (),
-    base: int | None = None,
     automatic: bool = False,
     lifetime: timedelta | None = None,
-) -> dict[str, Any]:
-    """Return the columns of a new proposal.
+    **about: Any,
+) -> Proposal:
+    """Return a new proposal; ids sort by the time of their proposals, to a millisecond.
 
-    ``base`` is the revision that the author saw. Without ``lifetime`` it stays open until somebody
-    ends it.
+    ``about``: author, identity, reason, action, and perhaps ``base``, the revision that the author
+    saw. Without ``lifetime`` it stays open until somebody ends it.
     """
     at = clock.now()
-    return {
-        "id": make_id(at),
-        "digest": digest_edits(edits),
-        "state": "open",
-        "made_at": at,
-        "changed_at": at,
-        "expires_at": at + lifetime if lifetime else None,
-        "author": author,
-        "identity": identity,
-        "reason": reason,
-        "action": action,
-        "targets": name_targets(session, edits),
-        "asking": tuple(asking),
-        "base": base,
-        "automatic": automatic,
-        "edits": tuple(edits),
-    }
+    return Proposal(
+        id=f"pr_{int(at.timestamp() * 1000):011x}{secrets.randbits(20):05x}",
+        digest=digest_edits(edits),
+        state="open",
+        made_at=at,
+        changed_at=at,
+        expires_at=at + lifetime if lifetime else None,
+        targets=name_targets(session, edits),
+        asking=tuple(asking),
+        automatic=automatic,
+        edits=tuple(edits),
+        **about,
+    )
 
 
-def make_id(at: datetime) -> str:
-    """Return a new id; ids sort by the time of their proposals, to a millisecond."""
-    return f"pr_{int(at.timestamp() * 1000):011x}{secrets.randbits(20):05x}"
-
-
-def store_proposal(session: Session, made: dict[str, Any]) -> None:
+def store_proposal(session: Session, row: Proposal) -> None:
     """Store a new proposal, and audit it; the digest in the audit log says what is proposed."""
-    row = Proposal(**made)
     session.add(row)
     session.flush()
     add_event(session, row, "open", actor=row.author, identity=row.identity, text=row.reason)
@@ -125,15 +111,6 @@ def add_event(
             subject=row.id,
             detail={"id": row.id, "digest": row.digest, "text": text, **about},
         )
-
-
-def replace_edits(
-    session: Session, row: Proposal, edits: Sequence[Edit], *, base: int, reason: str
-) -> None:
-    """Store other edits of a proposal; its approvals fall by that."""
-    row.digest, row.edits = digest_edits(edits), tuple(edits)
-    row.changed_at, row.targets = clock.now(), name_targets(session, edits)
-    row.base, row.reason = base, reason
 
 
 def end_proposal(

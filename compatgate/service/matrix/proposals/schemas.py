@@ -8,15 +8,18 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from compatgate.core.compare.backtest import BacktestCounts, BacktestGroup
 from compatgate.documents.specs import Change, Kind, Name
-from compatgate.kit.http.schemas import Filter, ListQuery
+from compatgate.kit.http.schemas import Filter, ListQuery, Reason
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     ForcedSuites,
     NeededEvidenceBody,
 )
-from compatgate.service.matrix.proposals.backtest import DAYS, MAX_DAYS, BacktestBody
 
+DAYS = 30
+"""Days of decisions that a question considers, unless it says otherwise."""
+MAX_DAYS = 366
 PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
 """Pattern of a proposal id, which commands distinguish from files and documents."""
 State = Literal["open", "approved", "conflicted", "merged", "closed"]
@@ -29,14 +32,43 @@ Digest = Annotated[
         " after the edits have changed: 409, with the current difference",
     ),
 ]
-Reason = Annotated[
+_Base = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=2**31 - 1,
+        description="revision that the edits are based on; 409 if a document changed since",
+    ),
+]
+_Override = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=2000,
-        description="reason of the change; or use the header X-Compatgate-Reason",
+        description="reason to merge without the canary evidence that a policy requires; stays"
+        " visible with the proposal and in the audit log",
     ),
 ]
+
+
+class BacktestBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The difference that a change makes to recorded questions."""
+
+    summary: str
+    counts: BacktestCounts
+    groups: Annotated[list[BacktestGroup], Meta(description="groups, worst first")]
+    changes: Annotated[list[Change], Meta(description="tested changes")]
+    days: int
+    since: datetime
+    questions: Annotated[
+        int,
+        Meta(description="number of different questions, each decided with and without the change"),
+    ]
+    decisions: Annotated[int, Meta(description="number of recorded decisions of these questions")]
+    complete: Annotated[bool, Meta(description="true: every question of the period was decided")]
+    remarks: Annotated[list[str], Meta(description="omissions, in words")]
+    matrix_revision: int
+    facts: str
 
 
 class ProposedFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,17 +125,7 @@ class ProposalRequest(Struct, frozen=True, forbid_unknown_fields=True):
     delete: list[ProposedDeletion] = []
     pools: list[ProposedPool] = []
     entries: Annotated[list[ProposedStatus], Meta(description="status changes of entries")] = []
-    base: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                le=2**31 - 1,
-                description="revision that the edits are based on; 409 if a document changed since",
-            ),
-        ]
-        | None
-    ) = None
+    base: _Base | None = None
     merge: Annotated[
         Literal["manual", "approved"],
         Meta(description="`approved`: the last approval merges it; `manual`: a person merges it"),
@@ -127,18 +149,7 @@ class MergeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Options of a merge."""
 
     digest: Digest | None = None
-    override: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=2000,
-                description="reason to merge without the canary evidence that a policy requires;"
-                " stays visible with the proposal and in the audit log",
-            ),
-        ]
-        | None
-    ) = None
+    override: _Override | None = None
 
 
 class ProposalBacktest(Struct, frozen=True, forbid_unknown_fields=True):

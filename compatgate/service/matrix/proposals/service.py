@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -71,6 +72,7 @@ class ProposalService:
         self._database = database
         self._facts = facts
         self._snapshots = snapshots
+        self._writing = partial(propose_refused, database, snapshots)
         self._backtest = backtest
         self._open_reader = open_reader
 
@@ -121,12 +123,6 @@ class ProposalService:
         return ProposalView(row, assess(session, row, self._snapshots.current(), self._facts))
 
     @contextmanager
-    def _writing(self) -> Iterator[Session]:
-        with propose_refused(self._database) as session:
-            yield session
-        self._snapshots.refresh()
-
-    @contextmanager
     def _changing(self, number: str) -> Iterator[tuple[Session, Proposal]]:
         with self._writing() as session:
             yield session, require_open(proposals.find_proposal(session, number))
@@ -167,7 +163,7 @@ class ProposalService:
             automatic=automatic,
         )
         proposals.store_proposal(session, made)
-        return self._view(session, made["id"])
+        return self._view(session, made.id)
 
     def change(
         self, number: str, request: ProposalRequest, by: Authorship, *, most: int | None = None
@@ -184,8 +180,9 @@ class ProposalService:
             reader = self._open_reader(session, force=by.force)
             edits = drafts.make_edits(session, request, by.reason, reader, most)
             check_reach(session, edits, by.principal)
-            base = revisions.latest_revision(session)
-            proposals.replace_edits(session, row, edits, base=base, reason=by.reason)
+            row.digest, row.edits = proposals.digest_edits(edits), tuple(edits)
+            row.changed_at, row.targets = clock.now(), proposals.name_targets(session, edits)
+            row.base, row.reason = revisions.latest_revision(session), by.reason
             note(session, row, "change", by, by.reason)
             return replace(self._view(session, number), warnings=tuple(reader.warnings))
 
@@ -254,8 +251,7 @@ class ProposalService:
     ) -> tuple[int | None, Proposal | None, tuple[Edit, ...]]:
         """Restore the documents that a revision changed, as a new revision or a proposal.
 
-        Returns:
-            The new revision, or the new proposal; and the edits.
+        Return the new revision, or the new proposal, and the edits.
         """
         by.check()
         with self._writing() as session:

@@ -21,7 +21,7 @@ from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
 from compatgate.core.matrix import Evidence
-from compatgate.documents.specs import KINDS, key_of
+from compatgate.documents.specs import order_of
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
@@ -160,11 +160,7 @@ class Snapshots:
             return self._refresh()
 
     def know(self, records: Iterable[Record]) -> Snapshot | None:
-        """Add records of measured wheels to the facts.
-
-        Returns:
-            The latest snapshot with the records; None: there is none yet.
-        """
+        """Add records of measured wheels to the facts; return the latest snapshot with them."""
         with self._replacing:
             self.facts = self.facts.with_measured(records)
             self._past.clear()
@@ -235,9 +231,8 @@ class Snapshots:
     ) -> Snapshot:
         """Return the snapshot of an older revision, with today's facts.
 
-        Args:
-            number: of the last judged run that counts; None: the latest.
-            discarded: number of the last discarded run that counts; None: the latest.
+        The numbers are those of the last judged and of the last discarded run that count; None: of
+        the latest.
         """
         current = self.current()
         number = current.evidence if number is None else number
@@ -283,22 +278,21 @@ def make_current_payload(session: Session, snapshot: Snapshot) -> Payload:
 def make_bundle_payload(
     session: Session, snapshots: Snapshots, overlays: Sequence[str] | None, revision: int | None
 ) -> Payload:
-    """Return the content of a bundle.
-
-    Args:
-        revision: of the matrix; None: the latest. Evidence is always the latest.
-    """
+    """Return the content of a bundle of a revision (None: the latest), with the latest evidence."""
     source = snapshots.evidence
     latest, seen, discarded = source.latest_state(session)
     number = latest if revision is None else revision
     made_at = iso(revisions.require_revision(session, number).made_at) if number else None
-    found = [
-        BundledDocument(document, made)
-        for document, made in revisions.read_documents_at(session, number)
-    ]
+    found = sorted(
+        (
+            BundledDocument(document, made)
+            for _, _, document, made in revisions.read_versions_at(session, number)
+            if document
+        ),
+        key=lambda item: order_of(item.document),
+    )
     counting = keep_counting(source.read(session, discarded=None))
     known = source.suites()
-    found.sort(key=lambda item: (KINDS.index(key_of(item.document)[0]), key_of(item.document)[1]))
     return Payload(
         format=BUNDLE_FORMAT,
         revision=number,

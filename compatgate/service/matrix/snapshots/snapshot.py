@@ -26,14 +26,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from compatgate.core.binding import Binding, SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryIndex, Evidence, Matrix, Waiver
 from compatgate.core.performance import pause_garbage_collection
-from compatgate.core.request import Target
-from compatgate.core.versions import parse_version
+from compatgate.core.request import Pool, Target
 from compatgate.documents.convert import to_entry, to_target, to_waiver
 from compatgate.documents.sources import suggest_name
 from compatgate.documents.specs import Document, EntryDoc, Kind, TargetDoc, WaiverDoc, key_of
@@ -43,15 +42,18 @@ from compatgate.strict_json import DECODE_ERRORS
 
 T = TypeVar("T")
 
-EvidenceKind = tuple[
-    str, str, str, bool, int, tuple[tuple[str, str], ...], tuple[str | None, str, str | None] | None
-]
-"""Suite, SKU, driver, whether for development, assurance, components, and what it was bound to."""
+DocumentVersion = tuple[Kind, str, Document | None, int]
+"""Kind, name and content of a document (None: deleted), and the revision of that version."""
+BUNDLE_TYPE = "application/vnd.compatgate.bundle+json"
+BUNDLE_FORMAT = 1
+LARGEST_BUNDLE = 1024 * 1024 * 1024
+_NO_SUITES: Mapping[str, SuiteDefinition] = {}
+_encode = msgspec.json.Encoder(order="sorted").encode
 MAX_POOLED = 32
 """Runs of one kind that are kept, the newest ones."""
 
 
-def evidence_kind(run: Evidence) -> EvidenceKind:
+def _kind_of(run: Evidence) -> tuple[object, ...]:
     """Return the kind of a run, which does not depend on its outcome."""
     components = tuple(sorted((name, version.text) for name, version in run.components.items()))
     bound = (run.bound.content, run.bound.suite, run.bound.image) if run.bound else None
@@ -65,19 +67,15 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
     with the number of tested images. Of runs without a binding, which were judged before bindings
     were recorded, the newest of each kind speaks alone.
     """
-    kinds: dict[EvidenceKind, list[Evidence]] = {}
+    kinds: dict[tuple[object, ...], list[Evidence]] = {}
     for run in (*known, *runs):
         if run.outcome != "inconclusive":
-            kinds.setdefault(evidence_kind(run), []).append(run)
+            kinds.setdefault(_kind_of(run), []).append(run)
     kept: list[Evidence] = []
     for pooled in kinds.values():
         pooled.sort(key=lambda run: run.finished)
         kept += pooled[-MAX_POOLED:] if pooled[0].bound else pooled[-1:]
     return tuple(kept)
-
-
-DocumentVersion = tuple[Kind, str, Document | None, int]
-"""Kind, name and content of a document (None: deleted), and the revision of that version."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -118,8 +116,21 @@ class Snapshot(Struct, frozen=True):
         hint = suggest_name(name, self.targets)
         raise NotFound(f"target {name!r} does not exist", field="target", value=name, hint=hint)
 
+    def entry(self, name: str, field: str = "entry") -> Entry:
+        """Return an entry by name; the field states the name."""
+        if name not in self.entries:
+            hint = suggest_name(name, self.entries)
+            raise NotFound(f"entry {name!r} does not exist", field=field, value=name, hint=hint)
+        return self.entries[name]
 
-_NO_SUITES: Mapping[str, SuiteDefinition] = {}
+
+def find_pool(target: str, pools: Sequence[Pool], name: str) -> Pool:
+    """Return a pool of a target by name."""
+    known = {pool.name: pool for pool in pools}
+    if name not in known:
+        what, hint = f"the target {target!r} has no pool {name!r}", suggest_name(name, known)
+        raise NotFound(what, field="pool", value=name, hint=hint)
+    return known[name]
 
 
 def build(
@@ -205,12 +216,6 @@ def _set_document(
                 new.targets[name] = to_target(document, new.facts.gpus)
             except BadInput as error:
                 new.unusable[name] = error.detail
-
-
-BUNDLE_TYPE = "application/vnd.compatgate.bundle+json"
-BUNDLE_FORMAT = 1
-LARGEST_BUNDLE = 1024 * 1024 * 1024
-_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class BundledDocument(Struct, frozen=True):
@@ -337,7 +342,7 @@ class Bundle:
 def restore_snapshot(payload: Payload, facts: Facts, evidence: int) -> Snapshot:
     """Return the snapshot of a payload."""
     stored = ((*key_of(item.document), item.document, item.revision) for item in payload.documents)
-    known = tuple(_read_evidence(run) for run in payload.evidence)
+    known = tuple(Evidence.read(**asdict(run)) for run in payload.evidence)
     made = build(stored, facts, payload.revision, known, payload.suites)
     return replace(made, evidence=evidence)
 
@@ -369,9 +374,8 @@ def open_bundle(content: bytes, name: str) -> Bundle:
     try:
         envelope = msgspec.json.decode(content, type=Envelope)
     except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
-        raise _bundle_error(
-            f"{name} is not a bundle, or is truncated: {quote_error(error)}", name
-        ) from None
+        what = f"{name} is not a bundle, or is truncated: {quote_error(error)}"
+        raise _bundle_error(what, name) from None
     if envelope.payload_type != BUNDLE_TYPE:
         raise _bundle_error(f"{name} is not a bundle: it holds {envelope.payload_type}", name)
     try:
@@ -379,9 +383,8 @@ def open_bundle(content: bytes, name: str) -> Bundle:
     except (binascii.Error, ValueError):
         raise _bundle_error(f"{name} is damaged: its payload is not base64", name) from None
     if hashlib.sha256(payload).hexdigest() != envelope.sha256:
-        raise _bundle_error(
-            f"{name} is damaged or was tampered with: its digest does not match", name
-        )
+        what = f"{name} is damaged or was tampered with: its digest does not match"
+        raise _bundle_error(what, name)
     stated = [str(signature.get("keyid", "")) for signature in envelope.signatures]
     return Bundle(_read_payload(payload, name), envelope.sha256, stated)
 
@@ -391,9 +394,8 @@ def _read_payload(content: bytes, name: str) -> Payload:
         stated = msgspec.json.decode(content, type=_PayloadFormat).format
         if stated != BUNDLE_FORMAT:
             hint = "use the version of compatgate that wrote the bundle, or a newer one"
-            raise BadInput(
-                f"{name} has format {stated}, expected {BUNDLE_FORMAT}", field="bundle", hint=hint
-            )
+            what = f"{name} has format {stated}, expected {BUNDLE_FORMAT}"
+            raise BadInput(what, field="bundle", hint=hint)
         return msgspec.json.decode(content, type=Payload)
     except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
         raise _bundle_error(f"{name} is not a valid bundle: {quote_error(error)}", name) from None
@@ -405,35 +407,8 @@ class _PayloadFormat(Struct):
 
 def bundle_evidence(evidence: Sequence[Evidence]) -> tuple[BundledRun, ...]:
     """Return judged runs in the form of a bundle, sorted by id."""
-    runs = [
-        BundledRun(
-            run.id,
-            run.suite,
-            run.sku,
-            run.driver.text,
-            {name: version.text for name, version in run.components.items()},
-            run.outcome,
-            run.finished,
-            run.development,
-            run.bound,
-        )
-        for run in evidence
-    ]
-    return tuple(sorted(runs, key=lambda run: run.id))
-
-
-def _read_evidence(run: BundledRun) -> Evidence:
-    return Evidence(
-        run.id,
-        run.suite,
-        run.sku,
-        parse_version("driver", run.driver),
-        {name: parse_version(name, text) for name, text in run.components.items()},
-        run.outcome,
-        run.finished,
-        run.development,
-        run.bound,
-    )
+    ordered = sorted(evidence, key=lambda run: run.id)
+    return tuple(BundledRun(**run.to_text()) for run in ordered)
 
 
 def _bundle_error(problem: str, value: object) -> BadInput:

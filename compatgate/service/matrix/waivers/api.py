@@ -8,11 +8,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import Call, Returns, route
+from compatgate.kit.http.route import Call, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery, Search
 from compatgate.service.matrix.documents.document_api import document_routes
 from compatgate.service.matrix.documents.schemas import WAIVER, WaiverBody, WaiverChange
 from compatgate.service.matrix.documents.service import MatrixService
+
+routes = Routes("waivers", targets="checked")
 
 
 class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,15 +28,7 @@ class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=
     search: Search | None = None
 
 
-@route(
-    "GET",
-    "/waivers",
-    scope="read",
-    tag="waivers",
-    targets="checked",
-    query=WaiverFilters,
-    returns=Returns(WaiverBody, "A page of waivers", paged=True, etag=True),
-)
+@routes.pages("/waivers", WaiverBody, "A page of waivers", query=WaiverFilters)
 def list_waivers(call: Call[WaiverFilters]) -> Reply:
     """List waivers by name."""
     found = call.use(MatrixService).list_waivers(**call.filters())

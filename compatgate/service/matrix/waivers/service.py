@@ -64,14 +64,9 @@ def _load_targets(
 ) -> dict[str, TargetDoc]:
     """Return the targets that waivers name, with imported changes."""
     names = {name for waiver in waivers for name in waiver.spec.targets}
-    if ANY_TARGET in names:
-        stored = [document for document, _ in documents.load_documents(session, "Target")]
-    else:
-        stored = list(
-            documents.find_documents(session, [("Target", name) for name in names]).values()
-        )
-    targets = [one for one in (*stored, *read) if isinstance(one, TargetDoc)]
-    return {one.metadata.name: one for one in targets}
+    read_targets = [one for one in read if isinstance(one, TargetDoc)]
+    stored = documents.DocumentLookup(session).targets(names)
+    return {one.metadata.name: one for one in (*stored, *read_targets)}
 
 
 class Countdown(Struct, frozen=True):

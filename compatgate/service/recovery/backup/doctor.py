@@ -228,7 +228,7 @@ def _check_tokens(database: Database) -> Iterator[Check]:
 def _check_matrix(database: Database, overlays: Sequence[str] | None) -> Iterator[Check]:
     from compatgate.catalog import load_facts
     from compatgate.service.matrix.snapshots.reader import Snapshots
-    from compatgate.service.runs.evidence.stored import StoredEvidence
+    from compatgate.service.runs.evidence.evidence import StoredEvidence
 
     try:
         facts = load_facts(overlays)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import convert
 
 from compatgate.kit.http.replies import Reply, page_reply
-from compatgate.kit.http.route import Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Call, NoQuery, Returns, Routes
 from compatgate.service.runs.baselines.schemas import (
     BaselineBody,
     BaselineDetailBody,
@@ -13,40 +13,25 @@ from compatgate.service.runs.baselines.schemas import (
 )
 from compatgate.service.runs.baselines.service import BaselineService
 
+routes = Routes("evidence", scope="bless")
 
-@route(
-    "GET",
-    "/baselines",
-    scope="read",
-    tag="evidence",
-    query=BaselineFilters,
-    returns=Returns(BaselineBody, "A page of baselines", paged=True, etag=True),
-)
+
+@routes.pages("/baselines", BaselineBody, "A page of baselines", query=BaselineFilters)
 def list_baselines(call: Call[BaselineFilters]) -> Reply:
     """List versions of baselines, newest first."""
     found = call.use(BaselineService).list(**call.query.filters())
     return page_reply(found, lambda row: convert(row, BaselineBody, from_attributes=True))
 
 
-@route(
-    "GET",
-    "/baselines/{id:big}",
-    scope="read",
-    tag="evidence",
-    returns=Returns(BaselineDetailBody, "The baseline", etag=True),
-    errors=(404,),
-)
+@routes.shows("/baselines/{id:big}", BaselineDetailBody, "The baseline")
 def show_baseline(call: Call[NoQuery]) -> Reply:
     """Show a version of a baseline with its distribution."""
     return Reply(call.use(BaselineService).show(call.args["id"]))
 
 
-@route(
-    "POST",
+@routes.post(
     "/baselines/{id:big}/approve",
-    scope="bless",
-    tag="evidence",
-    returns=Returns(BaselineDetailBody, "The updated baseline"),
+    Returns(BaselineDetailBody, "The updated baseline"),
     errors=(404, 409),
 )
 def approve_baseline(call: Call[NoQuery]) -> Reply:
@@ -55,12 +40,9 @@ def approve_baseline(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(BaselineService).approve(number, by=by))
 
 
-@route(
-    "POST",
+@routes.post(
     "/baselines/{id:big}/refuse",
-    scope="bless",
-    tag="evidence",
-    returns=Returns(BaselineDetailBody, "The updated baseline"),
+    Returns(BaselineDetailBody, "The updated baseline"),
     errors=(404, 409),
 )
 def refuse_baseline(call: Call[NoQuery]) -> Reply:

@@ -161,7 +161,7 @@ def refuse_version(row: BaselineRow, *, by: str, at: datetime) -> None:
 
 
 def list_baselines(
-    session: Session, *, cursor: str | None = None, limit: int = DEFAULT_LIMIT, **filters: Any
+    session: Session, /, *, cursor: str | None = None, limit: int = DEFAULT_LIMIT, **filters: Any
 ) -> Page[BaselineRow]:
     """Return versions of baselines, newest first; a filter is named as its column."""
     wanted = {name: value for name, value in filters.items() if value}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
@@ -22,8 +21,7 @@ from compatgate.canary.judge.result import Samples
 from compatgate.canary.workload import MetricSpec
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.runs.baselines import repository as baselines
 from compatgate.service.runs.baselines.repository import BaselineRow, Key
@@ -34,6 +32,10 @@ _LEARNED = ("better", "tolerance", "runs", "discarded", "source", "explained")
 
 class BaselineService:
     """The baselines of one database; `Baselines` for the engine."""
+
+    list = in_reading(baselines.list_baselines)
+    find = in_reading(baselines.find_baseline)
+    approved_before = in_reading(baselines.approved_before)
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -64,21 +66,6 @@ class BaselineService:
         with self._database.writing() as session:
             for samples in known:
                 _propose_metric(session, ground, metrics[samples.name], run, samples)
-
-    def list(self, **filters: Any) -> Page[BaselineRow]:
-        """Return versions, newest first; filters of `list_baselines`."""
-        with self._database.reading() as session:
-            return baselines.list_baselines(session, **filters)
-
-    def find(self, number: int) -> BaselineRow:
-        """Return a version."""
-        with self._database.reading() as session:
-            return baselines.find_baseline(session, number)
-
-    def approved_before(self, numbers: Collection[int]) -> Mapping[int, BaselineRow]:
-        """Return the approved version that each version would replace, by the version's id."""
-        with self._database.reading() as session:
-            return baselines.approved_before(session, numbers)
 
     def show(self, number: int) -> BaselineDetailBody:
         """Return a version with its distribution."""

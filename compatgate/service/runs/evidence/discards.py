@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
-from msgspec import Struct
-from sqlalchemy import ForeignKey, Text, func, insert, select
+from sqlalchemy import ForeignKey, Text, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.kit.clock import iso
@@ -28,17 +27,15 @@ class DiscardedRun(Base):
     reason: Mapped[str] = mapped_column(Text)
     discarded_at: Mapped[datetime] = mapped_column(UtcTime)
 
+    @property
+    def fingerprint(self) -> str:
+        """Return the digest by which the audit chain vouches for the row."""
+        row = [self.run, self.discarded_by, self.reason, iso(self.discarded_at)]
+        return audit.digest_rows([row])
 
-class Discard(Struct, frozen=True):
-    """The person who discarded a run, with time and reason."""
-
-    run: str
-    discarded_by: str
-    reason: str
-    discarded_at: datetime
-
-
-_COLUMNS = [getattr(DiscardedRun, name) for name in Discard.__struct_fields__]
+    def to_json(self) -> dict[str, str]:
+        """Return who discarded the run, when and why, as plain data."""
+        return {"by": self.discarded_by, "reason": self.reason, "at": iso(self.discarded_at)}
 
 
 def latest_discard(session: Session, *, until: datetime | None = None) -> int:
@@ -48,37 +45,22 @@ def latest_discard(session: Session, *, until: datetime | None = None) -> int:
     return session.execute(query).scalar() or 0
 
 
-def add_discard(session: Session, made: Discard) -> int:
-    """Store that a run was discarded, in a writing session; return its number."""
+def add_discard(session: Session, run: str, *, by: str, reason: str, at: datetime) -> DiscardedRun:
+    """Store that a run was discarded, in a writing session."""
     seq = latest_discard(session) + 1
-    values = {name: getattr(made, name) for name in Discard.__struct_fields__}
-    session.execute(insert(DiscardedRun), [{"seq": seq, **values}])
-    return seq
+    row = DiscardedRun(seq=seq, run=run, discarded_by=by, reason=reason, discarded_at=at)
+    session.add(row)
+    return row
 
 
-def fingerprint(made: Discard) -> str:
-    """Return the digest by which the audit chain vouches for a row."""
-    row = [made.run, made.discarded_by, made.reason, iso(made.discarded_at)]
-    return audit.digest_rows([row])
-
-
-def count_discards(session: Session) -> int:
-    """Return the number of discarded runs."""
-    return session.execute(select(func.count()).select_from(DiscardedRun)).scalar_one()
-
-
-def find_discards(session: Session, runs: Iterable[str]) -> dict[str, Discard]:
+def find_discards(session: Session, runs: Iterable[str]) -> dict[str, DiscardedRun]:
     """Return the discards of some runs, by the run's id."""
-    query = select(*_COLUMNS).where(DiscardedRun.run.in_(list(runs)))
-    return {row.run: Discard(*row) for row in session.execute(query)}
+    query = select(DiscardedRun).where(DiscardedRun.run.in_(list(runs)))
+    return {row.run: row for row in session.scalars(query)}
 
 
 def load_discarded(session: Session, *, until: int | None = None) -> Collection[str]:
-    """Return the ids of the discarded runs.
-
-    Args:
-        until: number of the last row that counts; None: every row.
-    """
+    """Return the ids of the discarded runs; ``until``: number of the last row that counts."""
     query = select(DiscardedRun.run)
     query = query.where(DiscardedRun.seq <= until) if until is not None else query
     return frozenset(session.execute(query).scalars())

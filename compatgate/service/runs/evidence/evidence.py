@@ -6,19 +6,18 @@ Evidence is numbered and only ever added. A failed run opens a warning, and a pa
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.core.binding import Binding, Comparison
+from compatgate.core.binding import Binding, Comparison, SuiteDefinition
 from compatgate.core.matrix import Evidence
 from compatgate.core.request import Pool, Target
-from compatgate.core.versions import parse_version
 from compatgate.kit.database.tables import (
     Base,
     BigKey,
@@ -31,10 +30,21 @@ from compatgate.kit.database.tables import (
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody, WarningBody
 from compatgate.service.matrix.documents.models import Revision
-from compatgate.service.runs.evidence.discards import DiscardedRun
+from compatgate.service.runs.evidence.discards import DiscardedRun, latest_discard, load_discarded
+from compatgate.service.runs.queue.schemas import EvidenceFilters
 
-if TYPE_CHECKING:
-    from compatgate.service.runs.queue.filters import EvidenceFilters
+_log = logging.getLogger(__name__)
+StateNumbers = tuple[int, int, int]
+"""Numbers of the last revision, of the last judged run and of the last discarded run."""
+FreshnessState = Literal["passed", "failed", "stale", "missing"]
+FAILED_BEFORE = "it was changed since the audit log noted it, and it failed: as failed it counts on"
+_JUDGED = ("run.passed", "run.failed", "run.imported")
+"""Actions of links that vouch for evidence."""
+_BINDING = ("content", "bound")
+"""Columns with a digest of their own: rows of older versions have none."""
+_MEASURED = ("suite", "sku", "driver", "components", "outcome", "finished", "development")
+_TOGETHER = 500
+"""Rows whose links are read at once."""
 
 
 class EvidenceRecord(Base):
@@ -109,19 +119,12 @@ class WarningRow(WarningBody, frozen=True):
 
 _EVIDENCE_COLUMNS = [getattr(EvidenceRecord, name) for name in EvidenceRow.__struct_fields__]
 
-
-_log = logging.getLogger(__name__)
-_TOGETHER = 500
-"""Rows whose links are read at once."""
+_WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
 
 
 def latest_number(session: Session) -> int:
     """Return the number of the last row; 0 before the first."""
     return session.execute(select(func.max(EvidenceRecord.seq))).scalar() or 0
-
-
-StateNumbers = tuple[int, int, int]
-"""Numbers of the last revision, of the last judged run and of the last discarded run."""
 
 
 def latest_state(session: Session) -> StateNumbers:
@@ -132,26 +135,14 @@ def latest_state(session: Session) -> StateNumbers:
     return result[0] or 0, result[1] or 0, result[2] or 0
 
 
-def latest_number_at(session: Session, when: datetime) -> int:
-    """Return the number of the last row at a moment."""
-    query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= when)
-    return session.execute(query).scalar() or 0
-
-
 def add_evidence(session: Session, run: Evidence, at: datetime) -> EvidenceRow:
     """Store a judged run, in a writing session."""
     query = select(EvidenceRecord.seq, EvidenceRecord.known_at)
     last = session.execute(query.order_by(EvidenceRecord.seq.desc()).limit(1)).first()
-    values: dict[str, Any] = {
+    values = run.to_text()
+    values |= {
         "seq": last.seq + 1 if last else 1,
-        "run": run.id,
-        "suite": run.suite,
-        "sku": run.sku,
-        "driver": run.driver.text,
-        "components": {name: version.text for name, version in run.components.items()},
-        "outcome": run.outcome,
-        "finished": run.finished,
-        "development": run.development,
+        "run": values.pop("id"),
         "known_at": max(at, last.known_at) if last else at,
         "content": run.content,
         "bound": run.bound.to_json() if run.bound else None,
@@ -176,10 +167,6 @@ def fingerprint(row: EvidenceRow) -> str:
     return audit.digest_rows([{name: body[name] for name in body if name not in _BINDING}])
 
 
-_BINDING = ("content", "bound")
-"""Columns with a digest of their own: rows of older versions have none."""
-
-
 def binding_fingerprint(row: EvidenceRow) -> str | None:
     """Return the digest by which the audit chain vouches for a row's binding; None: none."""
     return audit.digest_rows([[row.content, row.bound]]) if row.bound is not None else None
@@ -197,10 +184,8 @@ def load_evidence(
     """Load judged runs in the order of their numbers.
 
     A row that is not as the audit chain says does not count, and the log says so. Where the chain
-    says that the run failed, it counts as failed, so that no edit takes a failure away.
-
-    Args:
-        new: run whose link is added later in this transaction.
+    says that the run failed, it counts as failed, so that no edit takes a failure away. The link of
+    the ``new`` run is added later in this transaction.
     """
     query = select(*_EVIDENCE_COLUMNS).where(EvidenceRecord.seq > after)
     query = query.where(EvidenceRecord.seq <= until) if until is not None else query
@@ -218,10 +203,9 @@ def load_evidence(
                 if why != FAILED_BEFORE:
                     continue
                 row = msgspec.structs.replace(row, outcome="failed")
-            yield to_evidence(row)
-
-
-FAILED_BEFORE = "it was changed since the audit log noted it, and it failed: as failed it counts on"
+            stored = {name: getattr(row, name) for name in _MEASURED}
+            bound = msgspec.convert(row.bound, Binding) if row.bound is not None else None
+            yield Evidence.read(id=row.run, bound=bound, **stored)
 
 
 def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str]:
@@ -246,27 +230,39 @@ def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str
     return changed
 
 
-_JUDGED = ("run.passed", "run.failed", "run.imported")
-"""Actions of links that vouch for evidence."""
+def _define() -> Mapping[str, SuiteDefinition]:
+    """Return the definitions of the suites; only a run that is bound to one needs them."""
+    from compatgate.service.runs.queue.service import define_suites, load_library
+
+    return define_suites(load_library)
 
 
-def to_evidence(row: EvidenceRow) -> Evidence:
-    """Return a stored row as the rules read it."""
-    return Evidence(
-        row.run,
-        row.suite,
-        row.sku,
-        parse_version("driver", row.driver),
-        {name: parse_version(name, text) for name, text in row.components.items()},
-        row.outcome,
-        row.finished,
-        row.development,
-        msgspec.convert(row.bound, Binding) if row.bound is not None else None,
-    )
+class StoredEvidence:
+    """The evidence of one database that counts, as `EvidenceSource` describes it."""
+
+    latest_state = staticmethod(latest_state)
+
+    def __init__(self, define: Callable[[], Mapping[str, SuiteDefinition]] = _define) -> None:
+        self.suites = define
+
+    def state_at(self, session: Session, moment: datetime) -> tuple[int, int]:
+        """Return the numbers of the last run and discard before a moment."""
+        query = select(func.max(EvidenceRecord.seq)).where(EvidenceRecord.known_at <= moment)
+        return session.execute(query).scalar() or 0, latest_discard(session, until=moment)
+
+    def read(
+        self, session: Session, *, after: int = 0, until: int | None = None, discarded: int | None
+    ) -> Iterator[Evidence]:
+        """Yield the runs that count, oldest first."""
+        left_out = load_discarded(session, until=discarded)
+        for run in load_evidence(session, after=after, until=until):
+            if run.id not in left_out:
+                yield run
 
 
-def list_evidence(session: Session, asked: EvidenceFilters) -> Page[EvidenceRow]:
-    """List evidence, newest first; ``since`` and ``until`` limit the time of storage."""
+def list_evidence(session: Session, /, **filters: Any) -> Page[EvidenceRow]:
+    """List evidence, newest first, by `EvidenceFilters`; these limit the time of storage."""
+    asked = EvidenceFilters(**filters)
     query = select(*_EVIDENCE_COLUMNS)
     for name in ("suite", "sku", "run", "outcome", "content"):
         if value := getattr(asked, name):
@@ -288,37 +284,25 @@ def _row(found: Any) -> EvidenceRow:
     return EvidenceRow(**found._mapping)
 
 
-_WARNING_COLUMNS = [getattr(EntryWarning, name) for name in WarningRow.__struct_fields__]
-
-
 def open_warnings(
     session: Session,
     *,
     entries: Collection[str] | None = None,
     suite: str | None = None,
     sku: str | None = None,
-) -> Iterator[WarningRow]:
+) -> list[WarningRow]:
     """Return open warnings, oldest first."""
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
     query = query.where(EntryWarning.suite == suite) if suite else query
     query = query.where(EntryWarning.sku == sku) if sku else query
-    for result in session.execute(query.order_by(EntryWarning.id)):
-        yield WarningRow(*result)
-
-
-def open_warning(session: Session, **values: Any) -> None:
-    """Open a warning; ``values`` are those of `WarningRow`, without ``id``."""
-    session.execute(insert(EntryWarning), [values])
+    return [WarningRow(*result) for result in session.execute(query.order_by(EntryWarning.id))]
 
 
 def close_warnings(session: Session, ids: Collection[int], run: str, at: datetime) -> None:
     """Close warnings after a passed run."""
     changed = update(EntryWarning).where(EntryWarning.id.in_(ids))
     session.execute(changed.values(closed_at=at, closed_by=run))
-
-
-FreshnessState = Literal["passed", "failed", "stale", "missing"]
 
 
 class Freshness(Struct, frozen=True):
@@ -347,9 +331,7 @@ class Freshness(Struct, frozen=True):
 def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[Freshness]:
     """Return the freshness for each suite of a target's policy.
 
-    Args:
-        evidence: judged runs, the newest of each kind.
-        now: seconds since the epoch.
+    ``evidence`` are judged runs, the newest of each kind; ``now`` is in seconds since the epoch.
     """
     policy = target.policy.canary
     suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))

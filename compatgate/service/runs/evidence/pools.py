@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -12,16 +12,14 @@ from sqlalchemy.orm import Session
 
 from compatgate.core.binding import Binding
 from compatgate.core.entry_evidence import find_places, is_run_of_entry
-from compatgate.core.matrix import ANY_TARGET, Evidence
+from compatgate.core.matrix import Evidence
 from compatgate.errors import BadInput, Conflict
-from compatgate.kit.clock import iso
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.snapshots.snapshot import MAX_POOLED, Snapshot
 from compatgate.service.runs.evidence import discards, evidence
-from compatgate.service.runs.evidence.discards import Discard
+from compatgate.service.runs.evidence.discards import DiscardedRun
 from compatgate.service.runs.evidence.evidence import EvidenceRow
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.filters import EvidenceFilters
 
 ACTION = "run.discarded"
 """Action of the audit link about a discarded run."""
@@ -32,17 +30,12 @@ class PooledRun(Struct, frozen=True):
     """A judged run in a pool; ``discarded`` is who discarded it, when and why."""
 
     row: EvidenceRow
-    discarded: Discard | None = None
+    discarded: DiscardedRun | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        row = self.row
-        return {
-            "run": row.run,
-            "outcome": row.outcome,
-            "finished": row.finished,
-            "discarded": discard_json(self.discarded),
-        }
+        body = {name: getattr(self.row, name) for name in ("run", "outcome", "finished")}
+        return {**body, "discarded": self.discarded and self.discarded.to_json()}
 
 
 class RunEvidence(Struct, frozen=True):
@@ -55,7 +48,7 @@ class RunEvidence(Struct, frozen=True):
     """
 
     row: EvidenceRow
-    discarded: Discard | None
+    discarded: DiscardedRun | None
     pool: tuple[PooledRun, ...]
     changed: str = ""
 
@@ -83,7 +76,7 @@ class RunEvidence(Struct, frozen=True):
         """Return plain data."""
         return {
             **self.row.to_json(),
-            "discarded": discard_json(self.discarded),
+            "discarded": self.discarded and self.discarded.to_json(),
             "changed": self.changed,
             "pool": {
                 "passed": self.passed,
@@ -93,16 +86,9 @@ class RunEvidence(Struct, frozen=True):
         }
 
 
-def discard_json(found: Discard | None) -> dict[str, Any] | None:
-    """Return a discard as plain data; None: the run counts."""
-    if found is None:
-        return None
-    return {"by": found.discarded_by, "reason": found.reason, "at": iso(found.discarded_at)}
-
-
 def find_run_evidence(session: Session, run_id: str) -> RunEvidence | None:
     """Return the evidence of a run with its pool; None: the run is not evidence."""
-    rows = evidence.list_evidence(session, EvidenceFilters(run=run_id, limit=1)).items
+    rows = evidence.list_evidence(session, run=run_id, limit=1).items
     if not rows:
         return None
     row = rows[0]
@@ -118,9 +104,8 @@ def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
     """Yield the runs that are pooled with one; none for a run without a binding."""
     if row.bound is None:
         return
-    same = EvidenceFilters(suite=row.suite, sku=row.sku, content=row.content)
-    result = evidence.list_evidence(session, same)
-    for one in result.items[:MAX_POOLED]:
+    same = {"suite": row.suite, "sku": row.sku, "content": row.content}
+    for one in evidence.list_evidence(session, **same).items[:MAX_POOLED]:
         if (
             one.bound is not None
             and one.bound.get("suite") == row.bound.get("suite")
@@ -138,9 +123,8 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     reason = reason.strip()
     if not reason or len(reason) > _LONGEST_REASON or not reason.isprintable():
         hint = f"say in one line of at most {_LONGEST_REASON} characters why it does not count"
-        raise BadInput(
-            "must be one line of text, neither empty nor too long", field="reason", hint=hint
-        )
+        what = "must be one line of text, neither empty nor too long"
+        raise BadInput(what, field="reason", hint=hint)
     runs.find_run(session, run_id)
     result = find_run_evidence(session, run_id)
     if result is None:
@@ -149,15 +133,14 @@ def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: date
     if result.discarded is not None:
         what = f"{result.discarded.discarded_by} has discarded the run {run_id} already"
         raise Conflict(what, field="run", value=run_id)
-    made = Discard(run_id, by, reason, at)
-    number = discards.add_discard(session, made)
+    made = discards.add_discard(session, run_id, by=by, reason=reason, at=at)
     opened = evidence.open_warnings(session, suite=result.row.suite, sku=result.row.sku)
     closed = [warning for warning in opened if warning.run == run_id]
     evidence.close_warnings(session, [w.id for w in closed], f"discarded by {by}", at)
     detail = {
-        "discard": number,
+        "discard": made.seq,
         "reason": reason,
-        "sha256": discards.fingerprint(made),
+        "sha256": made.fingerprint,
         **({"closed": sorted({w.entry for w in closed})} if closed else {}),
     }
     audit.append(session, at=at, actor=by, action=ACTION, subject=run_id, detail=detail)
@@ -189,9 +172,7 @@ def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
     entry = snapshot.entries.get(name)
     if entry is None:
         return []
-    every = ANY_TARGET in entry.targets
-    names = snapshot.targets if every else [t for t in entry.targets if t in snapshot.targets]
-    places = find_places(entry, [snapshot.targets[target] for target in names])
+    places = find_places(entry, snapshot.targets.values())
     pools = {(p.gpu.sku, p.driver): p for _, p in places if p.gpu is not None}
     results: dict[tuple[str, str, str, str], list[Evidence]] = {}
     for run in snapshot.matrix.evidence:
@@ -210,8 +191,3 @@ def find_entry_pools(snapshot: Snapshot, name: str) -> list[EntryPool]:
         )
         for (suite, sku, driver, content), pooled in sorted(results.items())
     ]
-
-
-def is_vouched(detail: Mapping[str, Any], found: Discard | None) -> bool:
-    """Return whether an audit link vouches for a stored discard."""
-    return found is not None and discards.fingerprint(found) == detail.get("sha256")

@@ -46,7 +46,7 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, keep_counting
 from compatgate.service.runs.evidence import discards
 from compatgate.service.runs.evidence import evidence as store
-from compatgate.service.runs.evidence.evidence import WarningRow
+from compatgate.service.runs.evidence.evidence import EntryWarning, WarningRow
 
 
 def store_evidence(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, Any]:
@@ -69,11 +69,8 @@ _SPEAKING_STATUSES = ("candidate", "blessed", "deprecated")
 def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> dict[str, list[str]]:
     """Bless, warn, revoke and close warnings as policies say.
 
-    Args:
-        session: a writing one, in which ``run`` is stored already.
-
-    Returns:
-        Names of the entries concerned, by what was done to them.
+    ``run`` is stored already, in this writing session. Return the names of the entries concerned,
+    by what was done to them.
     """
     suites = {}  # The definition of the suite that has just run; earlier ones are stale.
     if run.bound is not None and run.bound.suite:
@@ -90,16 +87,20 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
         if run.outcome == "passed" and entry.status == "candidate":
             progress = _blessing(matrix, run, entry, targets, at)
             if progress is not None:
-                status, why = (
-                    "blessed",
-                    f"{_run_text(run)} passed, the last of {', '.join(progress.runs)}",
-                )
+                why = f"{_run_text(run)} passed, the last of {', '.join(progress.runs)}"
+                status = "blessed"
         elif run.outcome == "failed" and entry.status != "candidate":
             against = find_contradiction(run, entry, targets)
             if against is None:
                 continue
             done.setdefault("warned", []).append(entry.name)
-            _open_warning(session, run, entry, against.targets, at)
+            message = f"{_run_text(run)} failed; it counts for {', '.join(against.targets)}"
+            session.add(
+                EntryWarning(
+                    entry=entry.name, run=run.id, suite=run.suite, sku=run.sku,
+                    driver=run.driver.text, message=message, opened_at=at,
+                )
+            )  # fmt: skip
             status, why = ("revoked", f"{_run_text(run)} failed") if against.revoke else (None, "")
         if status is not None:
             done.setdefault(status, []).append(entry.name)
@@ -132,25 +133,10 @@ def _run_text(run: Evidence) -> str:
     return f"run {run.id} of suite {run.suite} on {run.sku}, driver {run.driver},"
 
 
-def _open_warning(
-    session: Session, run: Evidence, entry: Entry, targets: Iterable[str], at: datetime
-) -> None:
-    store.open_warning(
-        session,
-        entry=entry.name,
-        run=run.id,
-        suite=run.suite,
-        sku=run.sku,
-        driver=run.driver.text,
-        message=f"{_run_text(run)} failed; it counts for {', '.join(targets)}",
-        opened_at=at,
-    )
-
-
 def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
     """Close the warnings that a passed run disproves; return the names of their entries."""
     session = matrix.session
-    result = list(store.open_warnings(session, suite=run.suite, sku=run.sku))
+    result = store.open_warnings(session, suite=run.suite, sku=run.sku)
     if not result:
         return []
     failed = {
@@ -246,11 +232,7 @@ class _Matrix:
 
 
 class EntryRemarks(Struct, frozen=True):
-    """The remarks on one entry.
-
-    Attributes:
-        warnings: open ones, oldest first.
-    """
+    """The remarks on one entry; ``warnings``: open ones, oldest first."""
 
     warnings: tuple[WarningRow, ...] = ()
     promotion: Promotion | None = None
@@ -300,9 +282,5 @@ def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> Promotion
     entry = snapshot.entries.get(name)
     if entry is None or entry.status != "candidate":
         return None
-    if ANY_TARGET in entry.targets:
-        targets = list(snapshot.targets.values())
-    else:
-        targets = [snapshot.targets[t] for t in entry.targets if t in snapshot.targets]
-    suites = snapshot.matrix.suites
+    targets, suites = snapshot.targets.values(), snapshot.matrix.suites
     return judge_candidate(entry, targets, runs, now().timestamp(), suites)

@@ -15,25 +15,25 @@ from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import LARGEST, Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import LARGEST, Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Principal
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
-from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.runs.evidence.imports import require_source
-from compatgate.service.runs.evidence.samples import collect_samples
 from compatgate.service.runs.queue import logs
-from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
 from compatgate.service.runs.queue.logs import LogListeners, check_log_exists, follow, print_pieces
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.repository import DEFAULT_RUNS
 from compatgate.service.runs.queue.schemas import (
     IMPORT,
     RUN,
+    EvidenceFilters,
     HostBody,
+    HostFilters,
     ImportRequest,
     RunBody,
     RunDetailBody,
+    RunFilters,
     RunRequest,
     RunsMade,
     SamplesBody,
@@ -43,29 +43,20 @@ from compatgate.service.runs.queue.schemas import (
 from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.queue.submission import PRIORITY_HINT
 
+runs_routes = Routes("runs", targets="checked", scope="operate")
+evidence_routes = Routes("evidence")
 
-@route(
-    "GET",
-    "/runs",
-    scope="read",
-    tag="runs",
-    targets="checked",
-    query=RunFilters,
-    returns=Returns(RunBody, "A page of runs", paged=True, etag=True),
-)
+
+@runs_routes.pages("/runs", RunBody, "A page of runs", query=RunFilters)
 def list_runs(call: Call[RunFilters]) -> Reply:
     """List canary runs, newest first."""
     return page_reply(call.use(Runs).list(**call.filters()), RunRow.to_json)
 
 
-@route(
-    "POST",
+@runs_routes.post(
     "/runs",
-    scope="operate",
-    tag="runs",
-    targets="checked",
+    Returns(RunsMade, "The runs that were queued", status=201),
     body=Body(RunRequest, examples={"run": RUN}),
-    returns=Returns(RunsMade, "The runs that were queued", status=201),
     errors=(404,),
 )
 def submit_runs(call: Call[NoQuery]) -> Reply:
@@ -79,14 +70,10 @@ def submit_runs(call: Call[NoQuery]) -> Reply:
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
-@route(
-    "POST",
+@runs_routes.post(
     "/runs/imports",
-    scope="operate",
-    tag="runs",
-    targets="checked",
+    Returns(RunsMade, "The runs that were stored", status=201),
     body=Body(ImportRequest, examples={"jsonl": IMPORT}),
-    returns=Returns(RunsMade, "The runs that were stored", status=201),
     errors=(404, 409),
 )
 def import_report(call: Call[NoQuery]) -> Reply:
@@ -103,15 +90,7 @@ def import_report(call: Call[NoQuery]) -> Reply:
     return Reply({"runs": [run.to_json() for run in made]}, status=201)
 
 
-@route(
-    "GET",
-    "/runs/{id}",
-    scope="read",
-    tag="runs",
-    targets="checked",
-    returns=Returns(RunDetailBody, "The run", etag=True),
-    errors=(404,),
-)
+@runs_routes.shows("/runs/{id}", RunDetailBody, "The run")
 def show_run(call: Call[NoQuery]) -> Reply:
     """Show a run with the results of its steps."""
     found = call.use(Runs).show(call.args["id"])
@@ -131,14 +110,8 @@ def _require_run(principal: Principal, run: RunRow) -> None:
     principal.require_question({"target": run.target}, named=True)
 
 
-@route(
-    "POST",
-    "/runs/{id}/cancel",
-    scope="operate",
-    tag="runs",
-    targets="checked",
-    returns=Returns(RunBody, "The current state of the run"),
-    errors=(404, 409),
+@runs_routes.post(
+    "/runs/{id}/cancel", Returns(RunBody, "The current state of the run"), errors=(404, 409)
 )
 def cancel_run(call: Call[NoQuery]) -> Reply:
     """Cancel a run: at once if it waits, else within seconds, with the worker's next report."""
@@ -154,15 +127,12 @@ class DiscardReason(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-@route(
-    "POST",
+@runs_routes.post(
     "/runs/{id}/discard",
+    Returns(RunDetailBody, "The discarded run"),
     scope="bless",
-    tag="runs",
-    targets="checked",
     reason="query",
     query=DiscardReason,
-    returns=Returns(RunDetailBody, "The discarded run"),
     errors=(404, 409),
 )
 def discard_run(call: Call[DiscardReason]) -> Reply:
@@ -176,13 +146,9 @@ def discard_run(call: Call[DiscardReason]) -> Reply:
     return Reply(found.to_json())
 
 
-@route(
-    "POST",
+@runs_routes.post(
     "/runs/{id}/rerun",
-    scope="operate",
-    tag="runs",
-    targets="checked",
-    returns=Returns(RunsMade, "The runs that were queued", status=201),
+    Returns(RunsMade, "The runs that were queued", status=201),
     errors=(404, 409),
 )
 def rerun(call: Call[NoQuery]) -> Reply:
@@ -198,14 +164,10 @@ class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
     note: Annotated[str, Meta(max_length=2000, description="note stored in each file")] = ""
 
 
-@route(
-    "GET",
+@runs_routes.get(
     "/runs/{id}/samples",
-    scope="read",
-    tag="runs",
-    targets="checked",
+    Returns(SamplesBody, "The samples"),
     query=SampleOptions,
-    returns=Returns(SamplesBody, "The samples"),
     errors=(404, 409),
 )
 def take_samples(call: Call[SampleOptions]) -> Reply:
@@ -214,10 +176,8 @@ def take_samples(call: Call[SampleOptions]) -> Reply:
     A step gives no sample if it failed, printed an incomplete report, or was not
     measured on the GPU that its host claims; `refused` says why.
     """
-    facts, query = call.use(Snapshots).facts, call.query
-    found = collect_samples(
-        call.use(Runs), facts, _reached_run(call), step=query.step, note=query.note
-    )
+    query = call.query
+    found = call.use(Runs).take_samples(_reached_run(call), step=query.step, note=query.note)
     return Reply(found)
 
 
@@ -233,14 +193,10 @@ class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = 0
 
 
-@route(
-    "GET",
+@runs_routes.get(
     "/runs/{id}/logs",
-    scope="read",
-    tag="runs",
-    targets="checked",
+    Returns(str, "The output", media=("text/plain", logs.STREAM_MEDIA)),
     query=LogOptions,
-    returns=Returns(str, "The output", media=("text/plain", logs.STREAM_MEDIA)),
     errors=(404, 410),
 )
 def show_logs(call: Call[LogOptions]) -> Reply:
@@ -276,41 +232,19 @@ def _last_event() -> int:
     return int(text)
 
 
-@route(
-    "GET",
-    "/evidence",
-    scope="read",
-    tag="evidence",
-    query=EvidenceFilters,
-    returns=Returns(EvidenceBody, "A page of evidence", paged=True, etag=True),
-)
+@evidence_routes.pages("/evidence", EvidenceBody, "A page of evidence", query=EvidenceFilters)
 def list_evidence(call: Call[EvidenceFilters]) -> Reply:
     """List judged runs that count as evidence, newest first."""
     return page_reply(call.use(Runs).evidence(**call.query.filters()), lambda row: row.to_json())
 
 
-@route(
-    "GET",
-    "/hosts",
-    scope="read",
-    tag="runs",
-    query=HostFilters,
-    returns=Returns(HostBody, "A page of hosts", paged=True, etag=True),
-)
+@runs_routes.pages("/hosts", HostBody, "A page of hosts", targets="refused", query=HostFilters)
 def list_hosts(call: Call[HostFilters]) -> Reply:
     """List the staging hosts that workers serve, by name."""
     return page_reply(call.use(Runs).hosts(**call.query.filters()), lambda row: row.to_json())
 
 
-@route(
-    "GET",
-    "/suites",
-    scope="read",
-    tag="runs",
-    targets="free",
-    query=ListQuery,
-    returns=Returns(SuiteBody, "A page of suites", paged=True, etag=True),
-)
+@runs_routes.pages("/suites", SuiteBody, "A page of suites", targets="free", query=ListQuery)
 def list_suites(call: Call[ListQuery]) -> Reply:
     """List the suites by name."""
     found = call.use(Runs).catalogue()
@@ -323,14 +257,8 @@ def list_suites(call: Call[ListQuery]) -> Reply:
     return page_reply(slice_page(suites, call.query), show)
 
 
-@route(
-    "GET",
-    "/workloads",
-    scope="read",
-    tag="runs",
-    targets="free",
-    query=ListQuery,
-    returns=Returns(WorkloadBody, "A page of workloads", paged=True, etag=True),
+@runs_routes.pages(
+    "/workloads", WorkloadBody, "A page of workloads", targets="free", query=ListQuery
 )
 def list_workloads(call: Call[ListQuery]) -> Reply:
     """List the workloads, by name."""
@@ -350,14 +278,11 @@ class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only
     ] = DEFAULT_RUNS
 
 
-@route(
-    "GET",
+@evidence_routes.get(
     "/metric-histories",
-    scope="read",
-    tag="evidence",
+    Returns(MetricHistory, "A page of histories", paged=True),
     targets="checked",
     query=HistoryFilters,
-    returns=Returns(MetricHistory, "A page of histories", paged=True),
 )
 def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
     """Follow metrics over finished runs, and find changes of their level.

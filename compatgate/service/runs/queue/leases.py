@@ -14,21 +14,19 @@ from msgspec import Struct
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
+from compatgate.canary.engine.interface import Lease
 from compatgate.canary.workloads import Library
+from compatgate.errors import NotFound
 from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.filters import HostFilters
 from compatgate.service.runs.queue.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
+from compatgate.service.runs.queue.schemas import HostFilters
 
 _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", "suites")
 
 
 def register_hosts(session: Session, declared: Sequence[dict[str, Any]], at: datetime) -> None:
-    """Store hosts as declared, with the current time as last seen.
-
-    Args:
-        declared: ``name`` and what `HostRow` has of a host.
-    """
+    """Store hosts as declared, by name and what `HostRow` has, as seen now."""
     for host in declared:
         values = {**host, "seen_at": at}
         changed = update(Host).where(Host.name == host["name"]).values(**values)
@@ -62,9 +60,16 @@ def load_hosts(session: Session, names: Collection[str] | None = None) -> list[H
     return [_row(result) for result in session.execute(query.order_by(Host.name))]
 
 
-def list_hosts(session: Session, asked: HostFilters) -> Page[HostRow]:
-    """Return hosts by name."""
-    query = _query()
+def find_host(session: Session, name: str) -> HostRow:
+    """Return a host."""
+    for host in load_hosts(session, [name]):
+        return host
+    raise NotFound(f"no worker has registered the host {name!r}", field="name", value=name)
+
+
+def list_hosts(session: Session, /, **filters: Any) -> Page[HostRow]:
+    """Return hosts by name, by the filters of `HostFilters`."""
+    query, asked = _query(), HostFilters(**filters)
     query = query.where(Host.gpu == asked.gpu) if asked.gpu else query
     return page(session, query, Host.name, _row, cursor=asked.cursor, limit=asked.limit)
 
@@ -141,22 +146,10 @@ class Offer(Struct, frozen=True):
         return self.slots if self.exclusive and run.measures else run.gpus
 
 
-class LeaseClaim(Struct, frozen=True):
-    """A worker's claim on a run: run, attempt and worker."""
-
-    run: str
-    attempt: int
-    worker: str
-
-
 def abandoned_run(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
     """Return, locked, the run of these hosts whose worker has been silent longest."""
-    query = (
-        runs.select_runs()
-        .where(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
-        .order_by(Run.lease_until)
-    )
-    return _first_row(session, query)
+    silent = (Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
+    return _first_row(session, runs.select_runs().where(*silent).order_by(Run.lease_until))
 
 
 def next_waiting_run(
@@ -213,42 +206,26 @@ def has_work(session: Session, names: Sequence[str], at: datetime) -> bool:
     )
 
 
-def assign_run(
-    session: Session, run: RunRow, worker: str, host: str, *, at: datetime, until: datetime
-) -> int:
-    """Assign a run to a worker; return the number of the new attempt."""
-    attempt = run.attempts + 1
-    values = {
-        "state": "leased",
-        "attempts": attempt,
-        "worker": worker,
-        "on_host": host,
-        "lease_until": until,
-        "not_before": None,
-        "doing": "",
-        "progress": None,
-        "reason": "",
-        "started_at": run.started_at or at,
-    }
-    session.execute(update(Run).where(Run.id == run.id).values(**values))
-    return attempt
+def set_run(session: Session, run_id: str, **values: Any) -> None:
+    """Set columns of a run, whoever has it."""
+    session.execute(update(Run).where(Run.id == run_id).values(**values))
 
 
-def lock_run(session: Session, held: LeaseClaim) -> RunRow | None:
+def lock_run(session: Session, held: Lease) -> RunRow | None:
     """Return the run, locked; None: the worker has lost it."""
     result = session.execute(runs.select_runs().where(*_held_by(held)).with_for_update()).first()
     return runs.to_row(result) if result else None
 
 
-def update_run(session: Session, held: LeaseClaim, **values: Any) -> bool:
+def update_run(session: Session, held: Lease, **values: Any) -> bool:
     """Set columns of a run; return False if the worker has lost it."""
     changed = session.execute(update(Run).where(*_held_by(held)).values(**values))
     return bool(changed.rowcount)  # type: ignore[attr-defined]
 
 
-def _held_by(held: LeaseClaim) -> Sequence[Any]:
+def _held_by(held: Lease) -> Sequence[Any]:
     return (
-        Run.id == held.run,
+        Run.id == held.run.id,
         Run.attempts == held.attempt,
         Run.worker == held.worker,
         Run.state.in_(ACTIVE),
@@ -257,32 +234,13 @@ def _held_by(held: LeaseClaim) -> Sequence[Any]:
 
 def end_run(session: Session, run_id: str, state: str, reason: str, at: datetime) -> None:
     """End a run in any state, and free its slots."""
-    values = {
-        "state": state,
-        "reason": reason,
-        "doing": "",
-        "left_s": None,
-        "lease_until": None,
-        "finished_at": at,
-    }
-    session.execute(update(Run).where(Run.id == run_id).values(**values))
+    ended = {"doing": "", "left_s": None, "lease_until": None, "finished_at": at}
+    set_run(session, run_id, state=state, reason=reason, **ended)
     free_slots(session, run_id)
 
 
 def requeue_run(session: Session, run_id: str, reason: str, not_before: datetime) -> None:
     """Queue a run again after a pause, and free its slots."""
-    values = {
-        "state": "queued",
-        "reason": reason,
-        "doing": "",
-        "progress": None,
-        "lease_until": None,
-        "not_before": not_before,
-    }
-    session.execute(update(Run).where(Run.id == run_id).values(**values))
+    waiting = {"doing": "", "progress": None, "lease_until": None, "not_before": not_before}
+    set_run(session, run_id, state="queued", reason=reason, **waiting)
     free_slots(session, run_id)
-
-
-def ask_to_cancel(session: Session, run_id: str, by: str) -> None:
-    """Request the end of a run; its worker learns that with its next heartbeat."""
-    session.execute(update(Run).where(Run.id == run_id).values(cancel_by=by))

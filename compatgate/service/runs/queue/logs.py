@@ -24,7 +24,7 @@ from compatgate.kit import clock
 from compatgate.service.runs.queue.models import PrunedLog
 
 if TYPE_CHECKING:
-    from compatgate.service.runs.queue.models import OutputRow
+    from compatgate.service.runs.queue.models import RunOutput
     from compatgate.service.runs.queue.service import Runs
 
 PIECES = 64
@@ -61,22 +61,21 @@ class Event(Struct, frozen=True):
 class LogText:
     """Text of log pieces, which may split a character.
 
-    Args:
-        heading: step and attempt whose heading the reader has; None: none.
+    The reader has the heading of a step and attempt already, or of none.
     """
 
     def __init__(self, heading: tuple[str, int] | None = None) -> None:
         self._decoders: dict[tuple[str, int], codecs.IncrementalDecoder] = {}
         self._heading = heading
 
-    def decode(self, piece: OutputRow) -> str:
+    def decode(self, piece: RunOutput) -> str:
         """Decode a piece; replace invalid UTF-8."""
         key = (piece.step, piece.attempt)
         if key not in self._decoders:
             self._decoders[key] = codecs.getincrementaldecoder("utf-8")("replace")
         return self._decoders[key].decode(piece.data)
 
-    def render(self, pieces: Iterable[OutputRow]) -> str:
+    def render(self, pieces: Iterable[RunOutput]) -> str:
         """Decode pieces; a heading names the step wherever it changes."""
         parts = []
         for piece in pieces:
@@ -100,11 +99,7 @@ def follow(
     step: str | None = None,
     seconds: float | None = None,
 ) -> Iterator[Event]:
-    """Yield the events of an existing run until it has ended.
-
-    Args:
-        seconds: to give up after, without ``end``; None: never.
-    """
+    """Yield the events of an existing run until it has ended, or without ``end`` after seconds."""
     text = LogText()
     began = active = time.monotonic()
     last: dict[str, Any] | None = None
@@ -222,11 +217,7 @@ def read_after(runs: Runs, run_id: str, after: int) -> LogPart:
 
 
 class LogListeners:
-    """The listeners of this process, limited in number because each holds a thread.
-
-    Args:
-        most: 0 allows none.
-    """
+    """The listeners of this process, limited in number because each holds a thread."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -240,9 +231,8 @@ class LogListeners:
         with self._lock:
             if self._count >= self._most:
                 hint = "read it without follow, or retry later; serve --threads allows more"
-                raise Unavailable(
-                    f"too many log streams: {self._count} are open already", hint=hint
-                )
+                what = f"too many log streams: {self._count} are open already"
+                raise Unavailable(what, hint=hint)
             self._count += 1
 
     def leave(self) -> None:

@@ -15,6 +15,9 @@ from compatgate.core.binding import SuiteDefinition
 from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, to_plain
 from compatgate.service.runs.queue.schemas import HostBody, RunBody
 
+ACTIVE = ("leased", "preparing", "running", "judging")
+"""States in which a worker has the run."""
+
 
 class Host(Base):
     """A staging host, as its worker last declared it."""
@@ -134,7 +137,7 @@ class RunStep(Base):
 
 
 class RunOutput(Base):
-    """A piece of a step's log."""
+    """A piece of a step's log; ``id`` grows within a run."""
 
     __tablename__ = "run_output"
     __table_args__ = (Index(None, "run", "id"),)
@@ -147,16 +150,8 @@ class RunOutput(Base):
     data: Mapped[bytes] = mapped_column(LargeBinary, comment="As it came, cut anywhere")
 
 
-ACTIVE = ("leased", "preparing", "running", "judging")
-"""States in which a worker has the run."""
-
-
 class QueueState(Struct, frozen=True):
-    """Runs that wait or run.
-
-    Attributes:
-        oldest_s: seconds since the oldest waiting run was submitted; 0: none waits.
-    """
+    """Runs that wait or run; ``oldest_s``: seconds for which the oldest has waited."""
 
     waiting: int = 0
     running: int = 0
@@ -224,15 +219,6 @@ class PastStep(Struct, frozen=True):
     state: str
     finished_at: datetime
     body: dict[str, Any]
-
-
-class OutputRow(Struct, frozen=True):
-    """A piece of a log; ``id`` grows within a run."""
-
-    id: int
-    attempt: int
-    step: str
-    data: bytes
 
 
 class PrunedLog(Struct, frozen=True):

@@ -35,7 +35,11 @@ from compatgate.service.runs.queue.repository import NO_STEP
 PRUNED_MEMBER = "pruned_at"
 """Member of a pruned step result: the time of removal."""
 _REPORTS = ("report", "judgement", "health")
+_RUNS_PER_TRANSACTION = 50
+"""Runs per transaction; short transactions let other writers in."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_Find = Callable[[Session, datetime], dict[str, int]]
+_Drop = Callable[[Session, datetime, Mapping[str, int]], int]
 
 
 def logs_before(session: Session, before: datetime) -> dict[str, int]:
@@ -45,13 +49,6 @@ def logs_before(session: Session, before: datetime) -> dict[str, int]:
     query = query.where(*_ended_before(before), RunOutput.step != NO_STEP)
     query = query.group_by(Run.seq, Run.id).order_by(Run.seq)
     return {run: int(size or 0) for run, size in session.execute(query)}
-
-
-def drop_logs(session: Session, runs: Sequence[str], pruned: PrunedLog) -> None:
-    """Remove the logs of finished runs; `pruned_log` then returns a note."""
-    session.execute(delete(RunOutput).where(RunOutput.run.in_(runs)))
-    note = {"attempt": 0, "step": NO_STEP, "at": pruned.at, "data": _encode(pruned)}
-    session.execute(insert(RunOutput), [{**note, "run": run} for run in runs])
 
 
 def reports_before(session: Session, before: datetime) -> dict[str, int]:
@@ -115,27 +112,12 @@ def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
     return {found.name: found.seen_at for found in session.execute(query.order_by(Host.name))}
 
 
-def drop_hosts(session: Session, names: Sequence[str]) -> None:
-    """Remove hosts; a worker that serves one again registers it again."""
-    session.execute(delete(Host).where(Host.name.in_(names)))
-
-
 def _ended_before(before: datetime) -> tuple[Any, ...]:
     return (Run.state.not_in(("queued", *ACTIVE)), Run.finished_at < before)
 
 
-_RUNS_PER_TRANSACTION = 50
-"""Runs per transaction; short transactions let other writers in."""
-
-
 class PruneAges(Struct, frozen=True):
-    """The minimum age of removed rows; None: keep all.
-
-    Attributes:
-        logs: age since the end of the run.
-        reports: age since the end of the run.
-        hosts: age since a worker last served the host.
-    """
+    """The minimum age of removed rows, since the end of the run or the last service; None: keep."""
 
     logs: timedelta | None = None
     reports: timedelta | None = None
@@ -143,11 +125,7 @@ class PruneAges(Struct, frozen=True):
 
 
 class PrunedRuns(Struct, frozen=True):
-    """The removed data of old runs; in a dry run, the data to remove.
-
-    Attributes:
-        bytes: as stored; of a dry run on reports, all that the steps have, of which a little stays.
-    """
+    """The removed data of old runs; in a dry run, the data to remove, of which a little stays."""
 
     before: datetime
     runs: int
@@ -198,10 +176,6 @@ def prune_database(
     )
 
 
-_Find = Callable[[Session, datetime], dict[str, int]]
-_Drop = Callable[[Session, datetime, Mapping[str, int]], int]
-
-
 class _Pruner:
     def __init__(self, database: Database, by: str, now: datetime, *, dry_run: bool) -> None:
         self._database = database
@@ -226,9 +200,13 @@ class _Pruner:
         return PrunedRuns(before, len(sizes), freed)
 
     def logs(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
-        size = sum(sizes.values())
-        link = self._note(session, "logs", before, {"runs": list(sizes), "bytes": size})
-        drop_logs(session, list(sizes), PrunedLog(self._now, self._by, link))
+        """Remove the logs of finished runs; a note replaces each."""
+        size, runs = sum(sizes.values()), list(sizes)
+        link = self._note(session, "logs", before, {"runs": runs, "bytes": size})
+        session.execute(delete(RunOutput).where(RunOutput.run.in_(runs)))
+        text = _encode(PrunedLog(self._now, self._by, link))
+        note = {"attempt": 0, "step": NO_STEP, "at": self._now, "data": text}
+        session.execute(insert(RunOutput), [{**note, "run": run} for run in runs])
         return size
 
     def reports(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
@@ -246,7 +224,7 @@ class _Pruner:
         with self._database.writing() as session:
             found = hosts_before(session, before)
             if found:
-                drop_hosts(session, list(found))
+                session.execute(delete(Host).where(Host.name.in_(found)))
                 self._note(session, "hosts", before, {"hosts": list(found)})
         return PrunedHosts(before, found)
 

@@ -36,8 +36,12 @@ from compatgate.service.audit.events import repository as audit
 from compatgate.service.runs.evidence.promotion import store_evidence
 from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.leases import LeaseClaim, Offer, could_take
+from compatgate.service.runs.queue.leases import Offer, could_take
 from compatgate.service.runs.queue.models import ACTIVE, RunRow, StepRow
+
+_LONGEST = 2000
+_MAX_SESSIONS = 30
+"""Sessions from which the noise of metrics is learned."""
 
 
 def note_run(
@@ -52,12 +56,8 @@ def to_run(row: RunRow) -> Run:
     return msgspec.convert(row, Run, from_attributes=True)
 
 
-def host_values(worker: str, hosts: Sequence[Host], gpus: Gpus) -> list[dict[str, Any]]:
-    """Return the stored values of hosts; endpoints and credentials are not stored."""
-    return [_host_value(worker, host, gpus) for host in hosts]
-
-
-def _host_value(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
+def host_values(worker: str, host: Host, gpus: Gpus) -> dict[str, Any]:
+    """Return the stored values of a host; endpoint and credentials are not stored."""
     field = f"hosts.{host.name}"
     if host.slots < 1:
         raise BadInput("a host needs at least one slot", field=f"{field}.slots", value=host.slots)
@@ -130,13 +130,13 @@ def choose_run(
                 free = [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
                 return Assignment(run, offer.host, tuple(free[:needed]))
         passed.append(run.id)
-        nearest = min(able, key=lambda offer: _count_missing_slots(run, offer, taken), default=None)
+        nearest = min(
+            able,
+            key=lambda offer: offer.count_needed(run) - _count_free_slots(offer, taken),
+            default=None,
+        )
         open_ = [offer for offer in open_ if offer is not nearest]
     return None
-
-
-def _count_missing_slots(run: RunRow, offer: Offer, taken: Mapping[str, set[int]]) -> int:
-    return offer.count_needed(run) - _count_free_slots(offer, taken)
 
 
 def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
@@ -158,18 +158,11 @@ def check_clock(whose: str, at: datetime, others: str, now: datetime, holds: tim
     )
 
 
-_LONGEST = 2000
-_MAX_SESSIONS = 30
-"""Sessions from which the noise of metrics is learned."""
-
-
 class DatabaseQueue:
     """`compatgate.canary.engine.interface.Queue` on a database; any number of workers share it.
 
-    Args:
-        on_change: called after the matrix or the evidence may have changed.
-        settings: how long leases hold, and how long runs pause; workers that share a queue may
-            differ.
+    It calls ``on_change`` after the matrix or the evidence may have changed. Workers that share a
+    queue may differ in how long leases hold, and how long runs pause.
     """
 
     def __init__(
@@ -191,8 +184,10 @@ class DatabaseQueue:
     def register(self, worker: str, served: Sequence[Host]) -> None:
         """Register the hosts of a worker and its suites; `lease` repeats it as a heartbeat."""
         now = clock.now()
-        hosts = host_values(worker, served, self._facts.gpus)
-        declared = [{**host, "suites": self._suites} for host in hosts]
+        declared = [
+            {**host_values(worker, host, self._facts.gpus), "suites": self._suites}
+            for host in served
+        ]
         for host in served:
             is_in_maintenance(host.quiet, now)
         with self._database.reading() as session:
@@ -234,10 +229,12 @@ class DatabaseQueue:
         self, session: Session, worker: str, served: Sequence[Host], now: datetime
     ) -> Lease | None:
         awake = [host for host in served if not is_in_maintenance(host.quiet, now)]
-        values = host_values(worker, awake, self._facts.gpus)
         offers = [
-            replace(make_offer(each), exclusive=host.exclusive and host.executor not in CLUSTERS)
-            for each, host in zip(values, awake, strict=True)
+            replace(
+                make_offer(host_values(worker, host, self._facts.gpus)),
+                exclusive=host.exclusive and host.executor not in CLUSTERS,
+            )
+            for host in awake
         ]
         taken = leases.taken_slots(session, [each.host for each in offers])
         chosen = choose_run(
@@ -258,7 +255,21 @@ class DatabaseQueue:
         now: datetime,
     ) -> Lease:
         is_abandoned = run.state != "queued"
-        attempt = leases.assign_run(session, run, worker, host, at=now, until=now + self._holds)
+        attempt = run.attempts + 1
+        leases.set_run(
+            session,
+            run.id,
+            state="leased",
+            attempts=attempt,
+            worker=worker,
+            on_host=host,
+            lease_until=now + self._holds,
+            not_before=None,
+            doing="",
+            progress=None,
+            reason="",
+            started_at=run.started_at or now,
+        )
         detail = {"attempt": attempt, "host": host, "slots": list(slots)}
         if is_abandoned:
             detail["abandoned_by"] = run.worker
@@ -280,19 +291,17 @@ class DatabaseQueue:
         """Renew a lease, see `Queue`; an outdated lease gets ``lost``."""
         until = clock.now() + self._holds
         with self._database.working() as session:
-            run = leases.lock_run(session, _lease_claim(lease))
+            run = leases.lock_run(session, lease)
             if run is None:
                 return "lost"
-            leases.update_run(session, _lease_claim(lease), lease_until=until)
+            leases.update_run(session, lease, lease_until=until)
         return "cancel" if run.cancel_by else "go"
 
     def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
         """See `Queue`."""
         now = clock.now()
         with self._mine(lease, writing=True) as (session, _):
-            leases.update_run(
-                session, _lease_claim(lease), state=state, lease_until=now + self._holds
-            )
+            leases.update_run(session, lease, state=state, lease_until=now + self._holds)
             note_run(session, now, lease.worker, state, lease.run.id, {"attempt": lease.attempt})
 
     def say(
@@ -301,7 +310,7 @@ class DatabaseQueue:
         """See `Queue`."""
         with self._database.working() as session:
             values = {"doing": _storable_text(doing), "progress": progress, "left_s": left_s}
-            if not leases.update_run(session, _lease_claim(lease), **values):
+            if not leases.update_run(session, lease, **values):
                 raise LeaseLost(lease.run.id)
 
     def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
@@ -337,7 +346,7 @@ class DatabaseQueue:
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""
         with self._database.working() as session:
-            if not leases.update_run(session, _lease_claim(lease), pairs=pairs.to_json()):
+            if not leases.update_run(session, lease, pairs=pairs.to_json()):
                 raise LeaseLost(lease.run.id)
 
     def earlier_pairs(self, lease: Lease) -> list[PairsState]:
@@ -363,11 +372,8 @@ class DatabaseQueue:
             if evidence is not None and (bound := evidence.bound) is not None and bound.suite:
                 own = SuiteDefinition(bound.suite, bound.workloads)
                 require_definition(run.suite, run.definition, own)
-            why = (
-                f"cancelled by {run.cancel_by}"
-                if outcome == "cancelled"
-                else _storable_text(reason)
-            )
+            asked = f"cancelled by {run.cancel_by}"
+            why = asked if outcome == "cancelled" else _storable_text(reason)
             leases.end_run(session, lease.run.id, outcome, why, now)
             detail: dict[str, Any] = {"attempt": lease.attempt, "reason": why}
             if evidence is not None:
@@ -407,14 +413,10 @@ class DatabaseQueue:
         """Open a transaction in which the lease is the run's last."""
         opened = self._database.writing() if writing else self._database.working()
         with opened as session:
-            run = leases.lock_run(session, _lease_claim(lease))
+            run = leases.lock_run(session, lease)
             if run is None:
                 raise LeaseLost(lease.run.id)
             yield session, run
-
-
-def _lease_claim(lease: Lease) -> LeaseClaim:
-    return LeaseClaim(lease.run.id, lease.attempt, lease.worker)
 
 
 def _storable_text(text: str) -> str:

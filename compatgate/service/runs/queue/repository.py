@@ -15,13 +15,12 @@ from compatgate.canary.history import MeasuredStep
 from compatgate.canary.run import Report
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, NotFound
+from compatgate.kit import clock
 from compatgate.kit.database.tables import Page, in_limit, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.runs.evidence.discards import DiscardedRun
-from compatgate.service.runs.queue.filters import RunFilters
 from compatgate.service.runs.queue.models import (
     ACTIVE,
-    OutputRow,
     PastStep,
     PrunedLog,
     QueueState,
@@ -31,6 +30,7 @@ from compatgate.service.runs.queue.models import (
     RunStep,
     StepRow,
 )
+from compatgate.service.runs.queue.schemas import RunFilters
 
 _DERIVED = ("cancelling", "source")
 _COLUMNS = [getattr(Run, name) for name in RunRow.__struct_fields__ if name not in _DERIVED]
@@ -113,11 +113,7 @@ def find_run(session: Session, run_id: str) -> RunRow:
 
 
 def find_run_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
-    """Return the ids of runs that begin with a text, in order.
-
-    Args:
-        beginning: ``run_`` and lower-case letters and digits.
-    """
+    """Return the ids of runs that begin with a text, ``run_`` and letters and digits, in order."""
     within = Run.id.startswith(beginning, autoescape=True)
     query = select(Run.id).where(within).order_by(Run.id).limit(limit)
     return list(session.execute(query).scalars())
@@ -143,12 +139,7 @@ def list_by_purpose(session: Session, purpose: str, since: datetime) -> list[Run
 def list_run_questions(
     session: Session, targets: Sequence[str] | None, since: datetime, *, most: int
 ) -> list[RunRow]:
-    """Return the runs of stacks for some targets, newest first.
-
-    Args:
-        targets: their names; None: all targets.
-        most: most runs, the newest.
-    """
+    """Return the newest runs of stacks for some targets (None: all), newest first."""
     query = select_runs().where(Run.created_at >= since)
     of_targets = Run.target.is_not(None) if targets is None else Run.target.in_(targets)
     return [
@@ -191,16 +182,12 @@ def record_step(session: Session, run_id: str, step: StepRow) -> None:
         known = (last.scalar() or 0) + 1
     else:
         session.execute(delete(RunStep).where(mine, RunStep.name == step.name))
-    values = {
-        "run": run_id,
-        "attempt": step.attempt,
-        "name": step.name,
-        "position": known,
-        "host": step.host,
-        "outcome": step.body["outcome"],
-        "body": _encode(step.body).decode(),
-    }
-    session.execute(insert(RunStep), [values])
+    session.add(
+        RunStep(
+            run=run_id, attempt=step.attempt, name=step.name, position=known, host=step.host,
+            outcome=step.body["outcome"], body=_encode(step.body).decode(),
+        )
+    )  # fmt: skip
 
 
 def list_steps(session: Session, run_id: str, *, host: str | None = None) -> list[StepRow]:
@@ -218,8 +205,7 @@ def append_output(
     session: Session, run_id: str, attempt: int, step: str, data: bytes, at: Any
 ) -> None:
     """Append to a step's log."""
-    values = {"run": run_id, "attempt": attempt, "step": step, "data": data, "at": at}
-    session.execute(insert(RunOutput), [values])
+    session.add(RunOutput(run=run_id, attempt=attempt, step=step, data=data, at=at))
 
 
 def find_pruned_log(session: Session, run_id: str) -> PrunedLog | None:
@@ -236,66 +222,52 @@ def read_output(
     after: int = 0,
     step: str | None = None,
     limit: int = 100,
-) -> list[OutputRow]:
-    """Return the pieces of a run's log after a piece, in order.
-
-    Args:
-        after: id of the last piece known; 0: from the beginning.
-    """
-    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
-    query = query.where(RunOutput.run == run_id, RunOutput.id > after, RunOutput.step != NO_STEP)
-    query = query.where(RunOutput.step == step) if step else query
-    return [
-        OutputRow(*result) for result in session.execute(query.order_by(RunOutput.id).limit(limit))
-    ]
+) -> list[RunOutput]:
+    """Return the pieces of a run's log after the piece with an id, in order."""
+    query = select(RunOutput).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    query = query.where(RunOutput.id > after).order_by(RunOutput.id).limit(limit)
+    return list(session.scalars(query.where(RunOutput.step == step) if step else query))
 
 
-def steps_with_output(session: Session, run_id: str) -> set[str]:
-    """Return the names of the steps with output in a run's log."""
+def find_logged_steps(session: Session, run_id: str) -> set[str]:
+    """Return the names of the steps that have ended in a run, or printed something."""
     query = select(RunOutput.step).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
-    return set(session.execute(query.distinct()).scalars())
+    ended = {step.name for step in list_steps(session, run_id)}
+    return ended | set(session.execute(query.distinct()).scalars())
 
 
-def read_last_output(session: Session, run_id: str, *, limit: int) -> list[OutputRow]:
+def read_last_output(session: Session, run_id: str, *, limit: int) -> list[RunOutput]:
     """Return the last pieces of a run's log, in order."""
-    query = select(RunOutput.id, RunOutput.attempt, RunOutput.step, RunOutput.data)
-    query = query.where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
-    query = query.order_by(RunOutput.id.desc()).limit(limit)
-    return [OutputRow(*result) for result in session.execute(query)][::-1]
+    query = select(RunOutput).where(RunOutput.run == run_id, RunOutput.step != NO_STEP)
+    return list(session.scalars(query.order_by(RunOutput.id.desc()).limit(limit)))[::-1]
 
 
-def read_queue(session: Session, now: datetime) -> QueueState:
+def read_queue(session: Session) -> QueueState:
     """Return how many runs wait and run, and for how long the oldest waits."""
     query = select(Run.state, func.count(), func.min(Run.created_at)).group_by(Run.state)
     waiting, running, oldest_s = 0, 0, 0.0
     for state, number, since in session.execute(query.where(Run.state.in_(("queued", *ACTIVE)))):
         if state == "queued":
-            waiting, oldest_s = number, max(0.0, (now - since).total_seconds())
+            waiting, oldest_s = number, max(0.0, (clock.now() - since).total_seconds())
         else:
             running += number
     return QueueState(waiting, running, oldest_s)
 
 
-def list_past_steps(
-    session: Session, *, suite: str, gpu: str | None, step: str, limit: int
-) -> list[PastStep]:
-    """Return the results of a step in ended runs of a suite on a SKU, newest run first.
-
-    Args:
-        gpu: SKU that they asked for; None: those that asked for none.
-    """
+def list_past_steps(session: Session, run: RunRow, step: str, *, limit: int = 30) -> list[PastStep]:
+    """Return the results of a step in ended runs of the same suite and SKU, newest first."""
     query = (
         select(Run.id, Run.state, Run.finished_at, RunStep.body)
         .join(RunStep, RunStep.run == Run.id)
-        .where(Run.suite == suite, RunStep.name == step, Run.state.not_in(("queued", *ACTIVE)))
-        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
+        .where(Run.suite == run.suite, RunStep.name == step, Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.gpu == run.gpu if run.gpu else Run.gpu.is_(None))
         .order_by(Run.seq.desc(), RunStep.attempt.desc())
         .limit(limit)
     )
     results: dict[str, PastStep] = {}
-    for run, state, at, body in session.execute(query):
+    for run_id, state, at, body in session.execute(query):
         if at is not None:
-            results.setdefault(run, PastStep(run, state, at, msgspec.json.decode(body)))
+            results.setdefault(run_id, PastStep(run_id, state, at, msgspec.json.decode(body)))
     return list(results.values())
 
 
@@ -407,12 +379,7 @@ def list_measured_steps(
     """Return the steps of the newest finished runs, newest first.
 
     Discarded runs are left out, and so are single blocks of pairs: the run's own step has their
-    values.
-
-    Args:
-        workload: of the steps; None: any.
-        gpu: SKU that the runs asked for; None: any.
-        within: limit of the caller to targets; None: no limit.
+    values. ``gpu`` is the SKU that runs asked for, ``within`` the limit of the caller to targets.
     """
     newest = select(Run.seq).where(Run.state.in_(_MEASURED))
     newest = newest.where(Run.id.not_in(select(DiscardedRun.run)))

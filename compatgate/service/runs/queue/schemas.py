@@ -14,7 +14,7 @@ from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, P
 from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.kit.clock import readable
-from compatgate.kit.http.schemas import StackBody, Text
+from compatgate.kit.http.schemas import Filter, ListQuery, Since, StackBody, Text, Until
 from compatgate.service.matrix.documents.evidence_schemas import RunEvidenceBody
 
 
@@ -344,6 +344,44 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     adapter: str
     digest: Annotated[str, Meta(description="content digest")]
     samples: Annotated[list[KeptBody], Meta(description="measured samples, newest first")]
+
+
+StateFilter = State | Literal["active", "ended"]
+
+
+class RunFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the list of runs."""
+
+    state: (
+        Annotated[StateFilter, Meta(description="state of the run; also `active` or `ended`")]
+        | None
+    ) = None
+    target: Filter | None = None
+    suite: Filter | None = None
+    entry: Filter | None = None
+    host: Annotated[Filter, Meta(description="host of the current or last attempt")] | None = None
+    asked_by: Filter | None = None
+    purpose: Purpose | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+class EvidenceFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the list of evidence."""
+
+    suite: Filter | None = None
+    sku: Filter | None = None
+    run: Annotated[Filter, Meta(description="id of the run")] | None = None
+    outcome: Literal["passed", "failed"] | None = None
+    content: Annotated[Filter, Meta(description="digest of the GPU content")] | None = None
+    since: Since | None = None
+    until: Until | None = None
+
+
+class HostFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of the list of hosts."""
+
+    gpu: Annotated[Filter, Meta(description="SKU")] | None = None
 
 
 RUN: dict[str, Any] = {

@@ -26,21 +26,23 @@ from compatgate.canary.history import (
     follow_metrics,
 )
 from compatgate.canary.peaks import PeakShare, find_shares
-from compatgate.canary.run import BY_HISTORY, Report, select_due
+from compatgate.canary.run import BY_HISTORY, Report, StepResult, select_due
+from compatgate.canary.samples.extract import FinishedRun, extract_samples, sample_files
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
-from compatgate.core.binding import Comparison, SuiteDefinition, define_suite
+from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
+from compatgate.core.stack import parse_stack
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import CompatgateError, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import Page
 from compatgate.kit.principal import TargetPatterns
-from compatgate.service.matrix.documents.evidence_remarks import EvidenceRemarks
+from compatgate.service.matrix.documents.reader import EvidenceRemarks
 from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.runs.evidence import evidence
-from compatgate.service.runs.evidence.evidence import EvidenceRow, WarningRow
+from compatgate.service.runs.evidence import evidence as store
 from compatgate.service.runs.evidence.imports import import_report
 from compatgate.service.runs.evidence.pools import (
     EntryPool,
@@ -52,21 +54,12 @@ from compatgate.service.runs.evidence.pools import (
 from compatgate.service.runs.evidence.promotion import EntryRemarks, entry_remarks
 from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.filters import EvidenceFilters, HostFilters, RunFilters
 from compatgate.service.runs.queue.leases import could_take
-from compatgate.service.runs.queue.models import (
-    HostRow,
-    OutputRow,
-    PastStep,
-    PrunedLog,
-    QueueState,
-    RunRow,
-    StepRow,
-)
+from compatgate.service.runs.queue.models import HostRow, RunOutput, RunRow, StepRow
 from compatgate.service.runs.queue.queue import DatabaseQueue, make_offer, note_run
-from compatgate.service.runs.queue.reference import AUTO, NONE, AllowedImages, find_against
+from compatgate.service.runs.queue.reference import AUTO, NONE, AllowedImages, ReferenceFinder
 from compatgate.service.runs.queue.repository import list_measured_steps
-from compatgate.service.runs.queue.schemas import ImportRequest, RunRequest
+from compatgate.service.runs.queue.schemas import ImportRequest, RunFilters, RunRequest
 from compatgate.service.runs.queue.submission import (
     blessed_evidence,
     expect_run,
@@ -75,6 +68,15 @@ from compatgate.service.runs.queue.submission import (
     verification_candidates,
     verification_key,
 )
+
+_log = logging.getLogger(__name__)
+GONE_AFTER = timedelta(hours=1)
+"""Silence after which a worker counts as gone."""
+_OUTLINE = (
+    "name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block", "started_at",
+    "finished_at",
+)  # fmt: skip
+"""Members of a block without its report; its log has the values."""
 
 
 def load_library() -> Library:
@@ -132,11 +134,6 @@ def peak_shares(
     return {name: some for name, some in results.items() if some}
 
 
-_log = logging.getLogger(__name__)
-GONE_AFTER = timedelta(hours=1)
-"""Silence after which a worker counts as gone."""
-
-
 class RunDetail(Struct, frozen=True):
     """A run with its steps, and their shares of published peaks.
 
@@ -160,16 +157,13 @@ class RunDetail(Struct, frozen=True):
             for step in self.steps
         ]
         judged = self.evidence.to_json() if self.evidence else None
-        pairs = self.pairs and {**self.pairs, "blocks": [_outline(one) for one in self.blocks]}
+        blocks = [
+            {name: one.body.get(name) for name in _OUTLINE}
+            | {"attempt": one.attempt, "host": one.host}
+            for one in self.blocks
+        ]
+        pairs = self.pairs and {**self.pairs, "blocks": blocks}
         return {**self.run.to_json(), "steps": steps, "pairs": pairs, "evidence": judged}
-
-
-def _outline(block: StepRow) -> dict[str, Any]:
-    """Return a block without its report; its log has the values."""
-    members = ("name", "workload", "seed", "outcome", "reason", "exit_code", "image", "block")
-    times = ("started_at", "finished_at")
-    results = {name: block.body.get(name) for name in (*members, *times)}
-    return {**results, "attempt": block.attempt, "host": block.host}
 
 
 def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
@@ -183,23 +177,24 @@ def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
     return replace(run, doing=f"waits for the host {able[0].name}, {able[0].away}")
 
 
-def _choose_reference(run: RunRow, purpose: str) -> str:
-    """Return what a repeated run is compared with; a verification asks its history first."""
-    if purpose == "verification":
-        return BY_HISTORY
-    return run.against.asked if run.against else NONE
-
-
 class Runs(EvidenceRemarks):
     """The runs of one database.
 
-    Args:
-        catalogue: loads suites and workloads; called when a suite is named.
-        allowed_images: finds the images that decisions allowed by an entry.
-
     Attributes:
+        catalogue: loads suites and workloads; called when a suite is named.
         under_test: images that a submission may name; every image, until a service limits it.
     """
+
+    find_ids = in_reading(runs.find_run_ids)
+    find_host = in_reading(leases.find_host)
+    hosts = in_reading(leases.list_hosts)
+    past = in_reading(runs.list_past_steps)
+    pruned_log = in_reading(runs.find_pruned_log)
+    logged_steps = in_reading(runs.find_logged_steps)
+    queue_state = in_reading(runs.read_queue)
+    evidence = in_reading(store.list_evidence)
+    warnings = in_reading(store.open_warnings)
+    comparisons = in_reading(store.find_comparisons)
 
     def __init__(
         self,
@@ -232,11 +227,7 @@ class Runs(EvidenceRemarks):
         return DatabaseQueue(self._database, self._facts, self._snapshots.expire, settings, suites)
 
     def submit(self, asked: RunRequest, *, by: str, purpose: str = "request") -> tuple[RunRow, ...]:
-        """Queue the runs that a submission means.
-
-        Args:
-            purpose: ``request`` or ``verification``.
-        """
+        """Queue the runs that a submission means; their purpose may also be ``verification``."""
         self.under_test.check(asked.image)
         catalogue, snapshot = self.catalogue(), self._snapshots.refresh()
         now = clock.now()
@@ -263,7 +254,8 @@ class Runs(EvidenceRemarks):
         self, session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
     ) -> RunRow:
         """Return the run with what it is compared with."""
-        against = find_against(session, asked, run, snapshot, now, self._allowed_images)
+        finder = ReferenceFinder(session, run, snapshot, now, self._allowed_images)
+        against = finder.find(asked)
         if against is None:
             return run
         try:
@@ -288,11 +280,6 @@ class Runs(EvidenceRemarks):
         with self._database.reading() as session:
             result = runs.list_runs(session, RunFilters(**filters), within=within)
             return replace(result, items=self._name_away(session, result.items))
-
-    def find_ids(self, beginning: str, *, limit: int) -> tuple[str, ...]:
-        """Return the ids of runs that begin with a text."""
-        with self._database.reading() as session:
-            return tuple(runs.find_run_ids(session, beginning, limit=limit))
 
     def get(self, run_id: str) -> RunRow:
         """Return a run."""
@@ -328,34 +315,16 @@ class Runs(EvidenceRemarks):
 
     def output(
         self, run_id: str, *, after: int = 0, step: str | None = None, limit: int = 100
-    ) -> tuple[RunRow, Sequence[OutputRow]]:
+    ) -> tuple[RunRow, Sequence[RunOutput]]:
         """Return a run, and pieces of its log after one; both as of one moment."""
         with self._database.reading() as session:
             result = self._find(session, run_id)
             return result, runs.read_output(session, run_id, after=after, step=step, limit=limit)
 
-    def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[OutputRow]]:
+    def last_output(self, run_id: str, *, limit: int) -> tuple[RunRow, Sequence[RunOutput]]:
         """Return a run, and the last pieces of its log; both as of one moment."""
         with self._database.reading() as session:
             return self._find(session, run_id), runs.read_last_output(session, run_id, limit=limit)
-
-    def logged_steps(self, run_id: str) -> set[str]:
-        """Return the names of the steps that have ended in a run, or printed something."""
-        with self._database.reading() as session:
-            ended = {step.name for step in runs.list_steps(session, run_id)}
-            return ended | runs.steps_with_output(session, run_id)
-
-    def pruned_log(self, run_id: str) -> PrunedLog | None:
-        """Return the note on a run's removed log; None: the log was not removed."""
-        with self._database.reading() as session:
-            return runs.find_pruned_log(session, run_id)
-
-    def past(self, run: RunRow, step: str, *, limit: int = 30) -> Sequence[PastStep]:
-        """Return the results of a step in the latest runs of the same suite on the same SKU."""
-        with self._database.reading() as session:
-            return runs.list_past_steps(
-                session, suite=run.suite, gpu=run.gpu, step=step, limit=limit
-            )
 
     def cancel(self, run_id: str, *, by: str) -> RunRow:
         """End a run: at once where it waits, else when its worker next says that it lives.
@@ -376,7 +345,7 @@ class Runs(EvidenceRemarks):
                 leases.end_run(session, run_id, "cancelled", f"cancelled by {by}; {gone}", now)
                 note_run(session, now, by, "cancelled", run_id, {"worker": run.worker})
             elif run.cancel_by is None:
-                leases.ask_to_cancel(session, run_id, by)
+                leases.set_run(session, run_id, cancel_by=by)
                 note_run(session, now, by, "cancel", run_id, {"state": run.state})
             return runs.find_run(session, run_id)
 
@@ -389,19 +358,12 @@ class Runs(EvidenceRemarks):
             hint = "run the tool again and import its report, or run a suite"
             what = f"{run_id} was imported from {run.suite}"
             raise Conflict(what, field="run", value=run_id, hint=hint)
-        asked = RunRequest(
-            suite=run.suite,
-            target=run.target,
-            pool=run.pool,
-            stack=run.stack or None,
-            image=run.image,
-            entry=run.entry,
-            host=run.host,
-            priority=run.priority,
-            against=_choose_reference(run, purpose),
-            explained=(run.explained or None) if purpose == "request" else None,
-        )
-        return self.submit(asked, by=by, purpose=purpose)
+        stated = {name: getattr(run, name) for name in RunRequest.__struct_fields__}
+        stated |= {"stack": run.stack or None, "explained": run.explained or None}
+        stated["against"] = run.against.asked if run.against else NONE
+        if purpose == "verification":  # judged by its history first, and not excused
+            stated |= {"against": BY_HISTORY, "explained": None}
+        return self.submit(RunRequest(**stated), by=by, purpose=purpose)
 
     def discard(self, run_id: str, *, by: str, reason: str) -> RunDetail:
         """Discard a judged run: neither its pass nor its failure counts from now on."""
@@ -409,6 +371,32 @@ class Runs(EvidenceRemarks):
             discard_run(session, run_id, by=by, reason=reason, at=clock.now())
         self._snapshots.expire()
         return self.show(run_id)
+
+    def take_samples(
+        self, run_id: str, *, step: str | None = None, note: str = ""
+    ) -> dict[str, Any]:
+        """Return the measurements of an ended run as files, and why steps give none.
+
+        ``note`` stays in each file.
+        """
+        detail = self.show(run_id)
+        if not detail.run.has_ended:
+            hint = "wait for the end of the run, then take samples"
+            what = f"the run {run_id} is {detail.run.state}"
+            raise Conflict(what, field="run", value=run_id, hint=hint)
+        names = [row.name for row in detail.steps]
+        if step is not None and step not in names:
+            hint = suggest_name(step, names)
+            raise NotFound(f"{run_id} has no step {step!r}", field="step", value=step, hint=hint)
+        whole = FinishedRun(
+            id=run_id,
+            state=detail.run.state,
+            reason=detail.run.reason,
+            stack=parse_stack(detail.run.stack),
+            steps=tuple(msgspec.convert(row.body, StepResult) for row in detail.steps),
+        )
+        workloads, facts = self.catalogue().workloads, self._snapshots.facts
+        return sample_files(extract_samples(whole, workloads, facts, step=step, note=note))
 
     def entry_pools(self, name: str) -> Sequence[EntryPool]:
         """Return the pools of runs that measured what an entry allows."""
@@ -421,11 +409,7 @@ class Runs(EvidenceRemarks):
         return {name for name, run in result.items() if run.has_ended}
 
     def verify_due(self, *, by: str, every_s: int) -> tuple[RunRow, ...]:
-        """Requeue the runs that blessed entries depend on, where verification is due.
-
-        Args:
-            every_s: seconds after which a blessed stack is to have been run again.
-        """
+        """Requeue the runs that blessed entries depend on, so many seconds after the last."""
         result = list(blessed_evidence(self._snapshots.refresh()))
         now = clock.now()
         with self._database.reading() as session:
@@ -449,17 +433,8 @@ class Runs(EvidenceRemarks):
                 _log.warning("entry %s cannot be verified again: %s", item.entry, error.detail)
         return tuple(queued)
 
-    def queue_state(self) -> QueueState:
-        """Return how many runs wait and run, and for how long the oldest waits."""
-        with self._database.reading() as session:
-            return runs.read_queue(session, clock.now())
-
     def histories(self, *, metric: str | None = None, **filters: Any) -> Sequence[MetricHistory]:
-        """Return the history of each metric, those that became worse first.
-
-        Args:
-            metric: None: all.
-        """
+        """Return the history of a metric, or of each; those that became worse first."""
         result = follow_metrics(*self._measured(filters))
         return [one for one in result if metric in (None, one.metric)]
 
@@ -472,33 +447,6 @@ class Runs(EvidenceRemarks):
             steps = list_measured_steps(session, **filters)
         return steps, {name: one.metrics for name, one in self.catalogue().workloads.items()}
 
-    def hosts(self, **filters: Any) -> Page[HostRow]:
-        """Return staging hosts by name, by the filters of `HostFilters`."""
-        with self._database.reading() as session:
-            return leases.list_hosts(session, HostFilters(**filters))
-
-    def find_host(self, name: str) -> HostRow:
-        """Return a staging host."""
-        with self._database.reading() as session:
-            for host in leases.load_hosts(session, [name]):
-                return host
-        raise NotFound(f"no worker has registered the host {name!r}", field="name", value=name)
-
     def remarks(self, entries: Iterable[str]) -> dict[str, EntryRemarks]:
         """Return the remarks of runs on entries, by name."""
         return entry_remarks(self._database, self._snapshots.current(), entries)
-
-    def warnings(self) -> tuple[WarningRow, ...]:
-        """Return open warnings on entries, oldest first."""
-        with self._database.reading() as session:
-            return tuple(evidence.open_warnings(session))
-
-    def comparisons(self, run_ids: Collection[str]) -> dict[str, Comparison]:
-        """Return what pairs found, of those runs that were judged in pairs."""
-        with self._database.reading() as session:
-            return evidence.find_comparisons(session, run_ids)
-
-    def evidence(self, **filters: Any) -> Page[EvidenceRow]:
-        """Return evidence, newest first, by the filters of `EvidenceFilters`."""
-        with self._database.reading() as session:
-            return evidence.list_evidence(session, EvidenceFilters(**filters))

@@ -35,12 +35,22 @@ from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.quantities import describe_seconds
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.matrix.snapshots.snapshot import Snapshot, find_pool
 from compatgate.service.runs.queue.leases import could_take
 from compatgate.service.runs.queue.models import HostRow, RunRow, new_run
 from compatgate.service.runs.queue.queue import make_offer
 from compatgate.service.runs.queue.repository import driver_key, find_lengths
 from compatgate.service.runs.queue.schemas import RunRequest
+
+NO_HOSTS_HINT = "no worker has registered any; run: compatgate worker --hosts FILE"
+PRIORITIES = 1000
+PRIORITY_HINT = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
+MAX_ATTEMPTS = 3
+_NAMED = 8
+_LONGEST_STACK = 64
+_STATED = ("suite", "target", "entry", "image", "host", "priority")
+"""What a run has of its request as it is."""
+_encode_key = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Destination(Struct, frozen=True):
@@ -60,12 +70,7 @@ def find_destinations(
     *,
     needs_gpu: bool,
 ) -> list[Destination]:
-    """Return the destinations of a submission.
-
-    Args:
-        pool: of the target; None: all.
-        host: to run on; None: any.
-    """
+    """Return the destinations of a submission, on all pools and any host unless it names them."""
     named = next((one for one in hosts if one.name == host), None)
     if host is not None and named is None:
         hint = suggest_name(host, [one.name for one in hosts]) if hosts else NO_HOSTS_HINT
@@ -94,18 +99,7 @@ def find_destinations(
 def find_pools(target: str, name: str | None, snapshot: Snapshot) -> list[Pool]:
     """Return the pools of a target, or the named one."""
     pools = list(snapshot.target(target).pools)
-    if name is None:
-        return pools
-    results = [pool for pool in pools if pool.name == name]
-    if not results:
-        hint = suggest_name(name, [pool.name for pool in pools])
-        what = f"the target {target!r} has no pool {name!r}"
-        raise NotFound(what, field="pool", value=name, hint=hint)
-    return results
-
-
-NO_HOSTS_HINT = "no worker has registered any; run: compatgate worker --hosts FILE"
-_NAMED = 8
+    return pools if name is None else [find_pool(target, pools, name)]
 
 
 def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -> RunRow:
@@ -155,12 +149,6 @@ def _no_host(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
     )
 
 
-PRIORITIES = 1000
-PRIORITY_HINT = f"from {-PRIORITIES} to {PRIORITIES}; 0 is ordinary"
-MAX_ATTEMPTS = 3
-_LONGEST_STACK = 64
-
-
 def plan_runs(
     asked: RunRequest,
     catalogue: Library,
@@ -176,27 +164,30 @@ def plan_runs(
     gpus, nodes = catalogue.gpus_of(asked.suite), catalogue.nodes_of(asked.suite)
     workloads = catalogue.of_suite(asked.suite)
     imageless = [one.name for one in workloads if not has_own_image(one)]
-    stack = _stack(asked)
-    _check(asked, snapshot)
+    stack = _read_stack(asked)
+    if not -PRIORITIES <= asked.priority <= PRIORITIES:
+        what = "out of range"
+        raise BadInput(what, field="priority", value=asked.priority, hint=PRIORITY_HINT)
+    needs = {f"workload {one.name}": one.needs for one in workloads}
+    if asked.entry is not None:
+        needs[f"entry {asked.entry}"] = snapshot.entry(asked.entry).needs
+    if asked.stack:
+        needs["the stack"] = parse_stack(asked.stack).needs
     where = asked.target, asked.pool, asked.host
     result = find_destinations(*where, snapshot, hosts, needs_gpu=bool(gpus))
-    _refuse_unfit(result, _needs_of_gpus(asked, catalogue, snapshot), facts)
+    _refuse_unfit(result, {who: stated for who, stated in needs.items() if stated}, facts)
+    stated = {name: getattr(asked, name) for name in _STATED}
     made = [
         new_run(
+            **stated,
             id=f"run_{secrets.token_hex(8)}",
-            suite=asked.suite,
             state="queued",
             stack=stack,
-            target=asked.target,
             pool=place.pool,
-            entry=asked.entry,
-            image=asked.image,
             gpu=place.gpu,
             driver=place.driver,
             gpus=max(1, gpus),
             nodes=nodes,
-            host=asked.host,
-            priority=asked.priority,
             purpose=purpose,
             max_attempts=MAX_ATTEMPTS,
             asked_by=by,
@@ -226,22 +217,12 @@ def expect_run(session: Session, run: RunRow, workloads: Sequence[Workload]) -> 
     return replace(run, doing=doing, left_s=left)
 
 
-def _needs_of_gpus(asked: RunRequest, catalogue: Library, snapshot: Snapshot) -> dict[str, Needs]:
-    """Return what is needed of each GPU, by who states it."""
-    results = {f"workload {one.name}": one.needs for one in catalogue.of_suite(asked.suite)}
-    if asked.entry in snapshot.entries:
-        results[f"entry {asked.entry}"] = snapshot.entries[asked.entry].needs
-    if asked.stack:
-        results["the stack"] = parse_stack(asked.stack).needs
-    return {who: needs for who, needs in results.items() if needs}
-
-
 def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], facts: Facts) -> None:
     """Refuse a submission whose run would go where a GPU cannot do what is needed.
 
     A GPU of which that is not known is tried.
     """
-    reasons = {place: _find_reason(place, stated, facts) for place in places}
+    reasons = {place: next(_list_reasons(place, stated, facts), "") for place in places}
     refused = [(place, why) for place, why in reasons.items() if why]
     if not refused:
         return
@@ -252,18 +233,18 @@ def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], fa
     raise BadInput(why, field=field, value=place.pool or place.gpu, hint=hint)
 
 
-def _find_reason(place: Destination, stated: Mapping[str, Needs], facts: Facts) -> str:
-    """Return who needs what of a GPU that cannot; empty where it can or that is not known."""
-    gpu = resolve_gpu(place.gpu, facts.gpus) if place.gpu and stated else None
-    for who, needs in stated.items() if gpu else ():
-        assert gpu is not None  # noqa: S101 - the line above
+def _list_reasons(place: Destination, stated: Mapping[str, Needs], facts: Facts) -> Iterator[str]:
+    """Yield who needs what of a GPU that is known to lack it."""
+    if not place.gpu or not stated:
+        return
+    gpu = resolve_gpu(place.gpu, facts.gpus)
+    for who, needs in stated.items():
         for unmet in find_unmet(needs, gpu, facts):
             if unmet.excludes:
-                return f"{who} cannot run there: {unmet.message}"
-    return ""
+                yield f"{who} cannot run there: {unmet.message}"
 
 
-def _stack(asked: RunRequest) -> dict[str, Any]:
+def _read_stack(asked: RunRequest) -> dict[str, Any]:
     if asked.image is not None:
         try:
             parse_reference(asked.image)
@@ -273,34 +254,16 @@ def _stack(asked: RunRequest) -> dict[str, Any]:
     if asked.stack is None:
         return {}
     if len(asked.stack) > _LONGEST_STACK:
-        raise BadInput(
-            "has too many components", field="stack", hint=f"at most {_LONGEST_STACK} components"
-        )
+        hint = f"at most {_LONGEST_STACK} components"
+        raise BadInput("has too many components", field="stack", hint=hint)
     try:
         return parse_stack(asked.stack, image=asked.image).to_json()
     except BadInput as error:
         raise error.at("stack") from None
 
 
-def _check(asked: RunRequest, snapshot: Snapshot) -> None:
-    if not -PRIORITIES <= asked.priority <= PRIORITIES:
-        what = "out of range"
-        raise BadInput(what, field="priority", value=asked.priority, hint=PRIORITY_HINT)
-    if asked.entry is not None and asked.entry not in snapshot.entries:
-        hint = suggest_name(asked.entry, snapshot.entries)
-        what = f"entry {asked.entry!r} does not exist"
-        raise NotFound(what, field="entry", value=asked.entry, hint=hint)
-
-
-_encode_key = msgspec.json.Encoder(order="deterministic").encode
-
-
 class LastVerification(Struct, frozen=True):
-    """The last verification of runs with the same key.
-
-    Attributes:
-        at: seconds since the epoch.
-    """
+    """The last verification of runs with the same key; ``at``: seconds since the epoch."""
 
     at: int
     underway: bool

@@ -16,7 +16,7 @@ from compatgate.canary.run import StepResult
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.schemas import HostBody
@@ -42,6 +42,9 @@ from compatgate.service.runs.work.schemas import (
 )
 from compatgate.service.runs.work.service import LeaseGone, WorkDesk, require_host
 
+routes = Routes("work", scope="work")
+
+_ORDER = Returns(OrderBody, "The order")
 _GO: dict[str, str] = {"order": "go"}
 
 
@@ -65,26 +68,30 @@ def _lease(call: Call[Any]) -> Lease:
     return call.use(WorkDesk).find(call.principal, call.args["run"], call.args["attempt"])
 
 
-def _while_held(handler: Callable[[Call[Any]], Reply]) -> Callable[[Call[Any]], Reply]:
-    """Answer 409 where the lease ends while the handler writes."""
+def _of_lease(
+    declare: Callable[..., Any], name: str, returns: Returns, **fields: Any
+) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
+    """Declare a route of a lease; it answers 409 where the lease ends while the handler writes."""
+    path = f"/leases/{{run}}/{{attempt:int}}/{name}"
 
-    @wraps(handler)
-    def handle(call: Call[Any]) -> Reply:
-        try:
-            return handler(call)
-        except LeaseLost as lost:
-            raise LeaseGone(str(lost)) from None
+    def of(handler: Callable[[Call[Any]], Reply]) -> Route:
+        @wraps(handler)
+        def handle(call: Call[Any]) -> Reply:
+            try:
+                return handler(call)
+            except LeaseLost as lost:
+                raise LeaseGone(str(lost)) from None
 
-    return handle
+        made: Route = declare(path, returns, errors=(409,), **fields)(handle)
+        return made
+
+    return of
 
 
-@route(
-    "PUT",
+@routes.put(
     "/hosts/{name}",
-    scope="work",
-    tag="work",
+    Returns(HostBody, "The host"),
     body=Body(HostDeclaration, examples={"host": DECLARATION}, argument="body"),
-    returns=Returns(HostBody, "The host"),
 )
 def declare_host(call: Call[NoQuery]) -> Reply:
     """Declare a staging host, and the suites of its worker."""
@@ -93,14 +100,11 @@ def declare_host(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(Runs).find_host(host.name).to_json())
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/report",
-    scope="work",
-    tag="work",
+    Returns(HostBody, "The host"),
     body=Body(HostReport, examples={"away": {"away": "the engine does not answer"}}),
     repeatable=True,
-    returns=Returns(HostBody, "The host"),
     errors=(404,),
 )
 def report_host(call: Call[NoQuery]) -> Reply:
@@ -110,13 +114,10 @@ def report_host(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(Runs).find_host(name).to_json())
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/lease",
-    scope="work",
-    tag="work",
+    Returns(LeaseBody, "The run, or none"),
     body=Body(HostDeclaration, examples={"host": DECLARATION}, argument="body"),
-    returns=Returns(LeaseBody, "The run, or none"),
 )
 def lease_run(call: Call[NoQuery]) -> Reply:
     """Lease the next run that the host can run now.
@@ -132,14 +133,11 @@ def lease_run(call: Call[NoQuery]) -> Reply:
     return Reply({"lease": {**msgspec.to_builtins(body), "run": run}})
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/ended-runs",
-    scope="work",
-    tag="work",
+    Returns(RunIds, "The runs that have ended"),
     body=Body(RunIds, examples={"runs": {"runs": ["run_0123456789abcdef"]}}),
     repeatable=True,
-    returns=Returns(RunIds, "The runs that have ended"),
 )
 def find_ended_runs(call: Call[NoQuery]) -> Reply:
     """Say which of the runs that a host has leftovers of have ended."""
@@ -148,19 +146,17 @@ def find_ended_runs(call: Call[NoQuery]) -> Reply:
     return Reply({"runs": sorted(call.use(Runs).ended(asked.runs))})
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/verifications",
-    scope="work",
-    tag="work",
+    Returns(RunIds, "The runs that were queued"),
     body=Body(Reverification, examples={"month": {"worker": "stage-1234", "every_s": 2592000}}),
-    returns=Returns(RunIds, "The runs that were queued"),
 )
 def queue_verifications(call: Call[NoQuery]) -> Reply:
     """Queue the runs that blessed entries depend on, where they are due again."""
     _host(call)
     asked = to_struct(call.document(), Reverification)
-    return Reply({"runs": call.use(WorkDesk).reverify(asked.worker, asked.every_s)})
+    made = call.use(Runs).verify_due(by=asked.worker, every_s=asked.every_s)
+    return Reply({"runs": [run.id for run in made]})
 
 
 class BaselineQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,13 +167,11 @@ class BaselineQuery(Struct, frozen=True, forbid_unknown_fields=True):
     family: Annotated[str, Meta(description="stack family")] = ""
 
 
-@route(
-    "GET",
+@routes.get(
     "/hosts/{name}/baselines",
+    Returns(ApprovedBody, "The approved baselines"),
     scope="work",
-    tag="work",
     query=BaselineQuery,
-    returns=Returns(ApprovedBody, "The approved baselines"),
 )
 def list_approved_baselines(call: Call[BaselineQuery]) -> Reply:
     """Return the approved baselines of a workload, for a worker to judge by."""
@@ -186,13 +180,10 @@ def list_approved_baselines(call: Call[BaselineQuery]) -> Reply:
     return Reply({"baselines": msgspec.to_builtins(call.use(BaselineService).approved(key))})
 
 
-@route(
-    "POST",
+@routes.post(
     "/hosts/{name}/baselines",
-    scope="work",
-    tag="work",
+    _ORDER,
     body=Body(BaselineOffer, argument="body"),
-    returns=Returns(OrderBody, "The order"),
     errors=(404, 409),
 )
 def offer_baselines(call: Call[NoQuery]) -> Reply:
@@ -202,33 +193,25 @@ def offer_baselines(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@route(
-    "POST",
-    "/leases/{run}/{attempt:int}/heartbeat",
-    scope="work",
-    tag="work",
+@_of_lease(
+    routes.post,
+    "heartbeat",
+    _ORDER,
     body=Body(Heartbeat, examples={"running": {"state": "running"}}),
     repeatable=True,
-    returns=Returns(OrderBody, "The order"),
-    errors=(409,),
 )
-@_while_held
 def renew_lease(call: Call[NoQuery]) -> Reply:
     """Renew a lease, and state what has changed of the run."""
     lease = _lease(call)
     return Reply({"order": call.use(WorkDesk).beat(lease, to_struct(call.document(), Heartbeat))})
 
 
-@route(
-    "POST",
-    "/leases/{run}/{attempt:int}/output",
-    scope="work",
-    tag="work",
+@_of_lease(
+    routes.post,
+    "output",
+    _ORDER,
     body=Body(OutputPiece, examples={"line": {"step": "gemm-0", "data": "YmVnYW4K"}}),
-    returns=Returns(OrderBody, "The order"),
-    errors=(409,),
 )
-@_while_held
 def write_output(call: Call[NoQuery]) -> Reply:
     """Append to the log of a step."""
     lease, piece = _lease(call), to_struct(call.document(), OutputPiece)
@@ -236,32 +219,20 @@ def write_output(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@route(
-    "GET",
-    "/leases/{run}/{attempt:int}/steps",
-    scope="work",
-    tag="work",
-    returns=Returns(StepResultsBody, "The steps"),
-    errors=(409,),
-)
-@_while_held
+@_of_lease(routes.get, "steps", Returns(StepResultsBody, "The steps"), scope="work")
 def list_recorded_steps(call: Call[NoQuery]) -> Reply:
     """Return the steps that earlier attempts completed on this host."""
     steps = call.use(Runs).queue.results(_lease(call))
     return Reply({"steps": [msgspec.to_builtins(step) for step in steps]})
 
 
-@route(
-    "POST",
-    "/leases/{run}/{attempt:int}/steps",
-    scope="work",
-    tag="work",
+@_of_lease(
+    routes.post,
+    "steps",
+    _ORDER,
     body=Body(StepDocument, examples={"passed": {"result": STEP}}),
     repeatable=True,
-    returns=Returns(OrderBody, "The order"),
-    errors=(409,),
 )
-@_while_held
 def record_step(call: Call[NoQuery]) -> Reply:
     """Record the result of a step; it replaces the step's result of this attempt."""
     lease, sent = _lease(call), to_struct(call.document(), StepDocument)
@@ -277,16 +248,9 @@ class PastQuery(Struct, frozen=True, forbid_unknown_fields=True):
     digest: Annotated[str, Meta(description="content of its workload")] = ""
 
 
-@route(
-    "GET",
-    "/leases/{run}/{attempt:int}/past",
-    scope="work",
-    tag="work",
-    query=PastQuery,
-    returns=Returns(PastBody, "What earlier runs showed"),
-    errors=(409,),
+@_of_lease(
+    routes.get, "past", Returns(PastBody, "What earlier runs showed"), scope="work", query=PastQuery
 )
-@_while_held
 def show_past(call: Call[PastQuery]) -> Reply:
     """Return what earlier runs showed of the same steps: their lengths, and one in time."""
     lease, queue, asked = _lease(call), call.use(Runs).queue, call.query
@@ -295,31 +259,16 @@ def show_past(call: Call[PastQuery]) -> Reply:
     return Reply({"lengths": dict(queue.lengths(lease, names)), "in_time": in_time})
 
 
-@route(
-    "GET",
-    "/leases/{run}/{attempt:int}/pairs",
-    scope="work",
-    tag="work",
-    returns=Returns(PairsDocument, "The pairs of earlier runs"),
-    errors=(409,),
-)
-@_while_held
+@_of_lease(routes.get, "pairs", Returns(PairsDocument, "The pairs of earlier runs"), scope="work")
 def list_earlier_pairs(call: Call[NoQuery]) -> Reply:
     """Return the pairs of earlier runs of the suite on the same SKU, newest first."""
     earlier = call.use(Runs).queue.earlier_pairs(_lease(call))
     return Reply({"pairs": [state.to_json() for state in earlier]})
 
 
-@route(
-    "PUT",
-    "/leases/{run}/{attempt:int}/pairs",
-    scope="work",
-    tag="work",
-    body=Body(PairsDocument, examples={"none": {"pairs": [{}]}}),
-    returns=Returns(OrderBody, "The order"),
-    errors=(409,),
+@_of_lease(
+    routes.put, "pairs", _ORDER, body=Body(PairsDocument, examples={"none": {"pairs": [{}]}})
 )
-@_while_held
 def store_pairs(call: Call[NoQuery]) -> Reply:
     """Store how the pairs of a run stand."""
     lease = _lease(call)
@@ -331,16 +280,12 @@ def store_pairs(call: Call[NoQuery]) -> Reply:
     return Reply(_GO)
 
 
-@route(
-    "POST",
-    "/leases/{run}/{attempt:int}/end",
-    scope="work",
-    tag="work",
+@_of_lease(
+    routes.post,
+    "end",
+    _ORDER,
     body=Body(RunEnd, examples={"again": {"outcome": "again", "why": "the engine is away"}}),
-    returns=Returns(OrderBody, "The order"),
-    errors=(409,),
 )
-@_while_held
 def end_run(call: Call[NoQuery]) -> Reply:
     """End a run with its evidence, or hand it back.
 

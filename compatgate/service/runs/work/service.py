@@ -6,17 +6,15 @@ definition and the run that evidence is about are the gate's, whatever the worke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from compatgate.canary.engine.interface import BaselineKey, Lease, Order, Settings
 from compatgate.canary.hosts import Host
 from compatgate.core.binding import SuiteDefinition, require_definition
 from compatgate.core.matrix import Evidence
-from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.principal import AccessRefused, Principal
@@ -128,10 +126,6 @@ class WorkDesk:
             offer.found,
         )
 
-    def reverify(self, worker: str, every_s: int) -> Sequence[str]:
-        """Queue the runs that are due, as the matrix and its policies say."""
-        return [run.id for run in self._runs.verify_due(by=worker, every_s=every_s)]
-
 
 def _to_evidence(lease: Lease, claim: EvidenceClaim, outcome: str) -> Evidence:
     """Return evidence about the leased run: a worker says what it measured, and nothing else."""
@@ -144,14 +138,7 @@ def _to_evidence(lease: Lease, claim: EvidenceClaim, outcome: str) -> Evidence:
         bound = replace(bound, suite=own.digest, workloads=own.workloads)
     if run.gpu is not None and claim.sku != run.gpu:
         raise BadInput(f"the run is for {run.gpu}", field="evidence.sku", value=claim.sku)
-    return Evidence(
-        run.id,
-        run.suite,
-        claim.sku,
-        parse_version("driver", claim.driver),
-        {name: parse_version(name, text) for name, text in claim.components.items()},
-        outcome,  # type: ignore[arg-type]
-        int(clock.now().timestamp()),
-        claim.development,
-        replace(bound, host=lease.host) if bound else None,
-    )
+    bound = replace(bound, host=lease.host) if bound else None
+    about = {"id": run.id, "suite": run.suite, "outcome": outcome, "bound": bound}
+    finished = int(clock.now().timestamp())
+    return Evidence.read(**{**asdict(claim), **about}, finished=finished)

@@ -6,8 +6,6 @@ import pytest
 from engines import Engine
 from staging import GOOD, Staging
 
-from compatgate.service.runs.evidence.samples import collect_samples
-
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 METRIC = """\
 seeds = [0, 1]
@@ -29,7 +27,7 @@ def test_each_step_of_a_container_becomes_a_sample(staging: Staging, gpu_engine:
     run = staging.submit("made")
     staging.work()
     assert staging.run(run).state == "inconclusive", staging.run(run).reason
-    taken = collect_samples(staging.rooms.runs, staging.rooms.gate.facts, run)
+    taken = staging.rooms.runs.take_samples(run)
     assert taken["refused"] == []
     assert [sample["step"] for sample in taken["samples"]] == ["made-0", "made-1"]
     assert '"executor":"docker","development":false' in taken["samples"][0]["text"]
@@ -39,6 +37,6 @@ def test_a_run_whose_check_failed_gives_none(staging: Staging, gpu_engine: Engin
     staging.workload("made", MEASURES.replace("True", "False"), more=METRIC)
     run = staging.submit("made")
     staging.work()
-    taken = collect_samples(staging.rooms.runs, staging.rooms.gate.facts, run)
+    taken = staging.rooms.runs.take_samples(run)
     assert taken["samples"] == []
     assert "the run ended failed: made-0: check right failed" in taken["refused"][0]["reason"]

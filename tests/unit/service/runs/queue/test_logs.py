@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compatgate.service.runs.queue.logs import PIECES, clean_text, read_after, read_end
-from compatgate.service.runs.queue.models import OutputRow
+from compatgate.service.runs.queue.models import RunOutput
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,15 @@ def test_an_open_title_does_not_swallow_what_follows() -> None:
     assert clean_text("\x1b]0;no end\nnext line") == "\nnext line"
 
 
+def make_piece(number: int, attempt: int, step: str, data: bytes) -> RunOutput:
+    return RunOutput(id=number, attempt=attempt, step=step, data=data)
+
+
 class Runs:
     """As much of the runs as is asked for."""
 
     def __init__(self, *pieces: bytes, ended: bool = False, step: str = "gemm-0") -> None:
-        self.pieces = [OutputRow(i + 7, 1, step, data) for i, data in enumerate(pieces)]
+        self.pieces = [make_piece(i + 7, 1, step, data) for i, data in enumerate(pieces)]
         self.ended = ended
 
     def output(self, run_id: str, *, after: int = 0, limit: int) -> Any:
@@ -72,7 +76,7 @@ def test_a_step_has_one_heading() -> None:
 
 def test_another_step_has_its_own_heading() -> None:
     runs: Any = Runs(b"one\n")
-    runs.pieces.append(OutputRow(20, 2, "conv-0", b"two\n"))
+    runs.pieces.append(make_piece(20, 2, "conv-0", b"two\n"))
     assert read_after(runs, "run_1", 7).text == "==> conv-0, attempt 2 <==\ntwo\n"
 
 
