@@ -566,7 +566,7 @@ def _find_cudnn_of_minor(
 ) -> CudnnRelease | None:
     """Return a cuDNN release like the nearest of its minor, of which nothing denies."""
     minor = sorted(number for number in known if number[:2] == have.major_minor)
-    if not minor:
+    if not minor or have.at(3) > max(known):
         return None
     older = [number for number in minor if number <= have.at(3)]
     like = known[minor[-1] if len(have.parts) < 3 else older[-1] if older else minor[0]]

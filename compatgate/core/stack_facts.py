@@ -512,7 +512,8 @@ def find_release(table: Framework, version: Version) -> Release | None:
         of_build := next((r for r in table.releases if r.version.at(3) == version.at(3)), None)
     ):
         return of_build
-    if table.unlisted_patches is None or version.key[1] == 0:
+    newer = version > table.releases[-1].version
+    if table.unlisted_patches is None or version.key[1] == 0 or newer:
         return None
     if version.parts not in table.memory:
         if len(table.memory) >= _MAX_INFERRED:

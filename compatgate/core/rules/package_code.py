@@ -169,7 +169,8 @@ def _runs_here(context: RuleContext, package: GpuPackage) -> bool:
     linked = package.runtimes(cuda) if cuda else {}
     if linked and cuda and cuda.major not in linked:
         return False
-    met = all(one.holds for one in requirements_of(package, context.stack))
+    asked = requirements_of(package, context.stack)
+    met = all(one.holds for one in asked if one.name not in ("cudnn", "nccl"))
     return met and _has_driver_of(context, package)
 
 

@@ -53,7 +53,7 @@ def _cuda_text(context: RuleContext) -> str:
     return context.cuda.text if context.cuda else ""
 
 
-@rule("CG410", "package-open", reads=PACKAGES | FORWARD)
+@rule("CG410", "package-open", reads=RECORDS | FORWARD)
 def package_open(context: RuleContext) -> RuleAnswer:
     """A package has GPU code or depends on CUDA, but no record describes its content.
 
