@@ -437,6 +437,8 @@ def cuda_of_wheel(
     if pools and all(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
         return None
     build = _find_plugin_build(release, stack) or default_build(release)
+    if build is None and len(release.builds) == 1 and table.source_of_completeness(version):
+        build = release.builds[0]  # tensorflow-gpu 1.12 was built for one CUDA alone
     if build is None or build.cuda:
         return build.cuda if build else None
     pin = release.pins.get("torch")
