@@ -11,7 +11,7 @@ from msgspec import structs
 from compatgate.core.facts import Facts
 from compatgate.core.request import Os, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.stack_facts import assume_default_wheels
+from compatgate.core.stack_facts import assume_default_wheels, cuda_of_wheel
 from compatgate.core.versions import CudaBuild, format_parts, parse_version, split_tag
 
 if TYPE_CHECKING:
@@ -55,17 +55,35 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
     os: Os = "linux" if pool.os == "wsl" else pool.os
     finder = package_finder(facts, os, pool.cpu, stack.get("python"))
     for package in finder.all_of(stack).packages:
-        if cuda := _cuda_of(package):
-            yield cuda, package.title
+        like = package.near[-1] if package.near else package  # an older one may need less
+        if cuda := cuda_of_package(like) or _cuda_of_pinned_torch(like, stack, facts, pool):
+            yield cuda, like.title
 
 
-def _cuda_of(package: GpuPackage) -> CudaBuild | None:
+def _cuda_of_pinned_torch(
+    package: GpuPackage, stack: Stack, facts: Facts, pool: Pool
+) -> CudaBuild | None:
+    """Return the CUDA of the torch that a package, or its extra for GPUs, pins exactly."""
+    extra = facts.packages.extra_of(package.name)
+    for asked in package.needs.on({"torch": None}.keys(), extra):
+        if asked.spec.startswith("==") and "*" not in asked.spec:
+            torch = parse_version("torch", asked.spec.removeprefix("==").strip())
+            return cuda_of_wheel("torch", torch, facts, [pool], stack)
+    return None
+
+
+def cuda_of_package(package: GpuPackage) -> CudaBuild | None:
     """Return the CUDA that a package needs at least, where its parts do not contradict each other.
 
     Its label says it, or else its requirements, statements, name and wheel.
     """
     if package.version.cuda:
         return package.version.cuda
+    from compatgate.core.package_wheels import label_of
+
+    label = label_of(package.version, package.statements)
+    if label.startswith("post"):
+        return split_tag(label.removeprefix("post"))
     texts = [one.cuda for one in package.statements if one.cuda]
     for asked in package.needs.on({"cuda": None}.keys()):
         texts += _AT_LEAST.findall(asked.spec)

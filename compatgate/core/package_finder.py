@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record, Statement
 from compatgate.core.gpu_code import Arch
 from compatgate.core.package_requirements import Platform
 from compatgate.core.package_wheels import (
+    UNLABELLED,
     covers_release,
     find_labelled_record,
     find_record,
@@ -36,7 +38,7 @@ _MAX_FINDERS = 64
 """Number of cached platforms."""
 _PACKAGES_BYTES, _SETS_BYTES = 24 * MIB, 24 * MIB
 """Bytes of cached packages, and of cached sets, of all platforms together."""
-_AS_BUILT = "as its project's workflow builds it"
+AS_BUILT = "as its project's workflow builds it"
 _PACKAGE_BYTES = 1500
 """Bytes of a package with what rules derive of it, as measured."""
 
@@ -114,8 +116,24 @@ class PackageFinder:
         code = stack.code.get(name, ())
         if name in stack.measured:
             return self.installed(name, version, code, stack.measured[name])
-        label = "" if wheel or code or version.local else self._label_beside_torch(stack, name)
-        return self.find(name, version, wheel, code, label)
+        if wheel or code or version.local:
+            return self.find(name, version, wheel, code)
+        found = self.find(name, version, label=self._label_beside_torch(stack, name))
+        return found if found.record else self._find_of_torchs_label(stack, found)
+
+    def _find_of_torchs_label(self, stack: Stack, package: GpuPackage) -> GpuPackage:
+        """Return a package without a record as the wheel that has the label of the stack's torch.
+
+        ``torchvision=0.16.1`` beside ``torch=2.1.1+cu121`` comes from the index of that torch.
+        """
+        torch, name, version = stack.components.get("torch"), package.name, package.version
+        if torch is None or not names_cuda(torch):
+            return package
+        other = self.find(name, parse_version(name, f"{version.public}+{torch.local}"))
+        if other.record is None:
+            return package
+        assumed = f"the wheel is assumed to have the label of torch's, {torch.local}"
+        return replace(other, version=version, assumed=assumed)
 
     def find(
         self,
@@ -198,9 +216,15 @@ class PackageFinder:
             fitting = find_labelled_record(facts, recorded, version, said, platform)
         if fitting is None and not stated and not (wheel and not version.local):
             named_label = label or label_of(version, said)
-            released = released_record(name, version, named_label, said, platform)
+            sure = [one for one in said if one.source.confidence != "derived"]
+            released = released_record(name, version, named_label, sure, platform)
             why = f"the wheel is assumed to be its project's {version.public}+{label}"
-            fitting = (released, why if label else _AS_BUILT) if released else None
+            fitting = (released, why if label else AS_BUILT) if released else None
+        near = (
+            ()
+            if fitting or wheel or stated or label
+            else self._find_near(name, version, recorded, said)
+        )
         record, assumed = fitting or (None, "")
         named = gpus_of_label(version.local) or facts.packages.gpus_of(name)
         return GpuPackage(
@@ -217,7 +241,33 @@ class PackageFinder:
             on_request=record is not None and facts.is_measured(record),
             fetched=record is not None and bool(label),
             variant=facts.packages.variant_of(recorded),
+            near=near,
         )
+
+    def _find_near(
+        self, name: str, version: Version, recorded: str, said: tuple[Statement, ...]
+    ) -> tuple[GpuPackage, ...]:
+        """Return what a release without a record is assumed to be like; empty where nothing is.
+
+        It is a wheel that statements derive from the project's build files, or else the measured
+        releases before and after it, if both exist. ``recorded`` is the package with the records.
+        """
+        platform, records = self._platform, self._facts.records(recorded)
+        of_record = recorded != name  # the label says which package it is, transformer-engine-cu12
+        plain = parse_version(name, version.public) if of_record else version
+        named = label_of(plain, said)
+        if record := released_record(name, version, named, said, platform):
+            return (GpuPackage(name, version, platform, record, AS_BUILT, statements=said),)
+        if named != UNLABELLED or any(one.compiled for one in said):
+            return ()
+        label = f"+{version.local}" if of_record else ""
+        texts = {one.version for one in records if "+" not in one.version}
+        releases = sorted((parse_version(name, text) for text in texts), key=lambda one: one.key)
+        measured = [one for one in releases if find_record(records, one, None, platform)]
+        before = [one.text for one in measured if one <= version][-1:]
+        after = [one.text for one in measured if one >= version][:1]
+        pair = dict.fromkeys((*before, *after) if before and after else ())
+        return tuple(self.find(name, parse_version(name, f"{text}{label}")) for text in pair)
 
 
 def _notes_of_image(version: Version, facts: Facts) -> tuple[Statement, ...]:

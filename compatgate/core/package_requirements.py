@@ -70,7 +70,8 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
                 compared = None
             else:
                 pin = _pinned_version(self.spec)
-                holds = _is_pinned(self.name, pin, have.text) or _satisfies(self.spec, have.text)
+                spec = _BUILD_OF_CUDA.sub(r"\1", self.spec) if self.name == "cuda" else self.spec
+                holds = _is_pinned(self.name, pin, have.text) or _satisfies(spec, have.text)
                 compared = Requirement(self.name, self.spec, have, holds, pin)
             known[have.text] = found = compared
         return found
@@ -80,6 +81,8 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
         return {}
 
 
+_BUILD_OF_CUDA = re.compile(r"(>=\d+\.\d+)\.\d{2,}")
+"""A component's build (``nvidia-cuda-runtime-cu12>=12.1.105``), which no toolkit states."""
 _MAX_CACHED = 64
 """Results that a release caches, for other versions and for other parts of a stack."""
 

@@ -348,7 +348,7 @@ def find_stated_wheels(
     """Return the row of a label; labels are equal whatever their case and separators (PEP 440)."""
     wanted = _normalise(label)
     for one in statements:
-        for wheels in one.wheels if one.source.confidence != "derived" else ():
+        for wheels in one.wheels:
             there = any(wanted == _normalise(known) for known in wheels.labels)
             if there and wheels.code and _is_wheel_for(wheels, platform):
                 return wheels

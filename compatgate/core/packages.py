@@ -49,6 +49,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
         fetched: the record is that of the wheel that the package's installer fetches beside the
             stack's torch.
         variant: libraries that it chooses by the GPU.
+        near: the measured releases before and after this one, where it has no record.
     """
 
     name: str
@@ -65,6 +66,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     on_request: bool = False
     fetched: bool = False
     variant: Variant | None = None
+    near: tuple[GpuPackage, ...] = ()
 
     @lazy_property
     def is_known(self) -> bool:

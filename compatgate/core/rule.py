@@ -268,8 +268,15 @@ class Rule(Struct, frozen=True):
         if problem.reason == "missing-fact" and context.policy.missing_facts == "audit":
             message = f"{problem.message} (a warning until the target says missingFacts: enforce)"
             return replace(problem, outcome="warn", message=message)
-        softens = not self.states_outcome and _denies_by_derived_fact(problem)
+        softens = not self.states_outcome and (
+            _denies_by_derived_fact(problem) or self._denies_by_inferred_cuda(problem, context)
+        )
         return _soften(problem) if softens else problem
+
+    def _denies_by_inferred_cuda(self, problem: Problem, context: RuleContext) -> bool:
+        """Tell whether a problem compares a CUDA that releases near an unknown one lead to."""
+        compares = problem.component in ("driver", "cuda") and not self.pool_only
+        return problem.outcome == "fail" and compares and context.infers_cuda
 
     @property
     def documentation(self) -> str:

@@ -7,6 +7,8 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from compatgate.core.components import OF_BUILDS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
@@ -299,6 +301,14 @@ class RuleContext:
             return stated or newest
         return newest if newest.major_minor > stated.major_minor else stated
 
+    @property
+    def infers_cuda(self) -> bool:
+        """Tell whether the CUDA is assumed, and rests on releases near one without facts."""
+        return bool(self.stack.assumed) and (
+            any(found.release and found.release.inferred for found in self.frameworks)
+            or any(package.near for package in self.packages)
+        )
+
     @lazy_property
     def toolkit(self) -> Toolkit | None:
         """Return the row of the stack's toolkit; None for a release that the facts do not know."""
@@ -476,11 +486,15 @@ class RuleContext:
 
     @lazy_property
     def cudnn_release(self) -> CudnnRelease | None:
-        """Return the stack's cuDNN release; the fourth part of its version is a build number."""
+        """Return the stack's cuDNN release; the fourth part of its version is a build number.
+
+        One without a row is like the nearest of its minor (``6.0``); what that says is derived.
+        """
         have = self.stack.get("cudnn")
         if have is None:
             return None
-        return self.facts.cudnn_releases.get(have.at(3))
+        known = self.facts.cudnn_releases
+        return known.get(have.at(3)) or _find_cudnn_of_minor(have, known)
 
     @lazy_property
     def issues(self) -> list[KnownIssue]:
@@ -554,6 +568,23 @@ class RuleContext:
         """Return the blessed entry of the target that differs least."""
         index, named = self.matrix.entries, self.to_be_named
         return index.nearest(self.target.name, self.stack, self.pool, named)
+
+
+def _find_cudnn_of_minor(
+    have: Version, known: Mapping[tuple[int, ...], CudnnRelease]
+) -> CudnnRelease | None:
+    """Return a cuDNN release like the nearest of its minor, of which nothing denies."""
+    minor = sorted(number for number in known if number[:2] == have.major_minor)
+    if not minor or have.at(3) > max(known):
+        return None
+    older = [number for number in minor if number <= have.at(3)]
+    like = known[minor[-1] if len(have.parts) < 3 else older[-1] if older else minor[0]]
+    source = replace(like.source, confidence="derived")
+    builds = {
+        major: replace(build, source=source, capability_source=source)
+        for major, build in like.builds.items()
+    }
+    return replace(like, source=source, builds=builds)
 
 
 def find_issues(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue]:

@@ -304,12 +304,14 @@ def _find_nearest(
 ) -> FrameworkMatch | None:
     """Return the release that a version leads to, or another one of its minor or the one before.
 
-    It is the nearest with a build for the label, or for the stack's CUDA.
+    It is the nearest with a build for the label, or for the stack's CUDA. A candidate has the build
+    of its own minor.
     """
     if not _BEFORE_RELEASE.search(version.whole):
         return None
     (major, minor), numbers = version.major_minor, version.at(3)
-    near = [r for r in table.releases if r.version.at(2) in ((major, minor - 1), (major, minor))]
+    minors = [(major, minor)] if "rc" in version.whole else [(major, minor - 1), (major, minor)]
+    near = [r for r in table.releases if r.version.at(2) in minors]
     for release in sorted(
         near, key=lambda r: (r.version.at(3) == numbers, r.version), reverse=True
     ):
@@ -338,18 +340,20 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     if in_image := _assume_image(stack, facts):
         return in_image
     found: list[tuple[Pair, str]] = []
+    alone = facts.frameworks.isdisjoint(stack.versions)  # TensorRT beside torch runs with its CUDA
+    named = facts.framework_names if alone else facts.frameworks
     for name, version in stack.versions.items():
-        if name not in facts.frameworks:
+        if name not in named:
             continue
         if version.local:
             found += _oldest_of_label(name, version, facts)
             continue
-        if cuda := _default_cuda(name, version, facts, pools, stack):
+        if cuda := cuda_of_wheel(name, version, facts, pools, stack):
             what = f"{name} {version} is assumed to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {format_parts(cuda)}"))
         else:
             found += _oldest_of_plugin(name, version, facts, stack)
-    if not found and facts.frameworks.isdisjoint(stack.versions):
+    if not found and alone:
         found = list(_toolkits_of(stack, facts))[:1]
     if not found:
         return stack
@@ -420,7 +424,7 @@ def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
         yield pair, f"CUDA is assumed to be {format_parts(pair)}, the toolkit of {name} {version}"
 
 
-def _default_cuda(
+def cuda_of_wheel(
     name: str, version: Version, facts: Facts, pools: Sequence[Pool], stack: Stack
 ) -> Pair | None:
     """Return the CUDA of a release's index wheel; vLLM has the CUDA of the torch that it pins."""
@@ -433,10 +437,12 @@ def _default_cuda(
     if pools and all(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
         return None
     build = _find_plugin_build(release, stack) or default_build(release)
+    if build is None and len(release.builds) == 1 and table.source_of_completeness(version):
+        build = release.builds[0]  # tensorflow-gpu 1.12 was built for one CUDA alone
     if build is None or build.cuda:
         return build.cuda if build else None
     pin = release.pins.get("torch")
-    return _default_cuda("torch", pin.floor, facts, pools, stack) if pin and pin.floor else None
+    return cuda_of_wheel("torch", pin.floor, facts, pools, stack) if pin and pin.floor else None
 
 
 def has_plugins(release: Release) -> bool:
@@ -496,11 +502,63 @@ def _conda_build(table: Framework, version: Version) -> Build | None:
 
 
 def find_release(table: Framework, version: Version) -> Release | None:
-    """Return the release of this version; a fourth part is a build of the same release."""
+    """Return the release of this version; a fourth part is a build of the same release.
+
+    A release without a row is inferred from its minor release where the table names a source that
+    this has the same builds, and so is a version of two numbers (``tensorrt=8.5``).
+    """
     exact = table.by_version.get(version)
-    if exact or len(version.parts) < 4:
+    if exact:
         return exact
-    return next((r for r in table.releases if r.version.at(3) == version.at(3)), None)
+    if len(version.parts) > 3 and (
+        of_build := next((r for r in table.releases if r.version.at(3) == version.at(3)), None)
+    ):
+        return of_build
+    newer = version > table.releases[-1].version
+    if table.unlisted_patches is None or version.key[1] == 0 or newer:
+        return None
+    if version.parts not in table.memory:
+        if len(table.memory) >= _MAX_INFERRED:
+            table.memory.clear()
+        table.memory[version.parts] = _infer_release(table, version, table.unlisted_patches)
+    found: Release | None = table.memory[version.parts]
+    return found
+
+
+_MAX_INFERRED = 64
+"""Inferred releases that a table caches."""
+
+
+def _infer_release(table: Framework, version: Version, source: Source) -> Release | None:
+    """Return a release like the nearest of its minor; all that it says is derived."""
+    minor = [one for one in table.releases if one.version.major_minor == version.major_minor]
+    if not minor:
+        return None
+    older = [one for one in minor if one.version < version]
+    like = minor[-1] if len(version.parts) < 3 else older[-1] if older else minor[0]
+    derived = replace(source, confidence="derived")
+    builds = [
+        replace(
+            build,
+            source=derived,
+            arch_source=derived,
+            aarch64_source=derived,
+            windows_source=derived,
+            pins={name: replace(pin, source=derived) for name, pin in build.pins.items()},
+            requires=(),
+        )
+        for build in like.builds
+    ]
+    return replace(
+        like,
+        builds=tuple(builds),
+        source=derived,
+        python_source=derived,
+        pins={name: replace(pin, source=derived) for name, pin in like.pins.items()},
+        requires=(),
+        conda=(),
+        inferred=True,
+    )
 
 
 def name_known(known: Sequence[Version], have: Version) -> str:

@@ -44,6 +44,7 @@ def _framework(document: Record) -> Record:
         "releases": [_share_requirements(row, shared) for row in rows] if shared else rows,
         "complete": document.get("complete_builds"),
         "refuses_newer_gpus": _stated_source(document.get("refuses_newer_gpus", {})),
+        "unlisted_patches": _stated_source(document.get("unlisted_patches", {})),
         "new_abi": document.get("cxx11_abi", {}).get("new"),
     }
 
@@ -153,6 +154,8 @@ def _build(row: Record) -> Record:
         "driver": {system: driver[system] for system in _SYSTEMS if system in driver},
         "toolkit_driver": "own_toolkit" in driver,
         "arch_source": _stated_source(code) or _stated_source(least),
+        "aarch64_source": _stated_source(row.get("code_aarch64") or {}),
+        "windows_source": _stated_source(row.get("code_windows") or {}),
         **_requirements(_core_requirements(row), row),
     }
 
@@ -204,6 +207,12 @@ def _pin_range(component: str, spec: str, source: Source) -> Pin:
     return Pin(component, clauses, floor, False, places, True, source)
 
 
+def _containers(document: Record) -> Record:
+    """Add the images of Triton with vLLM: a month's images share their CUDA."""
+    with_vllm = [{**row, "product": "tritonserver"} for row in document.get("triton_vllm", ())]
+    return {"containers": [*document["containers"], *with_vllm]}
+
+
 def _known_issue(row: Record) -> Record:
     """Parse the constraints once, so that malformed ones fail at build time."""
     for name, text in row["components"].items():
@@ -221,6 +230,7 @@ DECODER = Decoder(
         Build: Shape(
             {"aarch64": "code_aarch64", "windows": "code_windows", "plugins": "packages"}, _build
         ),
+        Containers: Shape(make=_containers),
         KnownIssue: Shape(make=_known_issue),
     }
 )

@@ -226,7 +226,8 @@ class Facts:
         ``transformer-engine-cu12``) have one name in a stack, whatever the build.
         """
         if cuda and name not in self.recorded:
-            names = (f"{name}-cu{cuda[0]}", f"{name}-cuda{cuda[0]}x")
+            whole = "".join(map(str, cuda))
+            names = (f"{name}-cuda{whole}", f"{name}-cu{cuda[0]}", f"{name}-cuda{cuda[0]}x")
             return next((one for one in names if one in self.recorded), name)
         return name
 

@@ -51,6 +51,7 @@ class Build(Struct, frozen=True, dict=True):
         aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
             of Linux x86_64.
         windows: the code of its wheel for Windows, where that is known.
+        aarch64_source, windows_source: what says so.
         ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
         minimum_capability: lowest published capability, where no list is published.
         pins: what it expects, by component (``cudnn``, ``nccl``).
@@ -87,6 +88,8 @@ class Build(Struct, frozen=True, dict=True):
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
     arch_source: Source | None = None
+    aarch64_source: Source | None = None
+    windows_source: Source | None = None
     note: str = ""
     channel: str = ""
 
@@ -111,6 +114,11 @@ class Build(Struct, frozen=True, dict=True):
         """Return its GPU code on a platform; if not known, the code of Linux x86_64."""
         found = self.code_for(os, cpu)
         return self.code if found is None else found
+
+    def source_for(self, os: str, cpu: str) -> Source:
+        """Return what says which code its wheel for a system and processor has."""
+        own = self.aarch64_source if cpu == "aarch64" else self.arch_source
+        return (self.windows_source if os == "windows" else own) or self.arch_source or self.source
 
     @property
     def title(self) -> str:
@@ -141,6 +149,7 @@ class Release(Struct, frozen=True, dict=True):
             GPUs included (JAX: its plugins).
         requires_source: the metadata that states them.
         conda: builds by channels of conda, whose recipes state the GPU code.
+        inferred: a release without a row, as far as the nearest one of its minor tells.
     """
 
     version: Annotated[Version, "$component"]
@@ -157,6 +166,7 @@ class Release(Struct, frozen=True, dict=True):
     requires: tuple[str, ...] = ()
     requires_source: Source | None = None
     conda: tuple[Build, ...] = ()
+    inferred: bool = False
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
@@ -230,6 +240,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Its wheels bring no CUDA library: they load those of the stack."""
     refuses_newer_gpus: Source | None = None
     """Source that a release refuses GPUs that came after the toolkit of its build."""
+    unlisted_patches: Source | None = None
+    """Source that a release without a row has the builds of its minor release."""
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[CompleteBuilds, ...] = ()
@@ -259,6 +271,11 @@ class Framework(Struct, frozen=True, dict=True):
             if one.cpu == cpu and parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
+
+    @lazy_property
+    def memory(self) -> dict[Any, Any]:
+        """Return the cache for values that are derived from the table alone."""
+        return {}
 
     @lazy_property
     def by_version(self) -> dict[Version, Release]:
@@ -344,3 +361,11 @@ class Containers(Struct, frozen=True):
         """
         known = [one for one in self.containers if one.release == month and one.cuda]
         return next((one for one in known if one.min_cc_stated), known[0] if known else None)
+
+    def around(self, month: str) -> tuple[Container, ...]:
+        """Return the images before and after a month whose notes state GPUs and a driver."""
+        noted = [one for one in self.containers if one.cuda and one.driver_stated]
+        named = {one.release: one for one in noted if one.min_cc_stated}
+        before = [named[name] for name in sorted(named) if name < month][-1:]
+        after = [named[name] for name in sorted(named) if name > month][:1]
+        return (*before, *after) if before and after else ()

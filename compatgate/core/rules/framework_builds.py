@@ -30,6 +30,7 @@ from compatgate.core.stack_facts import (
     FrameworkMatch,
     accepts,
     default_build,
+    find_release,
     is_index_wheel_cpu_only,
     name_known,
 )
@@ -224,7 +225,7 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
     titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     release_name = f"{found.name} {found.version.public}"
     build = f"build of {release_name} for CUDA {format_parts(asked)}"
-    complete = found.table.source_of_completeness(release.version)
+    complete = None if release.inferred else found.table.source_of_completeness(release.version)
     return Problem(
         "fail" if complete else "unknown",
         found.name,
@@ -326,6 +327,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
     device, build = context.capability, found.build
     if device is None or found.name in context.stack.measured:
         return NOT_APPLICABLE  # CG411 judges what was measured
+    if problem := _find_pinned_torch_without_code(context, found, device):
+        return (problem,)
     if not found.published and not found.without_cuda:
         if context.stack.arch is not None:
             return NOT_APPLICABLE  # CG201 judges it
@@ -350,6 +353,33 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
     return _report_unknown_code(context, found, build.kind)
 
 
+def _find_pinned_torch_without_code(
+    context: RuleContext, found: FrameworkMatch, device: Pair
+) -> Problem | None:
+    """Return what is wrong where a release pins a torch of which no build has code for the GPU."""
+    pin = found.release.pins.get("torch") if found.release else None
+    table = (
+        context.facts.framework("torch") if pin and "torch" not in context.stack.versions else None
+    )
+    if pin is None or pin.floor is None or table is None or not pin.spec.startswith("=="):
+        return None
+    torch = find_release(table, pin.floor)
+    codes = (
+        [one.code_for(context.pool.os, context.pool.cpu) for one in torch.builds] if torch else []
+    )
+    if torch is None or not all(codes) or device in context.facts.arch.tegra:
+        return None
+    if any(find_run_mode(code or (), device, context.facts.arch) for code in codes):
+        return None
+    what = f"{found.title} requires torch {torch.version}, of which no wheel has code for "
+    have = ", ".join(dict.fromkeys(one.name for code in codes for one in code or ()))
+    build = default_build(torch) or torch.preferred[0]
+    problem = _report_no_code(context, found, build, f"{what}{context.gpu_name}", have)
+    fact = context.facts.arch.capabilities.get(format_parts(device))
+    came_later = fact and fact.first_toolkit > max(map(_toolkit_of, torch.builds))
+    return replace(problem, source=fact.source) if fact and came_later else problem
+
+
 def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> Answer:
     """Judge a release candidate or nightly build by the nearest release, which never denies."""
     answer = _check_arch(context, release)
@@ -368,6 +398,17 @@ def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkM
 def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> Answer:
     """Judge a release whose build is not known: it fails where every build excludes the GPU."""
     builds = found.release.preferred if found.release and context.cuda is None else ()
+    if (source := found.table.refuses_newer_gpus) and builds:
+        fact = context.facts.arch.capabilities.get(format_parts(device))
+        newest = max(_toolkit_of(build) for build in builds)
+        if fact and fact.first_toolkit > newest:
+            first = format_parts(fact.first_toolkit)
+            message = (
+                f"{found.title} is built with CUDA {format_parts(newest)} at most, and refuses "
+            )
+            message += f"{context.gpu_name}, which came with CUDA {first}"
+            need = f"a release for CUDA {first} or newer"
+            return _make_problem(found, "fail", message, need=need, source=source)
     minimums = [build.minimum_capability for build in builds]
     lowest = [minimum for minimum in minimums if minimum is not None]
     if not lowest or len(lowest) < len(minimums) or device >= min(lowest):
@@ -496,7 +537,7 @@ def _report_no_code(
         message,
         have=have,
         need=f"code for {format_parts(context.capability)}",
-        source=build.arch_source or build.source,
+        source=build.source_for(context.pool.os, context.pool.cpu),
         candidates=lambda: changes.build_with_code(context, found),
     )
 

@@ -143,7 +143,8 @@ def _check_brought(context: RuleContext, found: FrameworkMatch) -> Answer:
         return PASS if builds else NOT_APPLICABLE
     message = f"{found.title} requires cuDNN {pin.spec}, which does not support {context.gpu_name}"
     source = builds[-1][1].capability_source or builds[-1][1].source
-    if not any(one.minimum_capability and device < one.minimum_capability for _, one in builds):
+    below = any(one.minimum_capability and device < one.minimum_capability for _, one in builds)
+    if not below or (found.release and found.release.inferred):
         source = replace(source, confidence="derived")  # its PTX may yet be compiled
     return Problem(
         "fail",

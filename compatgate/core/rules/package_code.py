@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Container
 from compatgate.core.facts.nvidia import Pair, Source
@@ -15,7 +17,8 @@ from compatgate.core.facts.packages import NO_GPU_CODE
 from compatgate.core.facts.records import Library, Statement
 from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.gpu_runs import find_run_mode
-from compatgate.core.package_finder import release_of
+from compatgate.core.package_cuda import cuda_of_package
+from compatgate.core.package_finder import AS_BUILT, release_of
 from compatgate.core.package_wheels import is_for_platform
 from compatgate.core.packages import (
     GpuPackage,
@@ -24,6 +27,7 @@ from compatgate.core.packages import (
     is_specific,
     is_stray,
     library_modes,
+    requirements_of,
     toolkit_targets,
 )
 from compatgate.core.parts import Candidate
@@ -38,13 +42,18 @@ from compatgate.core.rule import (
     report_no_effect,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.versions import Version, format_parts
+from compatgate.core.stack_facts import find_floor, find_toolkit
+from compatgate.core.versions import Version, format_parts, parse_version
 
 
 def check_open(context: RuleContext) -> RuleAnswer:
     """Report the packages that are open."""
     still = [one for one in context.packages if one.is_open and not _needs_no_record(context, one)]
-    found = [_report_open(context, one) for one in still if not is_excluded(context, one)]
+    found = [
+        _report_like_near(context, one) if _suits_near(context, one) else _report_open(context, one)
+        for one in still
+        if not is_excluded(context, one)
+    ]
     return [*found, *_report_skipped(context), *_report_fetched(context)] or PASS
 
 
@@ -59,20 +68,22 @@ def _report_skipped(context: RuleContext) -> Iterator[Problem]:
 
 def _needs_no_record(context: RuleContext, package: GpuPackage) -> bool:
     """Tell whether a package runs without a record: it has no code, or is stated to support it."""
-    if package.name == "tritonserver" and _is_supported_by_image(context, package.version):
-        return True
+    if package.name == "tritonserver":
+        image = context.facts.containers.find(package.version.text)
+        if image and _is_supported_by_image(context, image):
+            return True
     carries = context.facts.packages.carries(package.name)
     return carries == "options" or (carries in NO_GPU_CODE and not package.unread)
 
 
-def _is_supported_by_image(context: RuleContext, month: Version) -> bool:
+def _is_supported_by_image(context: RuleContext, image: Container) -> bool:
     """Tell whether the notes of NVIDIA's image name the GPU, and its CUDA makes code that runs.
 
     Its kernels are not listed and may need the driver to compile PTX: the notes decide on which
     drivers it runs, not minor-version compatibility.
     """
-    image, device = context.facts.containers.find(month.text), context.capability
-    if not (device and image and image.cuda and image.min_cc_stated):
+    device = context.capability
+    if not (device and image.cuda and image.min_cc_stated):
         return False
     if not _has_driver_of_image(context, image):
         return False
@@ -122,6 +133,70 @@ def _judge_compiled(context: RuleContext, package: GpuPackage) -> tuple[Problem]
     message += "; which code one compiled in its place has is not known"
     need = f"the code that it was built for, like {package.name}={package.version}[sm_90]"
     return report_missing_fact(package.name, message, need=need, have=package.version.text)
+
+
+def _suits_near(context: RuleContext, package: GpuPackage) -> bool:
+    """Tell whether the releases before and after one without a record are known to run here."""
+    if package.near:
+        return all(_runs_here(context, one) for one in package.near)
+    around = _images_around(context, package)
+    return bool(around) and all(_is_supported_by_image(context, one) for one in around)
+
+
+def _images_around(context: RuleContext, package: GpuPackage) -> tuple[Container, ...]:
+    """Return NVIDIA's images before and after a month of Triton without notes of its own."""
+    month = package.version.text
+    image = context.facts.containers.find(month) if package.name == "tritonserver" else None
+    if image is None or (image.min_cc_stated and image.driver_stated):
+        return ()
+    around = context.facts.containers.around(month)
+    if image.driver_stated is None:
+        return around
+    return tuple(replace(image, min_cc_stated=one.min_cc_stated) for one in around)
+
+
+def _runs_here(context: RuleContext, package: GpuPackage) -> bool:
+    """Tell whether a measured release runs on the GPU, the driver and the rest of the stack."""
+    device, cuda, torch = context.capability, context.cuda, context.stack.get("torch")
+    if device is None:
+        return False
+    beside = format_parts(torch.major_minor) if torch else None
+    of_one_torch = package.torch_abis or package.built_for_torch
+    if of_one_torch and (beside is None or package.built_for_torch != beside):
+        return False
+    if package.shipped and check_package(context, package, device) != PASS:
+        return False
+    linked = package.runtimes(cuda) if cuda else {}
+    if linked and cuda and cuda.major not in linked:
+        return False
+    asked = requirements_of(package, context.stack)
+    met = all(one.holds for one in asked if one.name not in ("cudnn", "nccl"))
+    return met and _has_driver_of(context, package)
+
+
+def _has_driver_of(context: RuleContext, package: GpuPackage) -> bool:
+    """Tell whether the driver runs the CUDA that a measured release needs."""
+    driver, needed = context.usable_driver, cuda_of_package(package)
+    if driver is None or context.jetson or needed is None:
+        return driver is not None
+    cuda = parse_version("cuda", format_parts((*needed, 0)[:2]))
+    floor = find_floor(cuda, find_toolkit(cuda, context.facts), context.pool, context.facts)
+    return floor is not None and driver >= floor[0]
+
+
+def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
+    """Warn that a release is assumed to be like those before and after it."""
+    title, have = package.title, package.version.text
+    if _images_around(context, package):
+        images = [one.release for one in context.facts.containers.around(have)]
+        message = f"the notes of {title} are not known; it is assumed to be like "
+        message += f"{' and '.join(images)}, whose notes support this GPU and driver"
+        return Problem("warn", package.name, message, have=have)
+    message = f"no record describes the content of {title}; it is assumed to be "
+    built = [one for one in package.near if one.record and not one.record.wheel]
+    names = " and ".join(one.version.text for one in package.near)
+    message += AS_BUILT if built else f"like {names}, which were measured and run here"
+    return Problem("warn", package.name, message, have, advise_record(package.name, have))
 
 
 def _report_open(context: RuleContext, package: GpuPackage) -> Problem:

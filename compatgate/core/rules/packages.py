@@ -62,7 +62,8 @@ def package_open(context: RuleContext) -> RuleAnswer:
     during its installation has no wheel to measure: state the GPUs that it was built for. With the
     policy ``packages: audit`` the finding is a warning. Some packages work without their GPU code,
     and compile it only for some features (``transformers``, ``peft``): they need no record, and no
-    release of them stops a stack.
+    release of them stops a stack. A release between two measured ones is assumed to be like them:
+    the finding is a warning if both run on the GPU, the driver and the rest of the stack.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 

@@ -20,7 +20,11 @@ def statements_measured(context: Context) -> Iterator[Problem]:
             continue
         for record in context.facts.records(name):
             version = parse_version(name, record.version)
-            about = [one for one in said if covers_release(one, version)]
+            about = [
+                one
+                for one in said
+                if one.source.confidence != "derived" and covers_release(one, version)
+            ]
             for platform in _platforms_of(record):
                 labels = [version.local or UNLABELLED, *_labels_of_ptx(record)]
                 found = (find_stated_wheels(about, label, platform) for label in labels)

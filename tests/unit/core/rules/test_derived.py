@@ -1,5 +1,7 @@
 """A derived fact is no reason to deny: what a rule says of it is unknown."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from compatgate.core.facts.nvidia import Source
@@ -10,7 +12,8 @@ TOLD = Source("the vendor's page", None)
 
 
 def answer(problem, **options):
-    return Rule("CG001", "a-rule", lambda _: [problem], **options).answer(None)
+    context = SimpleNamespace(infers_cuda=False)
+    return Rule("CG001", "a-rule", lambda _: [problem], **options).answer(context)
 
 
 def problem(outcome, confidence):
