@@ -25,6 +25,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 MISSING = [
@@ -112,7 +114,7 @@ class Bench:
         left = [s for s in self.plan if (s.workload, s.label) not in done and self._waits(s)]
         page = gpu_page.section(self._facts(reports, share), said, self.skipped, len(left))
         (self.options.out / "results.md").write_text(page)
-        bodies = [one.to_json() for one in said]
+        bodies = [msgspec.to_builtins(one) for one in said]
         (self.options.out / "judged.json").write_text(json.dumps(bodies, indent=1) + "\n")
         return said
 

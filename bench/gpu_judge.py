@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
 from gpu_plan import Seeded
 from gpu_run import Ran
 from msgspec import Struct, to_builtins
@@ -137,7 +138,9 @@ def _judge(
         word, words = _equal(judged, worse)
     else:
         word, words = _hunted(judged, worse, seeded)
-    return Said(one.workload, one.label, one.kind, word, words, tuple(worse), judged.to_json())
+    return Said(
+        one.workload, one.label, one.kind, word, words, tuple(worse), msgspec.to_builtins(judged)
+    )
 
 
 def _equal(judged: WorkloadJudgement, worse: Sequence[str]) -> tuple[Word, str]:

@@ -1,13 +1,17 @@
 """Every page of a large gate: the server's time, what is transferred, and when it is seen.
 
 ``python bench/pages.py [--only matrix] [--keep FOLDER] [--measure server,paint,clicks]``
+``python bench/pages.py --against TREE [--keep FOLDER]``
 
 The fleet of ``large_site.py``, served from SQLite by one process. Every GET page of the table of
 routes is asked by an administrator; a page that is new there stops the bench until `EXAMPLES` says
 what to show on it. *First* is the first look after a start. Sizes are those of compressed answers;
 Chromium opens each page with an empty cache, and its sizes are with headers, scripts and styles. An
 interaction is what htmx asks for and shows, from the request to the frame after the one that it is
-first seen in.
+first seen in. *Processor* is the time of all threads of the server, from the request to its answer.
+
+With ``--against``, the gate of another checkout is filled and served beside this one, with its own
+``.venv`` if it has one, and Chromium opens Home and Drift of both in turns.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,8 +41,10 @@ from compatgate.service.app import open_rooms
 from compatgate.web.routes import PAGES
 
 REPEATED, CLICKED = 20, 5
+IN_TURNS = ("", "drift")
+"""Addresses whose first paint is compared with that of another checkout."""
 MEASURES = ("server", "paint", "clicks")
-GOALS = "server median under 150 ms, first paint under 1 s, interaction under 200 ms, 150 kB"
+GOALS = "processor median under 150 ms, first paint under 1 s, interaction under 200 ms, 70 kB"
 _STACK = "cuda%3D12.4,cudnn%3D9.1.0,torch%3D2.4.1%2Bcu124"
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "/ask": ("ask", f"ask?target=target-001&stack={_STACK}"),
@@ -97,6 +103,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "/<path:rest>": ("no-such-page",),
 }
 """Addresses below ``/ui/`` by path of the table; a path without parameters needs none."""
+_FILL = """import pathlib, sys; from large_site import fill
+fill(sys.argv[1], pathlib.Path(sys.argv[2]))"""
 _OTHER_SITES = {"/sign-in/issuer", "/sign-in/done", "/signed-out"}
 """Pages of a gate whose people sign in at an issuer."""
 _CLOCKS = """() => { window.answered = new Promise(done => {
@@ -150,6 +158,7 @@ class Timing(NamedTuple):
     first: float
     median: float
     p95: float
+    processor: float
     size: int
     status: int
 
@@ -172,20 +181,65 @@ def main(only: str = "", keep: str | None = None, measures: Sequence[str] = MEAS
         names = _examples_in(database)
         paths = [path.format(**names) for path in addresses() if only in path]
         pages = [path for path in paths if "format=csv" not in path]
-        with _served(folder, database) as (url, secret), sync_playwright() as playwright:
-            program = find_chromium()
-            arguments = ["--no-sandbox"] if os.getuid() == 0 else []
-            browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        with _served(folder, database) as (url, secret, server), _chromium() as browser:
             cookies = _sign_in(browser, url, secret)
             header = "; ".join(f"{one['name']}={one['value']}" for one in cookies)
-            timings = [_time(url, path, header) for path in paths if "server" in measures]
+            timings = [_time(url, path, header, server) for path in paths if "server" in measures]
             sights = {}
             if "paint" in measures:
                 sights = {path: _see(browser, f"{url}/ui/{path}", cookies) for path in pages}
             acts = [act for act in ACTS if only in act.path and "clicks" in measures]
             clicks = [_act(browser, url, cookies, act) for act in acts]
-            browser.close()
     return "\n".join(_format(timings, sights, clicks))
+
+
+def compare(other: Path, keep: str | None = None) -> str:
+    """Open pages of this tree and of another one in turns; return the medians of first paint."""
+    with tempfile.TemporaryDirectory() as made, _chromium() as browser, ExitStack() as servers:
+        sites = []
+        for name, tree in (("here", Path(__file__).parents[1]), ("there", other.resolve())):
+            folder = Path(keep or made) / name
+            folder.mkdir(parents=True, exist_ok=True)
+            url, secret = servers.enter_context(_served_tree(tree, folder))
+            sites.append((url, _sign_in(browser, url, secret)))
+        lines = ["| page | first paint here | there | ratio |", "|---|---|---|---|"]
+        for path in IN_TURNS:
+            paints: tuple[list[float], ...] = ([], [])
+            for _ in range(REPEATED + 1):
+                for taken, (url, cookies) in zip(paints, sites, strict=True):
+                    taken.append(_see(browser, f"{url}/ui/{path}", cookies).paint)
+            here, there = (statistics.median(taken[1:]) for taken in paints)  # the first warms up
+            lines.append(f"| /{path} | {here:.0f} | {there:.0f} | {here / there:.2f} |")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _served_tree(tree: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Fill and serve the gate of a checkout; its address and an administrator's token."""
+    own = tree / ".venv/bin/python"
+    python = str(own) if own.exists() else sys.executable
+    database = f"sqlite:///{folder}/gate.db"
+    environment = os.environ | {
+        "PYTHONPATH": f"{tree}:{tree / 'bench'}",
+        "COMPATGATE_WORKLOADS": str(folder / "workloads"),
+    }
+
+    def run(*words: str) -> str:
+        command = [python, *words]
+        return subprocess.run(
+            command, cwd=tree, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    if not (folder / "gate.db").exists():
+        run("-c", _FILL, database, str(folder / "workloads"))
+    name, scopes = f"bench-{time.time_ns()}", ("--scope", "admin")
+    made = run(
+        "-m", "compatgate", "token", "create", "--name", name, *scopes, "--database", database
+    )
+    secret = next(word for word in made.split() if word.startswith("cg_"))
+    with _server(python, database, environment, tree) as server:
+        assert server.stdout
+        yield server.stdout.readline().split()[-1], secret
 
 
 def addresses() -> Iterator[str]:
@@ -217,26 +271,48 @@ def _examples_in(database: str) -> dict[str, str]:
 
 
 @contextmanager
-def _served(folder: Path, database: str) -> Iterator[tuple[str, str]]:
-    """Serve; the address, and an administrator's token."""
-
+def _served(folder: Path, database: str) -> Iterator[tuple[str, str, int]]:
+    """Serve; the address, an administrator's token, and the id of the process."""
     library = open_library(())
     for name in library.names:  # a wheel carries the tables compiled; a checkout compiles them once
         library.document(name)
     rooms = open_rooms(database, overlays=[])
     secret = rooms.tokens.create(f"bench-{time.time_ns()}", ["admin"], by="bench").secret
     rooms.close()
-    command = [sys.executable, "-m", "compatgate", "serve", "--port", "0", "--database", database]
     environment = os.environ | {"COMPATGATE_WORKLOADS": str(folder / "workloads")}
+    with _server(sys.executable, database, environment) as server:
+        assert server.stdout
+        yield server.stdout.readline().split()[-1], secret, server.pid
+
+
+@contextmanager
+def _server(
+    python: str, database: str, environment: dict[str, str], tree: Path | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    command = [python, "-m", "compatgate", "serve", "--port", "0", "--database", database]
     server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        cwd=tree,
     )
     try:
-        assert server.stdout
-        yield server.stdout.readline().split()[-1], secret
+        yield server
     finally:
         server.terminate()
         server.wait(30)
+
+
+@contextmanager
+def _chromium() -> Iterator[Browser]:
+    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_playwright() as playwright:
+        program = find_chromium()
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield browser
+        browser.close()
 
 
 def _sign_in(browser: Browser, url: str, secret: str) -> list[dict[str, object]]:
@@ -252,12 +328,27 @@ def _sign_in(browser: Browser, url: str, secret: str) -> list[dict[str, object]]
     return cookies
 
 
-def _time(url: str, path: str, cookie: str) -> Timing:
+def _time(url: str, path: str, cookie: str, server: int) -> Timing:
     """Ask for an address several times."""
     first, size, status = _fetch(url, path, cookie)
-    took = sorted(_fetch(url, path, cookie)[0] for _ in range(REPEATED))
-    p95 = took[round(0.95 * REPEATED) - 1]
-    return Timing(path, first, statistics.median(took), p95, size, status)
+    took, used = [], []
+    for _ in range(REPEATED):
+        before = _processor_ms(server)
+        took.append(_fetch(url, path, cookie)[0])
+        used.append(_processor_ms(server) - before)
+    p95 = sorted(took)[round(0.95 * REPEATED) - 1]
+    middle, processor = statistics.median(took), statistics.median(used)
+    return Timing(path, first, middle, p95, processor, size, status)
+
+
+def _processor_ms(server: int) -> float:
+    """Return the milliseconds that the threads of a process and of its workers have run."""
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    spent = sum(_processor_ms(int(child)) for child in children)
+    for thread in Path(f"/proc/{server}/task").iterdir():
+        with suppress(OSError):  # a thread that has just ended
+            spent += int((thread / "schedstat").read_text().split()[0]) / 1e6
+    return spent
 
 
 def _fetch(url: str, path: str, cookie: str) -> tuple[float, int, int]:
@@ -327,14 +418,15 @@ def _format(
     yield f"Goals: {GOALS}."
     if timings:
         yield ""
-        yield "| page | first | median | p95 | kB | first paint | kB with scripts, styles |"
-        yield "|---|---|---|---|---|---|---|"
-    for one in sorted(timings, key=lambda timing: -timing.median):
+        heads = "first | median | p95 | processor | kB | first paint | kB with scripts, styles"
+        yield f"| page | {heads} |"
+        yield "|---|---|---|---|---|---|---|---|"
+    for one in sorted(timings, key=lambda timing: -timing.processor):
         sight = sights.get(one.path)
         mark = "" if one.status in (200, 404) else f" ({one.status})"
         yield (
             f"| /{one.path}{mark} | {one.first:.0f} | {one.median:.0f} | {one.p95:.0f} |"
-            f" {one.size / 1000:.0f} | {_format_sight(sight)} |"
+            f" {one.processor:.0f} | {one.size / 1000:.0f} | {_format_sight(sight)} |"
         )
     if sights and not timings:
         yield ""
@@ -359,5 +451,9 @@ if __name__ == "__main__":
     parser.add_argument("--only", default="", help="addresses with this part")
     parser.add_argument("--keep", help="folder of a filled database, filled if it is empty")
     parser.add_argument("--measure", default=",".join(MEASURES), help="some of these")
+    parser.add_argument("--against", type=Path, help="checkout to compare the first paint with")
     chosen = parser.parse_args()
-    print(main(chosen.only, chosen.keep, chosen.measure.split(",")))
+    if chosen.against:
+        print(compare(chosen.against, chosen.keep))
+    else:
+        print(main(chosen.only, chosen.keep, chosen.measure.split(",")))

@@ -46,9 +46,10 @@ from compatgate.discovery.wheels.measure import (
     measure_file,
 )
 from compatgate.errors import BadInput, CompatgateError, Unavailable
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import add_usage
 
 _EXAMPLES = """\
 examples:
@@ -85,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         add_arguments(parser)
         add_overlays(parser)
-        add_format(parser)
+        add_usage(parser, FORMAT)
         return run(parser.parse_args(argv))
     except CompatgateError as error:
         print(strip_controls(f"error: {error.detail}"), file=sys.stderr)

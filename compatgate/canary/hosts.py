@@ -1,21 +1,30 @@
 """Describe staging hosts as ``hosts.toml`` states them, and when they may run canaries.
 
 `compatgate.canary.hosts_file` reads the file. A host takes no new run during its maintenance
-windows.
+windows. `find_slurm_mistakes` and `find_kubernetes_mistakes` find what a schema cannot express of a
+host that is part of a cluster.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, time
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from msgspec import Meta, Struct
 
-from compatgate.canary.host_clusters import Kubernetes, LineText, Slurm
-from compatgate.documents.specs import ENDPOINT_PATTERN, NAME_PATTERN, TIME_PATTERN
+from compatgate.discovery.registry.image_spec import parse_reference
+from compatgate.documents.quantities import DURATION_PATTERN as DURATION
+from compatgate.documents.quantities import parse_duration
+from compatgate.documents.specs import (
+    ENDPOINT_PATTERN,
+    LINE_PATTERN,
+    NAME_PATTERN,
+    SLUG_PATTERN,
+    TIME_PATTERN,
+)
 from compatgate.errors import BadInput
 
 CLUSTERS = ("slurm", "kubernetes")
@@ -30,6 +39,51 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _Time = Annotated[str, Meta(pattern=TIME_PATTERN)]
 _Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+PATH_PATTERN = r"^/[A-Za-z0-9._/+@=-]{1,255}$(?!\n)"
+"""No comma, colon, percent sign or blank: they have a meaning for Slurm and container tools."""
+BUNDLE_PATTERN = r"^/[A-Za-z0-9._/+@={}-]{1,255}$(?!\n)"
+WORD_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._,@+-]{0,254}$(?!\n)"
+GRES_PATTERN = r"^[a-z][A-Za-z0-9_]{0,63}(:[A-Za-z0-9._-]{1,63})?$(?!\n)"
+CONSTRAINT_PATTERN = r"^[A-Za-z0-9\[(][A-Za-z0-9._,:&|*()\[\]!-]{0,254}$(?!\n)"
+OPTION_PATTERN = r"^--[a-z][a-z-]{1,63}(=[A-Za-z0-9._,:/@+\[\]-]{1,255})?$(?!\n)"
+SBATCH_OPTIONS = (
+    "contiguous", "core-spec", "cores-per-socket", "cpu-freq",
+    "cpus-per-gpu", "distribution", "exclude", "exclusive", "gpu-bind", "gpu-freq",
+    "gres-flags", "hint", "licenses", "mem-bind", "network", "nice", "nodelist",
+    "oversubscribe", "prefer", "priority", "reservation", "sockets-per-node", "spread-job",
+    "switches", "thread-spec", "threads-per-core", "tmp", "use-min-nodes",
+    "wckey",
+)  # fmt: skip
+"""Options of ``sbatch`` that a site may add: they choose nodes; none of them runs or writes."""
+PLACEHOLDERS = ("{image}", "{files}", "{scratch}", "{name}", "{folder}")
+_Path = Annotated[str, Meta(pattern=PATH_PATTERN)]
+_Word = Annotated[str, Meta(pattern=WORD_PATTERN)]
+LineText = Annotated[str, Meta(pattern=LINE_PATTERN)]
+_Option = Annotated[str, Meta(pattern=OPTION_PATTERN)]
+DNS_LABEL_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)"
+DNS_NAME_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
+QUALIFIED_PATTERN = (
+    r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$(?!\n)"
+)
+RESOURCE_PATTERN = (
+    r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$(?!\n)"
+)
+VALUE_PATTERN = r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$(?!\n)"
+COUNT_PATTERN = r"^[1-9][0-9]{0,3}$(?!\n)"
+NETWORK_PATTERN = (
+    r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$(?!\n)"
+)
+_Slug = Annotated[str, Meta(pattern=SLUG_PATTERN)]
+_LabelKey = Annotated[str, Meta(pattern=QUALIFIED_PATTERN)]
+_LabelValue = Annotated[str, Meta(pattern=VALUE_PATTERN)]
+_DnsLabel = Annotated[str, Meta(pattern=DNS_LABEL_PATTERN)]
+DnsName = Annotated[str, Meta(pattern=DNS_NAME_PATTERN)]
+_Resource = Annotated[str, Meta(pattern=RESOURCE_PATTERN)]
+_Duration = Annotated[str, Meta(pattern=DURATION)]
+_Count = Annotated[str, Meta(pattern=COUNT_PATTERN)]
+_Network = Annotated[str, Meta(pattern=NETWORK_PATTERN)]
+VOLCANO = "volcano"
+"""Name of Volcano's scheduler."""
 
 
 class Tls(Struct, frozen=True, forbid_unknown_fields=True):
@@ -136,3 +190,169 @@ def _parse_zone(name: str) -> ZoneInfo:
         hint = "use an IANA name such as Europe/Berlin; UTC needs no time zone data"
         what = f"the time zone {name!r} is not known here"
         raise BadInput(what, field="quiet.timezone", value=name, hint=hint) from None
+
+
+class Slurm(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a Slurm cluster whose nodes are of one kind and form a staging host.
+
+    Attributes:
+        work: absolute path of a directory that the nodes share; owned by the worker's user.
+        partition, account, qos, constraint: as ``sbatch`` takes them.
+        gres: name of the host's GPU, ``gpu:a100``; the workload states the number.
+        extra: further options of ``sbatch``.
+        container: how a node runs an image: not at all, ``srun`` with pyxis, ``srun`` with Slurm's
+            OCI support, or the site's command.
+        wrapper: argument vector of the site's command; the program's arguments are appended.
+        fetch: argument vector that brings the image to the node before the time limit starts.
+        bundle: path of an image's unpacked OCI bundle on the nodes.
+        commands: folder of ``sbatch`` and the other commands; None if they are on ``PATH``.
+        poll: seconds between two questions to the controller about a job.
+        allocation: whether each step is a job, or the steps of a run share one, and so its nodes.
+        allocation_time: duration that a shared allocation is asked for.
+    """
+
+    work: _Path
+    partition: _Word | None = None
+    account: _Word | None = None
+    qos: _Word | None = None
+    constraint: Annotated[str, Meta(pattern=CONSTRAINT_PATTERN)] | None = None
+    gres: Annotated[str, Meta(pattern=GRES_PATTERN)] | None = None
+    extra: Annotated[tuple[_Option, ...], Meta(max_length=32)] = ()
+    container: Literal["none", "pyxis", "oci", "wrapper"] = "none"
+    wrapper: Annotated[tuple[LineText, ...], Meta(max_length=64)] = ()
+    fetch: Annotated[tuple[LineText, ...], Meta(max_length=64)] = ()
+    bundle: Annotated[str, Meta(pattern=BUNDLE_PATTERN)] | None = None
+    commands: _Path | None = None
+    poll: Annotated[float, Meta(ge=0.2, le=300)] = 5.0
+    allocation: Literal["step", "run"] = "step"
+    allocation_time: Annotated[str, Meta(pattern=DURATION)] = "4h"
+
+    @property
+    def allocation_s(self) -> int:
+        """Return the seconds that a shared allocation is asked for."""
+        return int(parse_duration(self.allocation_time).total_seconds())
+
+
+class Mistake(Struct, frozen=True):
+    """A mistake in a table: its place there, the problem and how to correct it."""
+
+    place: tuple[str | int, ...]
+    problem: str
+    hint: str
+    value: str | None = None
+
+
+def find_slurm_mistakes(table: Slurm, gpu: str | None) -> Iterator[Mistake]:
+    """Yield the mistakes that a schema cannot express, on a host with or without a GPU."""
+    for option in table.extra:
+        if option[2:].partition("=")[0] not in SBATCH_OPTIONS:
+            yield Mistake(("extra",), "is not an allowed option",
+                          f"allowed options: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
+    if gpu and not table.gres:
+        yield Mistake(("gres",), "is missing, so Slurm would allocate no GPU", 'like "gpu:a100"')
+    if table.gres and not gpu:
+        yield Mistake(
+            ("gres",), "is set but the host has no gpu", "name the GPU of the host", table.gres
+        )
+    kind = table.container
+    if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
+        yield Mistake(("wrapper",), "names no {image}",
+                      f"an argument vector with {', '.join(PLACEHOLDERS)}")  # fmt: skip
+    if kind == "oci" and not table.bundle:
+        yield Mistake(("bundle",), "is missing", 'set a path such as "/shared/bundles/{digest}"')
+    for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
+        if getattr(table, field) and kind != owner:
+            yield Mistake((field,), f'needs container = "{owner}"', "omit this setting")
+
+
+class Toleration(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A taint that pods tolerate, as Kubernetes writes it."""
+
+    key: _LabelKey | None = None
+    operator: Literal["Equal", "Exists"] | None = None
+    value: _LabelValue | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+
+
+class Kubernetes(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a Kubernetes cluster whose nodes are of one kind and form a staging host.
+
+    Attributes:
+        kubeconfig: file with credentials; None for ``KUBECONFIG``, else the user's file.
+        context: context in that file; None for its current context.
+        in_cluster: the worker is a pod of the cluster and has its service account.
+        resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
+        node_selector: labels of the nodes, such as those of GPU feature discovery.
+        queue: Kueue's local queue; ``priority_class`` is Kueue's WorkloadPriorityClass.
+        volcano_queue: queue of Volcano, which then schedules the pods of a job together.
+        scheduler: name of another scheduler of the pods.
+        claims: number of GPUs to the ResourceClaimTemplate that claims so many; () for the resource
+            of a device plugin.
+        devices: further resources of a pod with GPUs, such as RDMA devices.
+        networks: Multus networks of a pod with GPUs.
+        images: workload to the image that was built from its folder.
+        wait: duration that a job may wait for a node.
+    """
+
+    namespace: _DnsLabel
+    kubeconfig: LineText | None = None
+    context: LineText | None = None
+    in_cluster: bool = False
+    resource: _Resource = "nvidia.com/gpu"
+    node_selector: Annotated[dict[_LabelKey, _LabelValue], Meta(max_length=64)] = {}
+    tolerations: Annotated[tuple[Toleration, ...], Meta(max_length=64)] = ()
+    queue: _DnsLabel | None = None
+    priority_class: DnsName | None = None
+    volcano_queue: DnsName | None = None
+    scheduler: DnsName | None = None
+    claims: Annotated[dict[_Count, DnsName], Meta(max_length=64)] = {}
+    devices: Annotated[dict[_Resource, Annotated[int, Meta(ge=1, le=64)]], Meta(max_length=16)] = {}
+    networks: Annotated[tuple[_Network, ...], Meta(max_length=16)] = ()
+    image_pull_secrets: Annotated[tuple[DnsName, ...], Meta(max_length=16)] = ()
+    service_account: DnsName | None = None
+    runtime_class: DnsName | None = None
+    images: Annotated[dict[_Slug, LineText], Meta(max_length=256)] = {}
+    wait: _Duration = "1d"
+
+    @property
+    def wait_s(self) -> int:
+        """Return the seconds that a job may wait for a node."""
+        return int(parse_duration(self.wait).total_seconds())
+
+
+def find_kubernetes_mistakes(table: Kubernetes) -> Iterator[Mistake]:
+    """Yield the mistakes that a schema cannot express."""
+    if table.in_cluster:
+        for field in ("kubeconfig", "context"):
+            if value := getattr(table, field):
+                what = "cannot be set together with in_cluster"
+                yield Mistake((field,), what, f"remove {field} or in_cluster", value)
+    for number, toleration in enumerate(table.tolerations):
+        yield from _find_toleration_mistakes(toleration, ("tolerations", number))
+    if table.queue and table.volcano_queue:
+        what = "cannot be set together with queue, which is Kueue's"
+        yield Mistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
+    if table.volcano_queue and table.scheduler not in (None, VOLCANO):
+        what = f"must be {VOLCANO} with volcano_queue"
+        yield Mistake(("scheduler",), what, "omit this setting", table.scheduler)
+    if table.priority_class and not table.queue:
+        hint = "name the local queue, too"
+        yield Mistake(("priority_class",), "needs a queue of Kueue", hint)
+    if table.claims and table.resource in table.devices:
+        what = "the GPUs are claimed, so the resource of a device plugin asks for others"
+        yield Mistake(("devices", table.resource), what, "remove it")
+    for workload, reference in table.images.items():
+        try:
+            parse_reference(reference)
+        except BadInput as error:
+            yield Mistake(("images", workload), error.problem, error.hint, reference)
+
+
+def _find_toleration_mistakes(
+    toleration: Toleration, place: tuple[str | int, ...]
+) -> Iterator[Mistake]:
+    if toleration.operator == "Exists" and toleration.value:
+        yield Mistake((*place, "value"), "cannot be set with operator Exists", "remove one of them")
+    if toleration.key is None and toleration.operator != "Exists":
+        hint = 'set a key, or operator = "Exists" alone, which tolerates every taint'
+        yield Mistake((*place, "key"), "is missing", hint)

@@ -15,13 +15,15 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from compatgate.canary.host_clusters import (
+from compatgate.canary.hosts import (
+    CLUSTERS,
     DnsName,
+    Host,
     Mistake,
+    Tls,
     find_kubernetes_mistakes,
     find_slurm_mistakes,
 )
-from compatgate.canary.hosts import CLUSTERS, Host, Tls
 from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.sources import FieldPath as Place
@@ -183,7 +185,6 @@ def _find_cluster_problems(
 def _find_node_problems(
     table: HostTable, raw: RawDocument, index: int
 ) -> Iterator[DocumentProblem]:
-    """Yield the mistakes of ``each_node``."""
     place: Place = ("host", index, "each_node")
     if table.each_node and table.executor not in CLUSTERS:
         what = f"a {table.executor} host is one machine"

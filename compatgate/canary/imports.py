@@ -246,7 +246,6 @@ def read_nccl(text: str) -> list[Observation]:
 
 
 def _read(text: str, read: ToolReader) -> Report:
-    """Return the report of a tool's whole output."""
     output = ToolOutput(read)
     # The end of a JSON document shows that it is whole; that of a table is a line feed.
     whole = text + "\n" if text.lstrip().startswith("{") else text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, to_builtins
 
@@ -57,11 +57,6 @@ class PairsState(Struct, frozen=True):
     metrics: dict[str, MetricPairs] = {}
     single: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        body: dict[str, Any] = to_builtins(self)
-        return body
-
 
 def summarize_pairs(state: PairsState, entry: str | None) -> Comparison | None:
     """Return what evidence keeps of the pairs of a run; None if nothing was compared.
@@ -84,7 +79,7 @@ def summarize_pairs(state: PairsState, entry: str | None) -> Comparison | None:
         high=worst.high,
         confidence=worst.confidence,
         tolerance=worst.tolerance,
-        judgement=digest_json(judged.to_json()),
+        judgement=digest_json(to_builtins(judged)),
     )
 
 

@@ -335,15 +335,12 @@ class OutputReader(Protocol):
     @property
     def progress(self) -> float | None:
         """Return the share of its work that the program printed last."""
-        ...
 
     def feed(self, data: bytes) -> None:
         """Read the next piece."""
-        ...
 
     def report(self) -> Report:
         """Return the report; called once, at the end."""
-        ...
 
 
 def find_weakest(witnesses: Iterable[Witness | None]) -> Witness | None:

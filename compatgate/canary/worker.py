@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.host_watch import LocalWatch, NodeWatch, skip_watch
+from compatgate.canary.engine.host_watch import LocalWatch, skip_watch, watch_nodes
 from compatgate.canary.engine.interface import (
     STANDARD_SETTINGS,
     Baselines,
@@ -263,7 +263,7 @@ def open_host(
     if host.gpu is None or host.health == "none":
         watch = skip_watch
     elif jobs := getattr(executor, "health", None):
-        watch = NodeWatch(jobs, facts.xid)
+        watch = watch_nodes(jobs, facts.xid)
     else:
         watch = LocalWatch(facts.xid, settings.sample)
     return HostContext(
@@ -296,7 +296,6 @@ def fill_in_driver(host: Host) -> Host:
 
 
 def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
-    """Return the workloads of a suite."""
     try:
         return library.of_suite(suite)
     except NotFound as error:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from compatgate.check.deciders import Decider, choose_decider
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_BAD_INPUT, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.kit.cli.output import open_input
 from compatgate.strict_json import DECODE_ERRORS
 
-if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.check.deciders import Decider
-
 
 def run_batch(args: argparse.Namespace) -> int:
-    """Answer every line.
-
-    Returns:
-        2 if a line is malformed, else 1 if one was denied, else 3 if one had no decision, else 0.
-    """
-    from compatgate.check.deciders import choose_decider
-
+    """Answer every line; return 2 if one is malformed, else the exit status of the worst."""
     _refuse(args)
     decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
     worst = EXIT_ALLOWED

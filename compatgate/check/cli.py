@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.formats.reports import FORMATS
-from compatgate.kit.cli.parser import add_overlays, add_server, server_of
+from compatgate.kit.cli.parser import add_overlays, server_of
+from compatgate.kit.cli.usage import Part, command, titled
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +19,108 @@ if TYPE_CHECKING:
     from compatgate.check.deciders import Decider
     from compatgate.formats.reports import Answer
 
-_EXAMPLES = """\
+PLACES = """\
+--target NAME       target of the blessed matrix
+--pool driver=V,gpu=G[,os=O] ...
+    pool description (gpu: product or compute capability; os: linux, windows or wsl; parts of its
+    nodes, like kernel-modules=open); overrides or selects the pools of --probe, --nvidia-smi or
+    --node-labels
+--nvidia-smi FILE   GPUs and driver from the output of nvidia-smi ("-": standard input)
+--node-labels FILE  pools from Kubernetes node labels (output of kubectl get nodes -o json) ("-":
+                    standard input)
+--probe FILE        GPUs, driver and stack from the output of compatgate probe ("-": standard input)
+"""
+STACK = """\
+--stack NAME=VERSION,... ...
+    components; GPU code as arch=sm_80+sm_90+compute_90; GPU requirements as needs=fp8+60GiB; may be
+    repeated
+--set NAME=VALUE,... ...  change a component or a property of the pool for this question; an empty
+                          value removes a component; may be repeated
+"""
+BUILD = """\
+--build-arg NAME=VALUE ...  value of an ARG of the Dockerfile; may be repeated
+--build-stage NAME  stage of the Dockerfile (default: last)
+"""
+WHEELS = """\
+--read-wheels    measure wheels of GPU packages without a record, from the lockfile's index or that
+                 of pip and uv; measurements are cached permanently
+--cached-wheels  like --read-wheels, but use only earlier measurements; ask no index
+"""
+_FILES = f"""\
+--image REF
+    stack in an image, read from its registry without pulling it, or from a file (oci:DIR[:REF],
+    oci-archive:FILE, docker-archive:FILE, a tar of docker save or of a root filesystem, .sif,
+    .sqsh); wins over stated versions
+--dockerfile FILE
+    stack of the image that a Dockerfile begins from, and of pinned packages that it installs;
+    content from RUN, COPY and ADD is unknown, never a pass
+{BUILD}--lock FILE ...
+    stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock, pylock.toml,
+    Pipfile.lock, pixi.lock, conda's; "-": standard input); unpinned versions are unknown, never a
+    pass; may be repeated, one question per lockfile
+[locks: LOCKFILE ...]  lockfile, like --lock; for commit hooks
+--skip-unrelated    skip lockfiles without GPU components, with a note, instead of exiting with 3
+--sbom FILE         stack from an SBOM: CycloneDX or SPDX, also as in-toto attestation (extra: sbom)
+"""
+_DECIDER = """\
+--server URL    URL of the gate, for targets (default: $COMPATGATE_SERVER)
+--token TOKEN   access token (default: $COMPATGATE_TOKEN)
+--timeout SECONDS = 10  timeout of the gate in seconds
+--bundle FILE   decide from this bundle
+--key FILE ...  use the bundle only if this key signed it (PEM or JSON Web Key Set); may be repeated
+--max-stale DURATION
+    make no decision if compatgate bundle pull last confirmed the bundle longer ago, for example 6h
+--database URL  database with the target (default: $COMPATGATE_DATABASE)
+"""
+OUTPUT = f"""\
+--format NAME[=FILE] ...
+    output format (default: text), one of {", ".join(FORMATS)}; may name a file, may be repeated;
+    github also writes the job summary and the step's outputs
+--output FILE    output file for formats without a file (default: standard output)
+--fail-open      exit with 0 instead of 3 without a decision, with a warning
+"""
+
+
+def decider(title: str, *more: Part) -> Part:
+    """Return the options for the source of targets and facts."""
+    return titled(title, _DECIDER, add_overlays, *more, timeout={"type": float})
+
+
+_BY_FACTS = "decider (default: the facts; for --target the database)"
+FACTS_DECIDER = decider(_BY_FACTS)
+
+
+def read_format(text: str) -> str:
+    """Check a value of ``--format``."""
+    from argparse import ArgumentTypeError
+
+    if text.partition("=")[0] not in FORMATS or text.endswith("="):
+        raise ArgumentTypeError(f"'{text}' is not NAME or NAME=FILE of {', '.join(FORMATS)}")
+    return text
+
+
+@command(
+    titled("target or pool", PLACES),
+    titled("stack", STACK, _FILES, WHEELS),
+    decider(
+        _BY_FACTS,
+        """\
+--at REVISION|TIME  decide by an older matrix with today's facts: a revision, or a time such as
+                    2026-11-03 (end of day) with the evidence and waivers of that time; not logged
+""",
+    ),
+    titled(
+        "output",
+        OUTPUT,
+        """\
+--show-at FILE[:LINE]  where sarif, github and gitlab-codequality show findings outside of
+                       lockfiles, such as the Dockerfile of --image
+--batch FILE.jsonl     read request bodies of POST /api/v1/gate, one per line, from a file ("-":
+                       standard input) and print one JSON verdict per line, in order
+""",
+        format={"type": read_format},
+    ),
+    epilog="""\
 exit status:
   0  allowed      1  denied      2  bad input or usage      3  no decision
 
@@ -47,221 +149,10 @@ examples:
     compatgate check --pool driver=580.95.05,gpu=L4 --lock uv.lock --read-wheels
   many questions, one JSON line each
     compatgate check --batch questions.jsonl > verdicts.jsonl
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: target or pool, stack, decider and output."""
-    parser.epilog = _EXAMPLES
-    add_place_options(parser.add_argument_group("target or pool"))
-    what = parser.add_argument_group("stack")
-    add_stack_options(what)
-    _add_file_options(what)
-    who = parser.add_argument_group("decider (default: the facts; for --target the database)")
-    add_decider_options(who)
-    who.add_argument(
-        "--at",
-        metavar="REVISION|TIME",
-        help="decide by an older matrix with today's facts: a revision, or a time such as"
-        " 2026-11-03 (end of day) with the evidence and waivers of that time; not logged",
-    )
-    answer = parser.add_argument_group("output")
-    add_output_options(answer)
-    answer.add_argument(
-        "--show-at",
-        metavar="FILE[:LINE]",
-        help="where sarif, github and gitlab-codequality show findings outside of lockfiles, such"
-        " as the Dockerfile of --image",
-    )
-    answer.add_argument(
-        "--batch",
-        metavar="FILE.jsonl",
-        help='read request bodies of POST /api/v1/gate, one per line, from a file ("-": standard'
-        " input) and print one JSON verdict per line, in order",
-    )
-
-
-def add_output_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options for formats and files of the answer, and for an answer without a decision."""
-    group.add_argument(
-        "--format",
-        metavar="NAME[=FILE]",
-        action="append",
-        default=[],
-        type=_format_option,
-        help=f"output format (default: text), one of {', '.join(FORMATS)}; may name a file, may be"
-        " repeated; github also writes the job summary and the step's outputs",
-    )
-    group.add_argument(
-        "--output",
-        metavar="FILE",
-        help="output file for formats without a file (default: standard output)",
-    )
-    group.add_argument(
-        "--fail-open",
-        action="store_true",
-        help="exit with 0 instead of 3 without a decision, with a warning",
-    )
-
-
-def _format_option(text: str) -> str:
-    """Check a value of ``--format``."""
-    from argparse import ArgumentTypeError
-
-    if text.partition("=")[0] not in FORMATS or text.endswith("="):
-        raise ArgumentTypeError(f"'{text}' is not NAME or NAME=FILE of {', '.join(FORMATS)}")
-    return text
-
-
-def add_place_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that name a target or a pool."""
-    group.add_argument("--target", metavar="NAME", help="target of the blessed matrix")
-    group.add_argument(
-        "--pool",
-        metavar="driver=V,gpu=G[,os=O]",
-        action="append",
-        default=[],
-        help="pool description (gpu: product or compute capability; os: linux, windows or wsl;"
-        " parts of its nodes, like kernel-modules=open);"
-        " overrides or selects the pools of --probe, --nvidia-smi or --node-labels",
-    )
-    group.add_argument(
-        "--nvidia-smi",
-        metavar="FILE",
-        help='GPUs and driver from the output of nvidia-smi ("-": standard input)',
-    )
-    group.add_argument(
-        "--node-labels",
-        metavar="FILE",
-        help="pools from Kubernetes node labels (output of kubectl get nodes -o json)"
-        ' ("-": standard input)',
-    )
-    group.add_argument(
-        "--probe",
-        metavar="FILE",
-        help='GPUs, driver and stack from the output of compatgate probe ("-": standard input)',
-    )
-
-
-def add_stack_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that state a stack and changes."""
-    group.add_argument(
-        "--stack",
-        metavar="NAME=VERSION,...",
-        action="append",
-        default=[],
-        help="components; GPU code as arch=sm_80+sm_90+compute_90; GPU requirements as"
-        " needs=fp8+60GiB; may be repeated",
-    )
-    group.add_argument(
-        "--set",
-        metavar="NAME=VALUE,...",
-        action="append",
-        default=[],
-        help="change a component or a property of the pool for this question; an empty value"
-        " removes a component; may be repeated",
-    )
-
-
-def _add_file_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--image",
-        metavar="REF",
-        help="stack in an image, read from its registry without pulling it, or from a file"
-        " (oci:DIR[:REF], oci-archive:FILE, docker-archive:FILE, a tar of docker save or of a root"
-        " filesystem, .sif, .sqsh); wins over stated versions",
-    )
-    group.add_argument(
-        "--dockerfile",
-        metavar="FILE",
-        help="stack of the image that a Dockerfile begins from, and of pinned packages that it"
-        " installs; content from RUN, COPY and ADD is unknown, never a pass",
-    )
-    add_build_options(group)
-    group.add_argument(
-        "--lock",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock, pylock.toml,"
-        ' Pipfile.lock, pixi.lock, conda\'s; "-": standard input); unpinned versions'
-        " are unknown, never a pass; may be repeated, one question per lockfile",
-    )
-    group.add_argument(
-        "locks", metavar="LOCKFILE", nargs="*", help="lockfile, like --lock; for commit hooks"
-    )
-    group.add_argument(
-        "--skip-unrelated",
-        action="store_true",
-        help="skip lockfiles without GPU components, with a note, instead of exiting with 3",
-    )
-    group.add_argument(
-        "--sbom",
-        metavar="FILE",
-        help="stack from an SBOM: CycloneDX or SPDX, also as in-toto attestation (extra: sbom)",
-    )
-    add_wheel_options(group)
-
-
-def add_build_options(group: argparse._ActionsContainer) -> None:
-    """Add the options of a build."""
-    group.add_argument(
-        "--build-arg",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="value of an ARG of the Dockerfile; may be repeated",
-    )
-    group.add_argument(
-        "--build-stage", metavar="NAME", default="", help="stage of the Dockerfile (default: last)"
-    )
-
-
-def add_wheel_options(group: argparse._ActionsContainer) -> None:
-    """Add the options for measuring wheels without a record."""
-    group.add_argument(
-        "--read-wheels",
-        action="store_true",
-        help="measure wheels of GPU packages without a record, from the lockfile's index or that of"
-        " pip and uv; measurements are cached permanently",
-    )
-    group.add_argument(
-        "--cached-wheels",
-        action="store_true",
-        help="like --read-wheels, but use only earlier measurements; ask no index",
-    )
-
-
-def add_decider_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options for the source of targets and facts."""
-    add_server(group, what="targets", timeout_s=10)
-    group.add_argument("--bundle", metavar="FILE", help="decide from this bundle")
-    group.add_argument(
-        "--key",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="use the bundle only if this key signed it (PEM or JSON Web Key Set); may be repeated",
-    )
-    group.add_argument(
-        "--max-stale",
-        metavar="DURATION",
-        help="make no decision if compatgate bundle pull last confirmed the bundle longer ago,"
-        " for example 6h",
-    )
-    group.add_argument(
-        "--database", metavar="URL", help="database with the target (default: $COMPATGATE_DATABASE)"
-    )
-    add_overlays(group)
-
-
+""",
+)
 def run(args: argparse.Namespace) -> int:
-    """Answer one question, one per lockfile, or a batch.
-
-    Returns:
-        0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of several. ``--fail-open``
-        turns 3 into 0.
-    """
+    """Answer one question, one per lockfile, or a batch; return the worst exit status."""
     _complete(args)
     return settle(args, _answer_all)
 

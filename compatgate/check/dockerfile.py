@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from compatgate.catalog import read_source
 from compatgate.check.stack_sources import Platforms, read_image_reference
+from compatgate.core.facts import Facts
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.observations import Conflict, Observation, settle
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
+from compatgate.discovery.stated_stack import attach_remarks, merge_bodies
 from compatgate.errors import BadInput
 from compatgate.formats.reports import Place
 from compatgate.kit.cli.output import read_bytes
 
 if TYPE_CHECKING:
-    from compatgate.core.facts import Facts
     from compatgate.discovery.dockerfile.read import DockerfileReading
     from compatgate.discovery.image.reading import ImageReading
-    from compatgate.discovery.observations import Conflict, Observation
 
 Body = dict[str, Any]
 
@@ -48,7 +52,7 @@ class DockerfileStack(Struct, frozen=True):
     base: str = ""
 
 
-def read_build_options(arguments: Sequence[str], stage: str) -> BuildOptions:
+def read_build_options(arguments: Sequence[str], stage: str | None) -> BuildOptions:
     """Return the options of a build."""
     options: dict[str, str] = {}
     for text in arguments:
@@ -57,16 +61,14 @@ def read_build_options(arguments: Sequence[str], stage: str) -> BuildOptions:
             hint = "like --build-arg CUDA_VERSION=12.4.1"
             raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
         options[name] = value
-    return BuildOptions(options, stage)
+    return BuildOptions(options, stage or "")
 
 
 def read_dockerfile_stack(
     path: str, options: BuildOptions, platforms: Platforms, facts: Facts
 ) -> DockerfileStack:
     """Read a Dockerfile, and the image that it begins from in its registry."""
-    from compatgate.catalog import read_source
     from compatgate.discovery.dockerfile.read import read_dockerfile
-    from compatgate.discovery.lockfiles.platform import Platform
 
     reading = read_dockerfile(
         path,
@@ -91,10 +93,6 @@ def _join(
     path: str, reading: DockerfileReading, base: ImageReading | None, platforms: Platforms
 ) -> DockerfileStack:
     """Join the image and the hints, which are installed over it."""
-    from compatgate.discovery.observations import settle
-    from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
-    from compatgate.discovery.stated_stack import attach_remarks, merge_bodies
-
     below: Body = dict(base.to_request()) if base else {}
     if base and base.index:
         below = merge_bodies(below, platforms.of_processors().remarks("the image"))

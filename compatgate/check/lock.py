@@ -2,31 +2,58 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+import tempfile
+from argparse import Namespace
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compatgate.check.cli import add_decider_options, add_wheel_options, complete_decider
+from compatgate.check.cli import FACTS_DECIDER, WHEELS, complete_decider
+from compatgate.check.deciders import Decider, choose_decider, pools_of
 from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX
-from compatgate.check.solve import add_solve_places, read_base, read_solve_pools, solve_exit
+from compatgate.check.solve import SOLVE_PLACES, read_base, read_solve_pools, solve_exit
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import Facts
+from compatgate.core.facts.records import Record
 from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
+from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
+from compatgate.kit.cli.terminal import strip_controls, width_of
+from compatgate.kit.cli.usage import command
+from compatgate.kit.files import replacing
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from compatgate.check.deciders import Decider
     from compatgate.check.resolver import Pins
     from compatgate.check.stack_sources import Platforms
-    from compatgate.core.facts import Facts
-    from compatgate.core.facts.records import Record
 
 Json = dict[str, Any]
 _MAX_TRIES = 20
-_EXAMPLES = """\
+
+
+@command(
+    f"""\
+source: --in FILE (required)  requirements.in or pyproject.toml
+--out FILE           lock file to write (default: {LOCK_NAME}, next to the project file)
+--edit               print the edit of [tool.uv] that makes uv lock choose this stack; write no lock
+""",
+    SOLVE_PLACES,
+    f"""\
+base: --from STACK|LOCK  change as little as possible of this stack or lockfile
+--python VERSION    Python to resolve for (default: this machine's Python, if the project allows it)
+--overrides FILE    file with requirement overrides, for uv --overrides
+--build-index [LABEL=]URL ...
+    index with builds of a label, such as cu126=https://...; {{label}} stands for it (default:
+    {TORCH_INDEX}); none: leave out builds of labels without an index
+--tries N = 5       number of stacks to try, 1 to 20
+""",
+    WHEELS,
+    FACTS_DECIDER,
+    "[options: -- OPTION ...]  options for uv",
+    epilog="""\
 The stacks of compatgate solve are tried in their order: uv resolves the project with the stack as
 constraints, and the gate judges the lock. The first lock that passes is written.
 
@@ -41,70 +68,11 @@ examples:
   compatgate lock --target prod-a100 --in pyproject.toml --edit
   compatgate lock --pool driver=580.95.05,gpu=L4 --in requirements.in \\
                   --build-index https://mirror.example/whl/{label} -- --default-index https://...
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: the project, places, resolver, decider and output."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "--in",
-        dest="source",
-        metavar="FILE",
-        required=True,
-        help="requirements.in or pyproject.toml",
-    )
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help=f"lock file to write (default: {LOCK_NAME}, next to the project file)",
-    )
-    parser.add_argument(
-        "--edit",
-        action="store_true",
-        help="print the edit of [tool.uv] that makes uv lock choose this stack; write no lock",
-    )
-    add_solve_places(parser)
-    parser.add_argument(
-        "--from",
-        dest="base",
-        metavar="STACK|LOCK",
-        help="change as little as possible of this stack or lockfile",
-    )
-    parser.add_argument(
-        "--python",
-        metavar="VERSION",
-        help="Python to resolve for (default: this machine's Python, if the project allows it)",
-    )
-    parser.add_argument(
-        "--overrides", metavar="FILE", help="file with requirement overrides, for uv --overrides"
-    )
-    parser.add_argument(
-        "--build-index",
-        metavar="[LABEL=]URL",
-        action="append",
-        default=[],
-        help="index with builds of a label, such as cu126=https://...; {label} stands for it"
-        f" (default: {TORCH_INDEX}); none: leave out builds of labels without an index",
-    )
-    parser.add_argument(
-        "--tries",
-        metavar="N",
-        type=int,
-        default=5,
-        help="number of stacks to try, 1 to 20 (default: 5)",
-    )
-    add_wheel_options(parser)
-    add_decider_options(
-        parser.add_argument_group("decider (default: the facts; for --target the database)")
-    )
-    parser.add_argument("options", metavar="-- OPTION", nargs="*", help="options for uv")
-
-
+""",
+    tries={"type": int},
+)
 def run(args: argparse.Namespace) -> int:
     """Write the first lock that passes; return the exit status."""
-    from compatgate.check.deciders import choose_decider
-
     complete_decider(args)
     if not 1 <= args.tries <= _MAX_TRIES:
         raise BadInput("must be from 1 to 20", field="--tries", value=args.tries)
@@ -144,7 +112,6 @@ class _Locking:
         solution = self._decider.solve(self._question(), self._pools)
         if not solution["found"]:
             from compatgate.check.solved import render_solved
-            from compatgate.kit.cli.terminal import width_of
 
             print(render_solved(solution, self._facts, width_of(sys.stdout), colour=False))
             return solve_exit(solution)
@@ -164,10 +131,6 @@ class _Locking:
 
     def _target_pools(self) -> list[Json]:
         """Return the pools of the first target, which choose the platform."""
-        from argparse import Namespace
-
-        from compatgate.check.deciders import pools_of
-
         return pools_of(Namespace(**{**vars(self._args), "target": self._args.target[0]}))
 
     def _question(self) -> Json:
@@ -185,9 +148,6 @@ class _Locking:
 
     def _python(self) -> str:
         """Return the constraint on Python: as asked for, this machine's, or the project's."""
-        from compatgate.core.constraints import parse_constraint
-        from compatgate.core.versions import parse_version
-
         if self._args.python:
             parse_version("python", self._args.python)
             return str(self._args.python)
@@ -235,8 +195,6 @@ class _Locking:
 
     def _judge(self, lock: bytes) -> list[Json]:
         """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
-        import tempfile
-
         from compatgate.check.stack_sources import read_files
 
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
@@ -263,7 +221,6 @@ class _Locking:
             print(pins.edit())
             _say("add this to pyproject.toml, run uv lock, then compatgate check --lock uv.lock")
             return
-        from compatgate.kit.files import replacing
 
         out = Path(self._args.out or self._project.path.with_name(LOCK_NAME))
         header = f"# Made by uv for compatgate lock --in {self._project.path.name}\n"
@@ -273,8 +230,6 @@ class _Locking:
 
 
 def _say(text: str) -> None:
-    from compatgate.kit.cli.terminal import strip_controls
-
     if not text:
         return
     print("\n".join(strip_controls(line) for line in text.split("\n")), file=sys.stderr)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
+from compatgate.discovery.node_labels import LARGEST as LARGEST_LABELS
 from compatgate.errors import BadInput
 from compatgate.kit.cli.output import read_text
 
 if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.core.facts import Facts
     from compatgate.discovery.probe import Probe
 
 
@@ -110,7 +110,6 @@ def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
     if args.nvidia_smi:
         text = read_text(args.nvidia_smi, "--nvidia-smi")
         return probe_output(text, facts, origin=_host_origin(args.nvidia_smi))
-    from compatgate.discovery.node_labels import LARGEST as LARGEST_LABELS
 
     text = read_text(args.node_labels, "--node-labels", LARGEST_LABELS)
     return probe_labels(text, facts, origin=_host_origin(args.node_labels))

@@ -6,19 +6,17 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
+from packaging.markers import UndefinedEnvironmentName
+from packaging.requirements import InvalidRequirement, Requirement
 
 from compatgate.core.components import find_component
 from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts import Facts
 from compatgate.core.stack import canonical_key
 from compatgate.errors import BadInput, quote_error
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
-    from compatgate.core.facts import Facts
 
 _LARGEST = 1024 * 1024
 _CUDA_EXTRA = re.compile(r"cuda(\d{2})\b")
@@ -123,8 +121,6 @@ def _read_requirements(text: str, file: Path, depth: int) -> Iterator[Requiremen
 
 
 def _read_requirement(text: str, path: str) -> Requirement:
-    from packaging.requirements import InvalidRequirement, Requirement
-
     try:
         return Requirement(text)
     except InvalidRequirement as error:
@@ -133,8 +129,6 @@ def _read_requirement(text: str, path: str) -> Requirement:
 
 
 def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
-    from packaging.markers import UndefinedEnvironmentName
-
     if asked.marker is None:
         return True
     try:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.check.project import ProjectFile, read_project
+from compatgate.core.components import COMPONENTS, is_framework
+from compatgate.core.facts import Facts
+from compatgate.core.package_requirements import Platform
+from compatgate.core.request import Cpu, Os
+from compatgate.core.vocabulary import NOT_ON_INDEX
 from compatgate.errors import BadInput, Unavailable
 from compatgate.release import install_hint
-
-if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.check.project import ProjectFile
-    from compatgate.core.facts import Facts
-    from compatgate.core.request import Cpu, Os
 
 LOCK_NAME = "pylock.toml"
 TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
@@ -211,9 +211,6 @@ def name_distributions(stack: Mapping[str, Any], facts: Facts) -> dict[str, str]
 
     The distribution of a part may name the CUDA that its build is for.
     """
-    from compatgate.core.components import COMPONENTS, is_framework
-    from compatgate.core.vocabulary import NOT_ON_INDEX
-
     cuda = str(stack.get("cuda", "")).partition(".")[0]
     names = {}
     for part, text in stack.items():
@@ -233,9 +230,6 @@ class UvProject:
     """A project that uv locks for one system and processor."""
 
     def __init__(self, args: argparse.Namespace, facts: Facts, platform: tuple[Os, Cpu]) -> None:
-        from compatgate.check.project import read_project
-        from compatgate.core.package_requirements import Platform
-
         self._args, self._facts, self._platform = args, facts, platform
         environment = Platform(*platform, None).environment
         self.project: ProjectFile = read_project(args.source, facts, environment)

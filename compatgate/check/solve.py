@@ -7,9 +7,11 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from compatgate.check.cli import add_decider_options, complete_decider
+from compatgate.check.cli import FACTS_DECIDER, complete_decider
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.errors import BadInput
+from compatgate.kit.cli.options import FORMAT
+from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:
     import argparse
@@ -18,7 +20,30 @@ if TYPE_CHECKING:
     from compatgate.check.deciders import Decider
 
 Json = dict[str, Any]
-_EXAMPLES = """\
+
+
+SOLVE_PLACES = """\
+--target NAME ...  target; may be repeated: a stack must pass on every one
+--pool driver=V,gpu=G[,os=O] ...  pool description instead of targets; may be repeated
+"""
+
+
+@command(
+    """\
+--want NAME[CONSTRAINT],... ...  wanted parts, such as "torch>=2.6,<2.9,flash-attn"; may be repeated
+""",
+    SOLVE_PLACES,
+    """\
+base: --from STACK|LOCK  change as little as possible of this stack (torch=2.4.1+cu121,cuda=12.1) or
+                         lockfile
+--stack NAME=VALUE,...   properties of every stack in addition to versions: arch=sm_80,
+                         needs=bf16+60GiB
+--limit N                number of stacks to show, 1 to 20 (default: 5)
+--no-warnings            exclude stacks that pass with warnings
+""",
+    FACTS_DECIDER,
+    FORMAT,
+    epilog="""\
 Fewest changes from --from come first, then the newest versions of the wanted parts (the first
 weighs most), then stacks without warnings. Each stack was evaluated as compatgate check does.
 
@@ -32,69 +57,11 @@ examples:
   compatgate solve --pool driver=535.183.01,gpu=A100-SXM4-80GB --want vllm
   compatgate solve --target prod-a100 --from uv.lock --want "torch>=2.6"
   compatgate solve --target prod-a100 --target inference-l4 --want torch --format json
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: wants, places, the stack to start from, decider and output."""
-    from compatgate.kit.cli.options import add_format
-
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "--want",
-        metavar="NAME[CONSTRAINT],...",
-        action="append",
-        default=[],
-        help='wanted parts, such as "torch>=2.6,<2.9,flash-attn"; may be repeated',
-    )
-    add_solve_places(parser)
-    parser.add_argument(
-        "--from",
-        dest="base",
-        metavar="STACK|LOCK",
-        help="change as little as possible of this stack (torch=2.4.1+cu121,cuda=12.1) or lockfile",
-    )
-    parser.add_argument(
-        "--stack",
-        metavar="NAME=VALUE,...",
-        help="properties of every stack in addition to versions: arch=sm_80, needs=bf16+60GiB",
-    )
-    parser.add_argument(
-        "--limit", metavar="N", type=int, help="number of stacks to show, 1 to 20 (default: 5)"
-    )
-    parser.add_argument(
-        "--no-warnings", action="store_true", help="exclude stacks that pass with warnings"
-    )
-    add_decider_options(
-        parser.add_argument_group("decider (default: the facts; for --target the database)")
-    )
-    add_format(parser)
-
-
-def add_solve_places(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name targets or pools."""
-    parser.add_argument(
-        "--target",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="target; may be repeated: a stack must pass on every one",
-    )
-    parser.add_argument(
-        "--pool",
-        metavar="driver=V,gpu=G[,os=O]",
-        action="append",
-        default=[],
-        help="pool description instead of targets; may be repeated",
-    )
-
-
+""",
+    limit={"type": int},
+)
 def run(args: argparse.Namespace) -> int:
-    """Print the stacks.
-
-    Returns:
-        0: a stack passes; 1: none does; 3: not every stack was tried, or a part is not known.
-    """
+    """Print the stacks; return the exit status."""
     from compatgate.check.deciders import choose_decider
 
     complete_decider(args)

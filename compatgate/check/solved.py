@@ -82,10 +82,7 @@ def _render_stack(number: int, one: Json, width: int, *, colour: bool) -> list[s
 def install_line(stack: Json, want: dict[str, str], facts: Facts) -> str:
     """Return the command that installs a stack, with the indexes of its builds.
 
-    Where a build is on no known index, say so instead.
-
-    Returns:
-        Empty where the package index has no part of the stack.
+    Where a build is on no known index, say so; empty where the index has no part of the stack.
     """
     written = {name: text for name, text in stack.items() if isinstance(text, str)}
     names = name_distributions(written, facts)

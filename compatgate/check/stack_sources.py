@@ -15,20 +15,29 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compatgate.catalog import read_source
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
+from compatgate.core.facts.packages import Packages
 from compatgate.core.request import Cpu, Os, Pool, change_pool
 from compatgate.core.stack import canonical_key
+from compatgate.discovery.cache import default_image_folder
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.observations import Conflict, Observation, settle
+from compatgate.discovery.registry.limits import read_options
+from compatgate.discovery.stated_stack import (
+    attach_remarks,
+    attach_wheels,
+    merge_bodies,
+    prefer_stated,
+)
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.formats.reports import Place
 from compatgate.kit.cli.output import read_bytes
 
 if TYPE_CHECKING:
-    from compatgate.core.facts import Facts
-    from compatgate.core.facts.nvidia import Gpus
-    from compatgate.core.facts.packages import Packages
     from compatgate.discovery.image.reading import ImageReading
     from compatgate.discovery.lockfiles.interface import PackageOrigin
-    from compatgate.discovery.lockfiles.platform import Platform
-    from compatgate.discovery.observations import Conflict, Observation
 
 Body = dict[str, Any]
 
@@ -98,8 +107,6 @@ def read_image_stack(
 
     An image index has one image per processor; processors that were not read become unknowns.
     """
-    from compatgate.discovery.stated_stack import merge_bodies
-
     reading = read_image_reference(reference, platforms.cpu, facts)
     body = reading.to_request()
     if reading.index:
@@ -111,17 +118,11 @@ def read_image_reference(
     reference: str, cpu: str | None, facts: Facts, *, local: bool = True
 ) -> ImageReading:
     """Read an image in a registry, or in a file, with the environment's settings."""
-    from compatgate.catalog import read_source
-    from compatgate.discovery.cache import default_image_folder
     from compatgate.discovery.image.local import is_local_image, read_local_image
     from compatgate.discovery.image.read import read_image
-    from compatgate.discovery.registry.limits import read_options
 
     options = replace(
-        read_options(),
-        cache=default_image_folder(),
-        arch_facts=facts.arch,
-        packages=facts.packages,
+        read_options(), cache=default_image_folder(), arch_facts=facts.arch, packages=facts.packages
     )
     platform = "linux/arm64" if cpu == "aarch64" else "linux/amd64"
     read = read_local_image if local and is_local_image(reference) else read_image
@@ -201,9 +202,6 @@ def read_files(
     Unknowns and conflicts of a file are part of the stack, so that no verdict ignores them. Stated
     versions win and are not unknown; a different version in a file is a finding.
     """
-    from compatgate.discovery.lockfiles.platform import Platform
-    from compatgate.discovery.stated_stack import merge_bodies, prefer_stated
-
     python = next((v for k, v in stated.items() if canonical_key(k) == "python"), None)
     platform = Platform(os=platforms.os, cpu=platforms.cpu, python=python)
     body: Body = {}
@@ -211,7 +209,6 @@ def read_files(
     written = FileStack({})
     origins: dict[str, PackageOrigin] = {}
     if sbom:
-        from compatgate.catalog import read_source
         from compatgate.discovery.sbom.read import read_sbom
 
         data = read_bytes(sbom, "--sbom")
@@ -233,7 +230,6 @@ def read_files(
 
 def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
     from compatgate.discovery.lockfiles.read import read_lockfile
-    from compatgate.discovery.stated_stack import attach_wheels
 
     data = read_bytes(lock, "--lock")
     path: Path | str = Path(lock) if lock != "-" else _file_name(lock)
@@ -253,9 +249,6 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
 
 
 def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
-    from compatgate.discovery.observations import settle
-    from compatgate.discovery.stated_stack import attach_remarks
-
     stack, disagreements = settle(reading.observations, arch)
     return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
 

@@ -10,16 +10,19 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Pair
+from compatgate.core.facts.records import Record
+from compatgate.core.request import Cpu, Os
+from compatgate.core.stack import Stack, find_labelled_cuda, parse_stack
+from compatgate.core.stack_facts import assume_default_wheels
+from compatgate.core.versions import parse_version
+from compatgate.discovery.cache import default_wheel_folder
 from compatgate.errors import BadInput
 from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
-    from compatgate.core.facts import Facts
-    from compatgate.core.facts.nvidia import Pair
-    from compatgate.core.facts.records import Record
     from compatgate.core.package_finder import OpenPackage
-    from compatgate.core.request import Cpu, Os
-    from compatgate.core.stack import Stack
     from compatgate.discovery.lockfiles.interface import PackageOrigin
     from compatgate.discovery.wheels.on_demand import MeasureResult, PackageRequest
 
@@ -54,7 +57,6 @@ def read_wheels(
     this stack's CUDA are read.
     """
     from compatgate.core.package_finder import open_packages, release_of
-    from compatgate.core.stack import parse_stack
 
     if not stack:
         return WheelReading(stack)
@@ -65,13 +67,8 @@ def read_wheels(
     missing = open_packages(parsed, platforms, facts)
     if not missing:
         return WheelReading(stack)
-    from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.wheels.index import read_index_settings
-    from compatgate.discovery.wheels.measure import (
-        MeasureOptions,
-        QuestionNeeds,
-        list_ptx_toolkits,
-    )
+    from compatgate.discovery.wheels.measure import MeasureOptions, QuestionNeeds, list_ptx_toolkits
     from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
     progress = ProgressLines()
@@ -96,9 +93,6 @@ def read_wheels(
 
 def _find_cuda(stack: Stack, facts: Facts) -> Pair | None:
     """Return the CUDA that the rules will take for a stack; None where it is not known."""
-    from compatgate.core.stack import find_labelled_cuda
-    from compatgate.core.stack_facts import assume_default_wheels
-
     stated = assume_default_wheels(stack, facts, ()).get("cuda")
     labelled = find_labelled_cuda(stack, facts.frameworks)
     return max((one.major_minor for one in (stated, labelled) if one), default=None)
@@ -106,7 +100,6 @@ def _find_cuda(stack: Stack, facts: Facts) -> Pair | None:
 
 def _package_request(package: OpenPackage, origins: Mapping[str, PackageOrigin]) -> PackageRequest:
     """Request a package by its file, or only by version if the stated version differs."""
-    from compatgate.core.versions import parse_version
     from compatgate.discovery.wheels.on_demand import PackageRequest, build_request
 
     origin = origins.get(package.name)

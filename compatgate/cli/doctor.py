@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING
 
-from compatgate.kit.cli.options import add_database, add_format
+from compatgate.kit.cli.options import DATABASE, FORMAT
 from compatgate.kit.cli.parser import add_overlays
+from compatgate.kit.cli.usage import command
+from compatgate.service.recovery.backup.checks import print_checks
 
-if TYPE_CHECKING:
-    import argparse
 
-_EXAMPLES = """\
+@command(
+    DATABASE,
+    """\
+--server URL         URL of a running gate (default: $COMPATGATE_SERVER)
+--token TOKEN        access token (default: $COMPATGATE_TOKEN)
+--state DIR          state folder of a replica, as for serve (default: $COMPATGATE_STATE, else the
+                     folder that serve uses, if it exists)
+--tls-cert FILE      certificate of the server (PEM)
+--registry HOST ...  registry to check; may be repeated (default: $COMPATGATE_REGISTRIES)
+--hosts FILE         hosts.toml with the Docker engines to check
+--signing-key URI    key that signs verdicts (default: $COMPATGATE_SIGNING_KEY)
+""",
+    add_overlays,
+    FORMAT,
+    epilog="""\
 examples:
   compatgate doctor
   compatgate doctor --database postgresql://gate@db.example/gate --server https://gate.example
@@ -20,43 +34,10 @@ examples:
 One line for each check: ok, warn, fail or skip, what was found, and what to do. Nothing is changed.
 compatgate db verify checks every row and the whole audit chain.
 exit status: 0 nothing failed, 1 a check failed, 2 bad input
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.epilog = _EXAMPLES
-    add_database(parser)
-    add = parser.add_argument
-    add("--server", metavar="URL", help="URL of a running gate (default: $COMPATGATE_SERVER)")
-    add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
-    add(
-        "--state",
-        metavar="DIR",
-        help="state folder of a replica, as for serve (default: $COMPATGATE_STATE, else the folder"
-        " that serve uses, if it exists)",
-    )
-    add("--tls-cert", metavar="FILE", help="certificate of the server (PEM)")
-    add(
-        "--registry",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="registry to check; may be repeated (default: $COMPATGATE_REGISTRIES)",
-    )
-    add("--hosts", metavar="FILE", help="hosts.toml with the Docker engines to check")
-    add(
-        "--signing-key",
-        metavar="URI",
-        help="key that signs verdicts (default: $COMPATGATE_SIGNING_KEY)",
-    )
-    add_overlays(parser)
-    add_format(parser)
-
-
+""",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the checks; return 1 if one failed."""
-    from compatgate.service.recovery.backup.checks import print_checks
     from compatgate.service.recovery.backup.doctor import Subjects, examine
 
     read = os.environ.get

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
 
+from compatgate.catalog import load_facts
+from compatgate.check.deciders import pools_of
+from compatgate.check.question import name_pools, read_pool
 from compatgate.core.build_environment import MEANINGS, build_environment
-from compatgate.core.request import parse_pool
+from compatgate.core.facts import Facts
+from compatgate.core.request import Pool, parse_pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
+from compatgate.kit.cli.options import SERVER
 from compatgate.kit.cli.output import print_json
-from compatgate.kit.cli.parser import add_overlays, add_server
-
-if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.core.facts import Facts
-    from compatgate.core.request import Pool
+from compatgate.kit.cli.parser import add_overlays
+from compatgate.kit.cli.usage import command
 
 _LINES = {
     "export": "export {name}={quoted}",
@@ -26,7 +26,28 @@ _LINES = {
 }
 _COMMENTED = ("export", "dotenv")
 """Formats whose reader ignores a line that begins with ``#``."""
-_EXAMPLES = """\
+_WIDTH = max(map(len, MEANINGS))
+_VARIABLES = "\n".join(f"  {name:<{_WIDTH}}  {meaning}" for name, meaning in MEANINGS.items())
+
+
+@command(
+    """\
+--target NAME (required)  target, from --server or the database
+| --pool driver=V,gpu=G[,os=O] ...  pool description; may be repeated
+--toolkit V               CUDA version of the builder; its nvcc decides on host compilers (default:
+                          the CUDA version of the drivers)
+--format {export,dotenv,github,docker,json}
+    export: shell lines (default); dotenv: quoted lines; json: a JSON object; github: unquoted lines
+    for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file; docker: --build-arg options
+""",
+    SERVER,
+    """\
+--database URL  database with the target (default: $COMPATGATE_DATABASE)
+--bundle FILE   bundle with the target
+""",
+    add_overlays,
+    format={"default": "export"},
+    epilog="""\
 examples:
   eval "$(compatgate env --pool driver=535.104.05,gpu=A100-SXM4-80GB)"
   compatgate env --target prod-a100 --format github >> "$GITHUB_ENV"
@@ -40,54 +61,10 @@ host_compilers, in the form of a stack.
 exit status: 0 printed, 2 bad input, or no variable is known, 3 the gate does not answer
 
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: pools or a target, and the format."""
-    width = max(map(len, MEANINGS))
-    lines = [f"  {name:<{width}}  {meaning}" for name, meaning in MEANINGS.items()]
-    parser.epilog = _EXAMPLES + "variables:\n" + "\n".join(lines)
-    place = parser.add_mutually_exclusive_group(required=True)
-    place.add_argument(
-        "--target",
-        metavar="NAME",
-        help="target, from --server or the database",
-    )
-    place.add_argument(
-        "--pool",
-        metavar="driver=V,gpu=G[,os=O]",
-        action="append",
-        default=[],
-        help="pool description; may be repeated",
-    )
-    parser.add_argument(
-        "--toolkit",
-        metavar="V",
-        help="CUDA version of the builder; its nvcc decides on host compilers (default: the CUDA"
-        " version of the drivers)",
-    )
-    parser.add_argument(
-        "--format",
-        choices=(*_LINES, "json"),
-        default="export",
-        help="export: shell lines (default); dotenv: quoted lines; json: a JSON object; github:"
-        " unquoted lines for $GITHUB_ENV, GitLab's dotenv report and docker run --env-file;"
-        " docker: --build-arg options",
-    )
-    add_server(parser)
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="database with the target (default: $COMPATGATE_DATABASE)",
-    )
-    parser.add_argument("--bundle", metavar="FILE", help="bundle with the target")
-    add_overlays(parser)
-
-
+    + f"variables:\n{_VARIABLES}",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the variables; return 0, or 2 when no variable has a value."""
-    from compatgate.catalog import load_facts
-
     facts = load_facts(args.facts)
     try:
         toolkit = parse_version("cuda", args.toolkit) if args.toolkit else None
@@ -116,8 +93,5 @@ def run(args: argparse.Namespace) -> int:
 
 def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
     """Return the pools of the target, or the described ones."""
-    from compatgate.check.deciders import pools_of
-    from compatgate.check.question import name_pools, read_pool
-
     bodies = pools_of(args) if args.target else name_pools([read_pool(text) for text in args.pool])
     return [parse_pool(dict(body), facts.gpus) for body in bodies]

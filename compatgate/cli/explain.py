@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
 
+from compatgate.core.rule import Rule
 from compatgate.core.rules import BY_ID, BY_NAME, RULES
 from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT_OR_MARKDOWN
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.usage import command
 
-if TYPE_CHECKING:
-    import argparse
 
-    from compatgate.core.rule import Rule
-
-_EXAMPLES = """\
+@command(
+    "[RULE]  rule id or name (default: list all rules)",
+    FORMAT_OR_MARKDOWN,
+    epilog="""\
 examples:
   compatgate explain                    every rule in one line
   compatgate explain CG101              or: compatgate explain driver-too-old
   compatgate explain --format markdown  every rule, as a page
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: a rule, and the format."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "rule", nargs="?", metavar="RULE", help="rule id or name (default: list all rules)"
-    )
-    add_format(parser, markdown=True)
-
-
+""",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the documentation of rules."""
     rules = RULES if args.rule is None else (find_rule(args.rule),)
@@ -42,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     elif args.format == "markdown":
         print("\n\n".join(_markdown(rule) for rule in rules))
     elif args.rule is None:
-        print("\n".join(_list_rules()))
+        width = max(len(rule.name) for rule in RULES)
+        for rule in RULES:
+            print(f"{rule.id}  {rule.name:<{width}}  {_summary(rule)}")
     else:
         print(_text(rules[0], width_of(sys.stdout), colour=wants_colour(sys.stdout)))
     return 0
@@ -53,17 +47,11 @@ def find_rule(text: str) -> Rule:
     wanted = text.strip().lower().replace("_", "-")
     if rule := BY_ID.get(wanted.upper()) or BY_NAME.get(wanted):
         return rule
-    from difflib import get_close_matches
 
     names = {rule.id.lower(): rule.id for rule in RULES} | {rule.name: rule.name for rule in RULES}
     near = [names[match] for match in get_close_matches(wanted, names, n=3)]
     hint = f"did you mean {' or '.join(near)}?" if near else "list all with compatgate explain"
     raise BadInput(f"unknown rule '{text}'", field="rule", value=text, hint=hint)
-
-
-def _list_rules() -> list[str]:
-    width = max(len(rule.name) for rule in RULES)
-    return [f"{rule.id}  {rule.name:<{width}}  {_summary(rule)}" for rule in RULES]
 
 
 def _summary(rule: Rule) -> str:

@@ -2,87 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from compatgate.kit.cli.options import add_format
+from compatgate.catalog import browse, open_library
+from compatgate.catalog.browse import keyed_lists
+from compatgate.catalog.sources import title
+from compatgate.cli import facts_diff, facts_measure
+from compatgate.cli.commands import Group
+from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-_EXAMPLES = """\
-examples:
-  compatgate facts list
-  compatgate facts show cuda_driver 12.4.1
-  compatgate facts show torch 2.4.1 --format json
-  compatgate facts show gpus H100
-  compatgate facts verify --facts ./our-facts
-  compatgate facts measure xformers==0.0.32.post2 --format json
-  compatgate facts diff shipped ./new-facts
-
-exit status: 0 verified or measured, 1 verify found problems, 2 bad input, or not all measured;
-for diff see its help
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the actions: list, show, verify, measure and diff."""
-    from compatgate.cli import facts_diff, facts_measure
-
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_common_options(
-        actions.add_parser("list", help="show tables, record counts, digest and overlays")
-    )
-    show = actions.add_parser("show", help="show complete records with notes and sources")
-    show.add_argument(
-        "table", metavar="TABLE", help="table, for example cuda_driver, torch or gpus"
-    )
-    show.add_argument(
-        "key",
-        nargs="?",
-        metavar="KEY",
-        help="record, for example 12.4.1, 2.4.1 or H100 (default: list all)",
-    )
-    _add_common_options(show)
-    _add_common_options(actions.add_parser("verify", help="check the facts against each other"))
-    measure = actions.add_parser("measure", help=facts_measure.HELP)
-    facts_measure.add_arguments(measure)
-    _add_common_options(measure)
-    facts_diff.add_arguments(actions.add_parser("diff", help=facts_diff.HELP))
-
-
-def _add_common_options(parser: argparse.ArgumentParser) -> None:
-    add_overlays(parser)
-    add_format(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action; return 0, or 1 when verify finds problems."""
-    from compatgate.cli import facts_diff, facts_measure
-
-    actions = {
-        "list": _list,
-        "show": _show,
-        "verify": _verify,
-        "measure": facts_measure.run,
-        "diff": facts_diff.run,
-    }
-    return actions[args.action](args)
-
+from compatgate.kit.cli.usage import action
 
 # --- list ----------------------------------------------------------------------------------
 
 
+@action("list", "show tables, record counts, digest and overlays", add_overlays, FORMAT)
 def _list(args: argparse.Namespace) -> int:
-    from compatgate.catalog import open_library
-    from compatgate.catalog.browse import keyed_lists
-    from compatgate.catalog.sources import title
-
     library = open_library(args.facts)
     records = {}
     for name in library.names:
@@ -108,9 +48,17 @@ def _list(args: argparse.Namespace) -> int:
 # --- show ----------------------------------------------------------------------------------
 
 
+@action(
+    "show",
+    "show complete records with notes and sources",
+    """\
+TABLE  table, for example cuda_driver, torch or gpus
+[KEY]  record, for example 12.4.1, 2.4.1 or H100 (default: list all)
+""",
+    add_overlays,
+    FORMAT,
+)
 def _show(args: argparse.Namespace) -> int:
-    from compatgate.catalog import browse, open_library
-
     library = open_library(args.facts)
     source = browse.find_source(args.table, library.names)
     document = library.document(source)
@@ -131,8 +79,6 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _show_names(source: str, document: dict[str, Any], form: str) -> int:
-    from compatgate.catalog import browse
-
     names = {
         part: [browse.record_name(record, key) for record in document[part]]
         for part, key in browse.keyed_lists(source, document).items()
@@ -199,6 +145,7 @@ _MEANING = {
 }
 
 
+@action("verify", "check the facts against each other", add_overlays, FORMAT)
 def _verify(args: argparse.Namespace) -> int:
     from compatgate.catalog.checks import origins, verify
 
@@ -217,3 +164,21 @@ def _verify(args: argparse.Namespace) -> int:
         for name, count in told.statements.items():
             print(f"{name:<10} {count:>5} statements{_MEANING[name]}")
     return 1 if problems else 0
+
+
+run = Group(
+    (_list, _show, _verify, facts_measure.run, facts_diff.run),
+    epilog="""\
+examples:
+  compatgate facts list
+  compatgate facts show cuda_driver 12.4.1
+  compatgate facts show torch 2.4.1 --format json
+  compatgate facts show gpus H100
+  compatgate facts verify --facts ./our-facts
+  compatgate facts measure xformers==0.0.32.post2 --format json
+  compatgate facts diff shipped ./new-facts
+
+exit status: 0 verified or measured, 1 verify found problems, 2 bad input, or not all measured;
+for diff see its help
+""",
+)

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from compatgate.catalog.browse import FactSet, compare_sets, open_set
+from compatgate.cli.gate.opening import open_rooms
+from compatgate.core.rule import OUTCOME_RANK
+from compatgate.documents.sources import read_paths
+from compatgate.documents.specs import key_of
 from compatgate.errors import BadInput
+from compatgate.kit import clock
+from compatgate.kit.cli.options import DATABASE, FORMAT
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.terminal import wants_colour, width_of
+from compatgate.kit.cli.usage import action
+from compatgate.kit.sections import text_lines
 
 if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.catalog.browse import FactSet
     from compatgate.core.compare.differences import Subject
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
-HELP = "compare two sets of facts: records, verdicts of the matrix, recent decisions"
-_EXAMPLES = """\
+
+@action(
+    "diff",
+    "compare two sets of facts: records, verdicts of the matrix, recent decisions",
+    """\
+OLD                    facts to compare: shipped, overlays, or a folder
+NEW                    facts to compare with
+--matrix FILE|DIR ...  matrix files to evaluate instead of the stored matrix; may be repeated
+""",
+    DATABASE,
+    "--decisions N = 200  number of recent decisions to re-evaluate",
+    FORMAT,
+    epilog="""\
 examples:
   compatgate facts diff shipped ./new-facts
   compatgate facts diff shipped ./new-facts --matrix ./matrix --format json
@@ -30,42 +52,11 @@ that of another release. Evaluates every entry in use on every target with both 
 re-evaluates the newest decisions of the database. Stores nothing.
 
 exit status: 0 no verdict gets worse, 1 a verdict gets worse, 2 bad input
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: two sets of facts, and the matrix to evaluate."""
-    from compatgate.kit.cli.options import add_database, add_format
-
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "old", metavar="OLD", help="facts to compare: shipped, overlays, or a folder"
-    )
-    parser.add_argument("new", metavar="NEW", help="facts to compare with")
-    parser.add_argument(
-        "--matrix",
-        metavar="FILE|DIR",
-        action="append",
-        default=[],
-        help="matrix files to evaluate instead of the stored matrix; may be repeated",
-    )
-    add_database(parser)
-    parser.add_argument(
-        "--decisions",
-        metavar="N",
-        type=positive_count,
-        default=200,
-        help="number of recent decisions to re-evaluate (default: 200)",
-    )
-    add_format(parser)
-
-
+""",
+    decisions={"type": positive_count},
+)
 def run(args: argparse.Namespace) -> int:
     """Compare and print; return 1 when a verdict gets worse."""
-    import msgspec
-
-    from compatgate.catalog.browse import compare_sets, open_set
-
     if args.matrix and args.database:
         raise BadInput("cannot be combined", field="--matrix and --database")
     old, new = open_set(args.old), open_set(args.new)
@@ -80,7 +71,6 @@ def run(args: argparse.Namespace) -> int:
     if args.matrix:
         worse = _compare(document, *_read_files(args.matrix, old, new))
     elif _database_exists(args.database):
-        from compatgate.cli.gate.opening import open_rooms
         from compatgate.service.changes.comparison.recorded import list_newest_verdicts
         from compatgate.service.matrix.snapshots.reader import Snapshots
         from compatgate.service.runs.evidence.evidence import StoredEvidence
@@ -100,8 +90,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_text(document: dict[str, Any]) -> None:
-    from compatgate.kit.cli.terminal import wants_colour, width_of
-    from compatgate.kit.sections import text_lines
     from compatgate.service.changes.comparison.matrix_sections import report_facts
 
     width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
@@ -114,8 +102,6 @@ def _print_text(document: dict[str, Any]) -> None:
 
 def _database_exists(named: str | None) -> bool:
     """Tell whether a database is named, or the user's database exists."""
-    from pathlib import Path
-
     from compatgate.kit.database.database import ENVIRONMENT, resolve_url
 
     if named or os.environ.get(ENVIRONMENT):
@@ -127,8 +113,6 @@ def _read_files(
     paths: Sequence[str], old: FactSet, new: FactSet
 ) -> tuple[Snapshot, Snapshot, None]:
     """Read matrix files, and resolve them with both sets of facts."""
-    from compatgate.documents.sources import read_paths
-    from compatgate.documents.specs import key_of
     from compatgate.documents.validation import read_documents
     from compatgate.service.matrix.snapshots.snapshot import build
 
@@ -144,7 +128,6 @@ def _compare(
     recorded: tuple[list[Subject], int, dict[str, str]] | None,
 ) -> bool:
     """Add the verdicts of both sets of facts; return whether one gets worse."""
-    from compatgate.kit import clock
     from compatgate.service.changes.comparison.schemas import EntryWhatIfBody
     from compatgate.service.changes.comparison.service import compare_facts, to_wire
 
@@ -179,8 +162,6 @@ def _compare(
 
 def _weigh(verdict: Subject) -> int:
     """Return how much better a verdict gets; below 0: it gets worse."""
-    from compatgate.core.rule import OUTCOME_RANK
-
     return OUTCOME_RANK[verdict.before] - OUTCOME_RANK[verdict.after]
 
 

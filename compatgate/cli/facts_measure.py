@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -10,22 +11,49 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from packaging.requirements import InvalidRequirement, Requirement
 
+from compatgate.catalog import load_facts
+from compatgate.catalog.records import merge_records
 from compatgate.check.wheels import ProgressLines
+from compatgate.core.facts.records import Library, Record
+from compatgate.discovery.cache import default_wheel_folder
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
+from compatgate.kit.cli.options import FORMAT
+from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
+from compatgate.kit.cli.usage import action
+from compatgate.kit.files import replacing
 
 if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.core.facts.records import Library, Record
-    from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.wheels.index import IndexFile, PackageIndex
     from compatgate.discovery.wheels.measure import MeasureOptions, Progress
     from compatgate.discovery.wheels.on_demand import WheelSource, WheelSources
 
-HELP = "measure requirements, linked libraries and GPU code of wheels"
-_EXAMPLES = """\
+_PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
+_LONGEST_HOURS = 6.0
+
+
+@action(
+    "measure",
+    "measure requirements, linked libraries and GPU code of wheels",
+    """\
+what: PKG==VERSION|WHEEL|URL ...  release (NAME==VERSION), wheel file or URL
+--index URL ...  package index (default: the index of pip and uv); may be repeated
+--platform {linux-x86_64,linux-aarch64,windows-x86_64,windows-aarch64}
+    platform of the wheel (default: this machine, Linux)
+--python X.Y    Python of the wheel (default: this Python, or the newest)
+--all           measure every wheel of a release
+--whole         read whole wheels and compare their SHA-256
+--overlay FILE  add the records to this file of your own facts, for --facts FILE; one package a file
+--no-cache      ignore the cache
+--timeout SECONDS = 3600  timeout for each wheel, in seconds
+""",
+    add_overlays,
+    FORMAT,
+    epilog="""\
 examples:
   compatgate facts measure xformers==0.0.32.post2
   compatgate facts measure torchvision==0.24.0 --platform linux-aarch64 --python 3.12
@@ -38,57 +66,12 @@ Reads a wheel in ranges and never stores it. Compares its SHA-256 if the wheel i
 its bytes are needed, and with --whole; otherwise compares each member with the wheel's RECORD.
 
 exit status: 0 all measured, 2 a wheel could not be measured
-"""
-_PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
-_LONGEST_HOURS = 6.0
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: the wheels to measure, and their index."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "what",
-        nargs="+",
-        metavar="PKG==VERSION|WHEEL|URL",
-        help="release (NAME==VERSION), wheel file or URL",
-    )
-    parser.add_argument(
-        "--index",
-        metavar="URL",
-        action="append",
-        help="package index (default: the index of pip and uv); may be repeated",
-    )
-    parser.add_argument(
-        "--platform",
-        choices=_PLATFORMS,
-        help="platform of the wheel (default: this machine, Linux)",
-    )
-    parser.add_argument(
-        "--python", metavar="X.Y", help="Python of the wheel (default: this Python, or the newest)"
-    )
-    parser.add_argument("--all", action="store_true", help="measure every wheel of a release")
-    parser.add_argument(
-        "--whole", action="store_true", help="read whole wheels and compare their SHA-256"
-    )
-    parser.add_argument(
-        "--overlay",
-        metavar="FILE",
-        help="add the records to this file of your own facts, for --facts FILE; one package a file",
-    )
-    parser.add_argument("--no-cache", action="store_true", help="ignore the cache")
-    parser.add_argument(
-        "--timeout",
-        metavar="SECONDS",
-        type=float,
-        default=3600.0,
-        help="timeout for each wheel, in seconds (default: 3600)",
-    )
-
-
+""",
+    index={"default": None},
+    timeout={"type": float},
+)
 def run(args: argparse.Namespace) -> int:
     """Measure and print; return 0, or 2 when a wheel could not be measured."""
-    from compatgate.catalog import load_facts
-    from compatgate.discovery.cache import default_wheel_folder
     from compatgate.discovery.wheels.index import read_index_settings
     from compatgate.discovery.wheels.measure import MeasureOptions, list_ptx_toolkits
     from compatgate.discovery.wheels.on_demand import WheelSources
@@ -130,7 +113,6 @@ def _measure(
     options: MeasureOptions,
     progress: Progress,
 ) -> Iterator[Record]:
-    from compatgate.discovery.registry.limits import Deadline, ImageOptions
     from compatgate.discovery.registry.transport import Transport
     from compatgate.discovery.wheels.index import PackageIndex
     from compatgate.discovery.wheels.measure import describe_url, measure_file, measure_path
@@ -179,8 +161,6 @@ def _list_sources(
 
 def _platform_of(args: argparse.Namespace) -> Platform:
     """Return the platform of the wheels: the stated one, else this machine's."""
-    from compatgate.discovery.lockfiles.platform import Platform
-
     wanted = args.platform or f"linux-{platform.machine()}"
     return Platform(
         "windows" if wanted.startswith("windows") else "linux",
@@ -206,8 +186,6 @@ def _choose(what: str, args: argparse.Namespace, index: PackageIndex) -> list[In
 
 
 def _release(what: str) -> tuple[str, str]:
-    from packaging.requirements import InvalidRequirement, Requirement
-
     try:
         requirement = Requirement(what)
     except InvalidRequirement:
@@ -220,9 +198,6 @@ def _release(what: str) -> tuple[str, str]:
 
 
 def _keep(record: Record, path: str) -> None:
-    from compatgate.catalog.records import merge_records
-    from compatgate.kit.files import replacing
-
     try:
         text = merge_records(path, record.package, [record])
         with replacing(path, 0o644) as file:

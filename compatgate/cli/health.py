@@ -6,22 +6,54 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from compatgate.catalog import load_facts
 from compatgate.cli import health_report
+from compatgate.core.versions import Version, parse_version
+from compatgate.discovery.driver import read_kernel_driver
 from compatgate.errors import BadInput, Unavailable
-from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.output import open_input, print_json
+from compatgate.kit.cli.options import FORMAT, PLACE
+from compatgate.kit.cli.output import open_input, print_answer
+from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap_beside
+from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:
     from compatgate.canary.health import Health
     from compatgate.canary.health.events import KernelErrors
     from compatgate.canary.health.first_five import Check
     from compatgate.canary.health.smi import SmiAnswer
-    from compatgate.core.versions import Version
 
 EXIT_FATAL = 1
 EXIT_UNSEEN = 3
 _LONGEST_INTERVAL = 60.0
-_EXAMPLES = """\
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= _LONGEST_INTERVAL:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds above 0, at most {_LONGEST_INTERVAL:.0f}"
+        )
+    return seconds
+
+
+@command(
+    """\
+--dmesg FILE|-      read this kernel log (dmesg, syslog, journal as text, JSON or export; '-':
+                    standard input) instead of this machine's
+--driver VERSION    driver version (default: from the log)
+--first-five        run the first five checks of a runbook on this machine: visible GPUs, recent
+                    errors, utilisation and clocks, input, versions loaded
+--interval SECONDS  time between the two samples of --first-five (default: 1)
+""",
+    health_report.USAGE,
+    PLACE,
+    FORMAT,
+    epilog="""\
 exit status:
   0  no fatal error; with --first-five: all checks are ok
   1  a fatal error or an unhealthy GPU; with --first-five: a check is not ok
@@ -41,55 +73,11 @@ examples:
 Without --dmesg: reads this machine's kernel log, and its GPUs with the extra nvml or
 nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
 error_signatures open-module-needed; overlays may add some.
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: a log, its driver version, and the five checks."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "--dmesg",
-        metavar="FILE|-",
-        help="read this kernel log (dmesg, syslog, journal as text, JSON or export; '-': standard"
-        " input) instead of this machine's",
-    )
-    parser.add_argument(
-        "--driver",
-        metavar="VERSION",
-        help="driver version (default: from the log)",
-    )
-    parser.add_argument(
-        "--first-five",
-        action="store_true",
-        help="run the first five checks of a runbook on this machine: visible GPUs, recent errors,"
-        " utilisation and clocks, input, versions loaded",
-    )
-    parser.add_argument(
-        "--interval",
-        type=_interval,
-        metavar="SECONDS",
-        help="time between the two samples of --first-five (default: 1)",
-    )
-    health_report.add_arguments(parser)
-    add_format(parser)
-
-
-def _interval(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= _LONGEST_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds above 0, at most {_LONGEST_INTERVAL:.0f}"
-        )
-    return seconds
-
-
+""",
+    interval={"type": _interval},
+)
 def run(args: argparse.Namespace) -> int:
     """Print errors or checks; return 0 when all is well, 1 when not, 3 when nothing can be seen."""
-    from compatgate.core.versions import parse_version
-
     if args.report and args.first_five:
         what = "cannot be combined with --report"
         raise BadInput(what, field="--first-five", hint="omit --report")
@@ -108,10 +96,7 @@ def run(args: argparse.Namespace) -> int:
     if args.report:
         return health_report.run(args)
     document, health = _log(args.dmesg, driver) if args.dmesg else _host(driver)
-    if args.format == "json":
-        print_json(document)
-    else:
-        print(_text(document, health))
+    print_answer(args.format, document, lambda: _text(document, health))
     fatal = any(event["severity"] == "fatal" for event in document["events"])
     if fatal or (health is not None and health.state == "sick"):
         return EXIT_FATAL
@@ -132,7 +117,6 @@ def _log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health | No
 
 def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
     from compatgate.canary.health import read_log
-    from compatgate.catalog import load_facts
 
     facts = load_facts()
     with open_input(path, "--dmesg") as stream:
@@ -140,14 +124,11 @@ def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
 
 
 def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
-    import msgspec
-
     from compatgate.canary.health import judge_health
     from compatgate.canary.health.events import KernelErrors
     from compatgate.canary.health.first_five import ask_gpus
     from compatgate.canary.health.host import look_at_host
     from compatgate.canary.health.kernel_log import read_kernel_log
-    from compatgate.catalog import load_facts
 
     facts = load_facts()
     answer = ask_gpus()
@@ -169,26 +150,25 @@ def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     health = judge_health(None, (now,) if now else (), None, events, rma=facts.xid.rma)
     document["gpus"] = msgspec.to_builtins(now.gpus) if now else []
     if health:
-        judged = health.to_json()
+        judged = msgspec.to_builtins(health)
         document["health"] = {name: judged[name] for name in ("state", "reasons", "actions")}
     return document, health
 
 
 def _loaded_driver() -> Version | None:
-    from compatgate.core.versions import parse_version
-    from compatgate.discovery.driver import read_kernel_driver
-
     found = read_kernel_driver()
     return parse_version("driver", found.version) if found else None
 
 
 def _document(errors: KernelErrors, source: str, answer: SmiAnswer | None = None) -> dict[str, Any]:
+    import msgspec
+
     from compatgate.canary.health.first_five import add_answer
 
     if answer:
         add_answer(errors, answer)
     return {
-        "events": [event.to_json() for event in errors.events()],
+        "events": msgspec.to_builtins(errors.events()),
         "driver": errors.driver,
         "log": source,
         "problem": None,
@@ -217,8 +197,6 @@ def _text(document: dict[str, Any], health: Health | None) -> str:
 
 
 def _event(event: dict[str, Any]) -> list[str]:
-    from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
-
     styles = {"fatal": ("bold", "red"), "warning": ("yellow",), "info": ("dim",)}
     severity = event["severity"]
     word = paint(f"{severity.upper():<7}", *styles[severity], colour=wants_colour(sys.stdout))
@@ -251,8 +229,6 @@ def _event(event: dict[str, Any]) -> list[str]:
 
 
 def _row(name: str, text: str) -> list[str]:
-    from compatgate.kit.cli.terminal import width_of, wrap_beside
-
     return wrap_beside(f"{'':<9}{name:<9}  ", text, width_of(sys.stdout))
 
 
@@ -277,7 +253,6 @@ _STYLES = {"ok": ("green",), "not-ok": ("bold", "red"), "could-not-look": ("yell
 def _first_five(args: argparse.Namespace, driver: Version | None) -> int:
     """Print the checks; return 0 when all are ok, 1 when one is not, else 3."""
     from compatgate.canary.health.first_five import check_all, observe
-    from compatgate.catalog import load_facts
 
     facts = load_facts()
     errors = None
@@ -286,17 +261,12 @@ def _first_five(args: argparse.Namespace, driver: Version | None) -> int:
         if problem:
             raise BadInput(problem, field="--dmesg")
     checks = check_all(observe(facts, seconds=args.interval or 1.0, log=errors), facts)
-    if args.format == "json":
-        print_json({"checks": checks})
-    else:
-        print("\n".join(map(_check_line, checks)))
+    print_answer(args.format, {"checks": checks}, lambda: "\n".join(map(_check_line, checks)))
     states = {check.state for check in checks}
     return EXIT_FATAL if "not-ok" in states else EXIT_UNSEEN if states != {"ok"} else 0
 
 
 def _check_line(check: Check) -> str:
-    from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
-
     word = paint(
         f"{_WORDS[check.state]:<14}", *_STYLES[check.state], colour=wants_colour(sys.stdout)
     )

@@ -2,74 +2,57 @@
 
 from __future__ import annotations
 
+import argparse
 import socket
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.gate.opening import gate_of
+from compatgate.discovery.driver import read_kernel_driver
+from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, Unavailable
+from compatgate.gate_client import ask
+from compatgate.kit import clock
+from compatgate.kit.cli.options import read_interval, repeat
 from compatgate.kit.cli.output import open_input, print_json
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.clock import iso
+from compatgate.service.nodes.reports.schemas import MAX_XIDS
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator
-
     from compatgate.canary.health.records import Record
 
 DEFAULT_PERIOD = "10m"
 _OVERLAP = timedelta(minutes=1)
 """A repeated report begins so long before its interval, and leaves no gap: what overlaps counts
 once."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a report."""
-    from compatgate.cli.gate.opening import add_place
-
-    group = parser.add_argument_group("report to a gate")
-    group.add_argument(
-        "--report",
-        action="store_true",
-        help="report the Xid errors of the last period to the gate, or their absence; upgrades"
-        " compare their rate before and after. Needs the scope operate",
-    )
-    group.add_argument(
-        "--since",
-        metavar="DURATION",
-        help="length of the period that the log must cover, at most 1d (default: 10m, or --every)",
-    )
-    group.add_argument(
-        "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
-    )
-    group.add_argument("--name", metavar="NODE", help="name of the node (default: host name)")
-    group.add_argument(
-        "--cluster",
-        default="default",
-        metavar="NAME",
-        help="cluster of the node (default: default)",
-    )
-    add_place(parser)
+USAGE = """\
+report to a gate:
+--report                  report the Xid errors of the last period to the gate, or their absence;
+                          upgrades compare their rate before and after. Needs the scope operate
+--since DURATION          length of the period that the log must cover, at most 1d (default: 10m, or
+                          --every)
+--every DURATION          repeat at this interval, for example 10m
+--name NODE               name of the node (default: host name)
+--cluster NAME = default  cluster of the node
+"""
 
 
 def run(args: argparse.Namespace) -> int:
     """Report once, or at an interval; return 0."""
-    from compatgate.kit.cli.options import read_interval, repeat
-
     if args.every is None:
         return _report(args, _read_period(args.since or DEFAULT_PERIOD))
     if args.dmesg == "-":
-        raise BadInput(
-            "cannot be combined with --every: standard input can be read only once",
-            field="--dmesg",
-            hint="omit --every",
-        )
+        what = "cannot be combined with --every: standard input can be read only once"
+        hint = "omit --every"
+        raise BadInput(what, field="--dmesg", hint=hint)
     seconds = read_interval(args.every)
     period = _read_period(args.since) if args.since else timedelta(seconds=seconds) + _OVERLAP
     return repeat(lambda: _report(args, period), seconds)
 
 
 def _read_period(text: str) -> timedelta:
-    from compatgate.documents.quantities import parse_duration
-
     period = parse_duration(text, field="--since")
     if not timedelta() < period <= timedelta(days=1):
         raise BadInput(
@@ -79,11 +62,7 @@ def _read_period(text: str) -> timedelta:
 
 
 def _report(args: argparse.Namespace, period: timedelta) -> int:
-    from compatgate.cli.gate.opening import gate_of
     from compatgate.client.operations import Operations
-    from compatgate.gate_client import ask
-    from compatgate.kit import clock
-    from compatgate.kit.cli.terminal import strip_controls
 
     until = clock.now()
     node = make_report(args, until - period, until)
@@ -110,7 +89,6 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
     The period begins no earlier than the boot of this machine, or the last load of its driver.
     """
     from compatgate.canary.health.kernel_log import list_xids, read_boot_time
-    from compatgate.kit.clock import iso
 
     boot = read_boot_time()
     times = list_xids(_read_records(args.dmesg), boot)
@@ -135,8 +113,6 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
 
 def _split(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield reports of following periods, each with as many errors as one may have."""
-    from compatgate.service.nodes.reports.schemas import MAX_XIDS
-
     xids, since = node["xids"], node["since"]
     while len(xids) > MAX_XIDS and since < xids[MAX_XIDS - 1]["at"] < node["until"]:
         until = xids[MAX_XIDS - 1]["at"]
@@ -162,7 +138,5 @@ def _read_records(path: str | None) -> Iterable[Record]:
 
 def _loaded_driver() -> str | None:
     """Return the loaded driver; None: the gate takes the one that the node last reported."""
-    from compatgate.discovery.driver import read_kernel_driver
-
     found = read_kernel_driver()
     return found.version if found else None

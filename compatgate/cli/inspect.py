@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from compatgate.check.cli import add_build_options, add_wheel_options
+from msgspec.structs import replace
+
+from compatgate.catalog import load_facts, read_source
+from compatgate.check.cli import BUILD, WHEELS
+from compatgate.check.wheels import read_wheels
+from compatgate.core.facts.records import Record
+from compatgate.core.stack_values import Wheel
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.observations import settle
+from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, describe_contents
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import print_json, read_bytes
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
+from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.core.facts.records import Record
-    from compatgate.core.stack_values import Wheel
     from compatgate.discovery.findings import Inspection
     from compatgate.discovery.lockfiles.interface import PackageOrigin
-
-_EXAMPLES = """\
-examples:
-  compatgate inspect ./build/extension.so
-  compatgate inspect cupy_cuda12x-14.2.0-cp311-cp311-manylinux2014_x86_64.whl --format json
-  compatgate inspect registry.example/team/app:1.2
-  compatgate inspect app.sif
-  compatgate inspect Dockerfile --build-arg CUDA=12.4.1
-  compatgate inspect --lock uv.lock --read-wheels
-  compatgate inspect .venv/lib/python3.11/site-packages
-  compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
-
-exit status: 0 read, also without findings; 2 damaged or unsupported; 3 the registry does not
-answer
-"""
 
 
 class Kind(NamedTuple):
@@ -63,29 +56,38 @@ class InspectionResult(NamedTuple):
     records: tuple[Record, ...] = ()
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: what to inspect, and the format."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "what",
-        nargs="?",
-        metavar="PATH|IMAGE",
-        help="image reference, image in a file or folder (oci:DIR[:REF], oci-archive:FILE,"
-        " docker-archive:FILE, tar, .sif, .sqsh), Dockerfile, lockfile, shared library (Linux or"
-        " Windows), object, static library, fatbinary, cubin, PTX file, wheel or folder",
-    )
-    add_build_options(parser)
-    parser.add_argument("--lock", metavar="FILE", help="lockfile with any name")
-    parser.add_argument("--sbom", metavar="FILE", help="SBOM (extra: sbom)")
-    add_wheel_options(parser)
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "cyclonedx"),
-        default="text",
-        help="output format (default: text); cyclonedx: a bill of materials for check --sbom",
-    )
+@command(
+    """\
+[what: PATH|IMAGE]  image reference, image in a file or folder (oci:DIR[:REF], oci-archive:FILE,
+                    docker-archive:FILE, tar, .sif, .sqsh), Dockerfile, lockfile, shared library
+                    (Linux or Windows), object, static library, fatbinary, cubin, PTX file, wheel or
+                    folder
+""",
+    BUILD,
+    """\
+--lock FILE  lockfile with any name
+--sbom FILE  SBOM (extra: sbom)
+""",
+    WHEELS,
+    """\
+--format {text,json,cyclonedx} = text
+    output format (default: text); cyclonedx: a bill of materials for check --sbom
+""",
+    epilog="""\
+examples:
+  compatgate inspect ./build/extension.so
+  compatgate inspect cupy_cuda12x-14.2.0-cp311-cp311-manylinux2014_x86_64.whl --format json
+  compatgate inspect registry.example/team/app:1.2
+  compatgate inspect app.sif
+  compatgate inspect Dockerfile --build-arg CUDA=12.4.1
+  compatgate inspect --lock uv.lock --read-wheels
+  compatgate inspect .venv/lib/python3.11/site-packages
+  compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
 
-
+exit status: 0 read, also without findings; 2 damaged or unsupported; 3 the registry does not
+answer
+""",
+)
 def run(args: argparse.Namespace) -> int:
     """Inspect and print; return 0."""
     named = [what for what in (args.what, args.lock, args.sbom) if what]
@@ -119,7 +121,6 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     from compatgate.discovery.dockerfile.read import is_dockerfile
 
     if is_dockerfile(what) and os.path.isfile(what):
-        from compatgate.catalog import load_facts
         from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
         from compatgate.check.stack_sources import Platforms
         from compatgate.discovery.findings import Inspection
@@ -141,12 +142,6 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
 
 def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> InspectionResult:
     """Measure wheels of packages without a record; lockfiles count for Linux on x86-64."""
-    from msgspec.structs import replace
-
-    from compatgate.catalog import load_facts
-    from compatgate.check.wheels import read_wheels
-    from compatgate.discovery.stated_stack import attach_remarks, attach_wheels
-
     if found.origins is None:
         hint = "name a lockfile or a bill of materials"
         raise BadInput("does not name wheels", field=f"--read-wheels {what}", hint=hint)
@@ -166,7 +161,6 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
 
 
 def _inspect_path(path: str) -> InspectionResult:
-    from compatgate.catalog import load_facts
     from compatgate.discovery.local import inspect_path
 
     facts = load_facts()
@@ -181,13 +175,8 @@ def _is_lockfile(path: str) -> bool:
 
 
 def _inspect_lockfile(path: str) -> InspectionResult:
-    from pathlib import Path
-
-    from compatgate.catalog import load_facts
     from compatgate.discovery.findings import Inspection
-    from compatgate.discovery.lockfiles.platform import Platform
     from compatgate.discovery.lockfiles.read import read_lockfile
-    from compatgate.discovery.observations import settle
 
     known = load_facts().packages
     data = read_bytes(path, "--lock")
@@ -199,9 +188,7 @@ def _inspect_lockfile(path: str) -> InspectionResult:
 
 
 def _inspect_sbom(path: str) -> InspectionResult:
-    from compatgate.catalog import load_facts, read_source
     from compatgate.discovery.findings import Inspection
-    from compatgate.discovery.observations import settle
     from compatgate.discovery.sbom.read import read_sbom
 
     facts, signals = load_facts(), read_source("image_signals")
@@ -219,7 +206,6 @@ def _is_reference(what: str) -> bool:
 
 
 def _inspect_image(reference: str) -> InspectionResult:
-    from compatgate.catalog import load_facts
     from compatgate.check.stack_sources import read_image_reference
     from compatgate.discovery.findings import Inspection
 
@@ -245,8 +231,6 @@ KINDS: tuple[Kind, ...] = (
 
 
 def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -> str:
-    from compatgate.discovery.stated_stack import describe_contents
-
     colour = wants_colour(sys.stdout)
     lines = [paint(_one_line(what), "bold", colour=colour)]
     measured = inspection.stack.get("measured", {})

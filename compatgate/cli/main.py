@@ -22,10 +22,7 @@ PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compatgate.check.cli", "decide whether a stack may run on a target or pool"),
     "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
-    "lock": (
-        "compatgate.check.lock",
-        "lock a project with uv for targets or pools",
-    ),
+    "lock": ("compatgate.check.lock", "lock a project with uv for targets or pools"),
     "inspect": (
         "compatgate.cli.inspect",
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",
@@ -34,10 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "compatgate.cli.probe",
         "detect driver, GPUs and stack of a machine, process, container or node",
     ),
-    "health": (
-        "compatgate.cli.health",
-        "find GPU errors in a kernel log, with actions",
-    ),
+    "health": ("compatgate.cli.health", "find GPU errors in a kernel log, with actions"),
     "triage": (
         "compatgate.cli.triage",
         "find the cause of an error, and check a stack for that cause",
@@ -45,58 +39,49 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("compatgate.cli.explain", "explain a rule: check, reason and fix"),
     "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
     "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
-    "facts": (
-        "compatgate.cli.facts",
-        "show, verify and compare vendor facts; measure wheels",
-    ),
+    "facts": ("compatgate.cli.facts", "show, verify and compare vendor facts; measure wheels"),
     "target": (
         "compatgate.cli.matrix.targets",
         "list and change targets; predict what a driver would break",
     ),
     "plan": (
-        "compatgate.cli.gate.plan",
+        "compatgate.cli.gate.comparison:run_plan",
         "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
     ),
     "upgrade": (
         "compatgate.cli.nodes.upgrades",
         "propose, start, stop and roll back upgrades; manage freezes",
     ),
-    "matrix": ("compatgate.cli.matrix.documents", "import, export and compare the blessed matrix"),
-    "nodes": (
-        "compatgate.cli.nodes.reports",
-        "list nodes and their reported state",
+    "matrix": ("compatgate.cli.matrix.actions", "import, export and compare the blessed matrix"),
+    "nodes": ("compatgate.cli.nodes.reports", "list nodes and their reported state"),
+    "notices": ("compatgate.cli.attention:run_notices", "list incidents and act on them"),
+    "canary": (
+        "compatgate.cli.canary.actions",
+        "run canaries on staging hosts and judge measurements",
     ),
-    "notices": (
-        "compatgate.cli.attention.notices",
-        "list incidents and act on them",
-    ),
-    "canary": ("compatgate.cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("compatgate.cli.serve", "run the gate as a service"),
     "k8s": (
-        "compatgate.cli.cluster.k8s",
+        "compatgate.cli.cluster.actions",
         "manage a Kubernetes cluster: manifests, nodes, audit of running pods",
     ),
     "attest": ("compatgate.cli.audit.attest", "sign a verdict and attach it to its image"),
     "verify": ("compatgate.cli.audit.verify", "verify a signed verdict, offline"),
-    "hook": (
-        "compatgate.cli.cluster.hooks",
-        "sign webhook requests",
-    ),
+    "hook": ("compatgate.cli.cluster.hooks", "sign webhook requests"),
     "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
     "bundle": ("compatgate.cli.gate.bundle", "export the gate's state for offline use"),
-    "login": ("compatgate.cli.access.identity:login", "sign in to a gate as a person"),
-    "logout": ("compatgate.cli.access.identity:logout", "end the session started by login"),
-    "whoami": ("compatgate.cli.access.identity:whoami", "show the identity that the gate sees"),
-    "token": ("compatgate.cli.access.tokens", "create, list and revoke access tokens"),
+    "login": ("compatgate.cli.access:run_login", "sign in to a gate as a person"),
+    "logout": ("compatgate.cli.access:run_logout", "end the session started by login"),
+    "whoami": ("compatgate.cli.access:run_whoami", "show the identity that the gate sees"),
+    "token": ("compatgate.cli.access:run_token", "create, list and revoke access tokens"),
     "audit": ("compatgate.cli.audit.log", "read and verify audit log and decisions"),
     "report": (
-        "compatgate.cli.attention.reports",
+        "compatgate.cli.attention:run_report",
         "report the decisions for a target, with today's verdicts",
     ),
     "doctor": ("compatgate.cli.doctor", "find problems of an installation, with fixes"),
     "db": ("compatgate.cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }
-"""Name to code and help, as in `compatgate.kit.cli.parser.Actions`; listing imports no module."""
+"""Name to code, as of `load_command`, and help; listing imports no module."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NEW_OBJECTS = 20_000
 """Garbage collection threshold: objects of the start stay; Python's 700 make it a tenth slower."""
@@ -116,12 +101,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
-
-    Returns:
-        The exit status. 0 success or allowed, 1 denied, 2 bad input or usage, 3 no decision;
-        130 interrupted, 141 output closed.
-    """
+    """Run the command line; return the exit status, which `_EXAMPLES` explains."""
     gc.set_threshold(_NEW_OBJECTS)
     _prepare_output()
     try:
@@ -129,18 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
-    except CompatgateError as error:
-        return _report(error)
     except BrokenPipeError:
         _drop_output()
         return EXIT_BROKEN_PIPE
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
-    except OSError as error:
-        return _report_unwritten(error) if error.errno in _NO_ROOM else _report_unexpected(error)
     except Exception as error:
-        return _report_unexpected(error)
+        if os.environ.get("COMPATGATE_DEBUG", "") not in ("", "0"):
+            raise
+        return _report(error)
     return status
 
 
@@ -226,39 +204,23 @@ def _usage(name: str) -> int:
     return EXIT_USAGE
 
 
-def _report(error: CompatgateError) -> int:
-    if _is_debugging():
-        raise error
+def _report(error: Exception) -> int:
+    """Print an error on one line; return the exit status."""
     from compatgate.kit.cli.terminal import strip_controls
 
-    print(f"error: {strip_controls(error.detail)}", file=sys.stderr)
-    return error.exit_code
-
-
-def _report_unwritten(error: OSError) -> int:
-    if _is_debugging():
-        raise error
-    _drop_output()
-    where = error.filename or "the output"
-    print(f"error: cannot write {where}: {error.strerror}", file=sys.stderr)
-    return EXIT_USAGE
-
-
-def _report_unexpected(error: Exception) -> int:
-    if _is_debugging():
-        raise error
-    from compatgate.kit.cli.terminal import strip_controls
-
-    print(
-        f"error: unexpected {type(error).__name__}: {strip_controls(quote_error(error))} "
-        "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)",
-        file=sys.stderr,
-    )
-    return EXIT_USAGE
-
-
-def _is_debugging() -> bool:
-    return os.environ.get("COMPATGATE_DEBUG", "") not in ("", "0")
+    status = EXIT_USAGE
+    if isinstance(error, CompatgateError):
+        text, status = error.detail, error.exit_code
+    elif isinstance(error, OSError) and error.errno in _NO_ROOM:
+        _drop_output()
+        text = f"cannot write {error.filename or 'the output'}: {error.strerror}"
+    else:
+        text = (
+            f"unexpected {type(error).__name__}: {quote_error(error)} "
+            "(a defect in compatgate; set COMPATGATE_DEBUG=1 for the traceback to report)"
+        )
+    print(f"error: {strip_controls(text)}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from compatgate.catalog import load_facts, read_source
+from compatgate.check.observed_host import read_printed
 from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap_beside
+from compatgate.kit.cli.usage import command
 
-if TYPE_CHECKING:
-    import argparse
 
-_EXAMPLES = """\
+def _pid(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
+        raise ArgumentTypeError(f"'{text}' is not a process number")
+    return int(text)
+
+
+@command(
+    """\
+what to probe (default: this machine):
+--pid N               process to inspect for loaded libraries
+| --container ID      running Docker container to inspect for files and loaded libraries
+| --nvidia-smi FILE   output of nvidia-smi on another host, or of cat /etc/nv_tegra_release
+                      /proc/device-tree/model on a Jetson ("-": standard input)
+| --node-labels FILE  Kubernetes nodes: kubectl get nodes -o json, or labels ("-": standard input)
+| --python PATH       Python interpreter or environment to inspect for frameworks
+""",
+    "--root DIR = /  root folder of the node, if this runs in a container",
+    FORMAT,
+    "-o, --output FILE  write the JSON document for check --probe",
+    epilog="""\
 examples:
   compatgate probe
   compatgate probe --python /opt/venv/bin/python -o node17.json
@@ -36,50 +58,9 @@ process (/proc/PID); --container the files and processes of a running container.
 and sends nothing.
 exit status: 0 done, also without a GPU; 2 not found, or permission denied; 3 the container engine
 does not answer
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: what to probe, and the output."""
-    parser.epilog = _EXAMPLES
-    what = parser.add_argument_group("what to probe (default: this machine)")
-    one = what.add_mutually_exclusive_group()
-    one.add_argument(
-        "--pid", metavar="N", type=_pid, help="process to inspect for loaded libraries"
-    )
-    one.add_argument(
-        "--container",
-        metavar="ID",
-        help="running Docker container to inspect for files and loaded libraries",
-    )
-    one.add_argument(
-        "--nvidia-smi",
-        metavar="FILE",
-        help="output of nvidia-smi on another host, or of cat /etc/nv_tegra_release "
-        '/proc/device-tree/model on a Jetson ("-": standard input)',
-    )
-    one.add_argument(
-        "--node-labels",
-        metavar="FILE",
-        help='Kubernetes nodes: kubectl get nodes -o json, or labels ("-": standard input)',
-    )
-    one.add_argument(
-        "--python",
-        metavar="PATH",
-        help="Python interpreter or environment to inspect for frameworks",
-    )
-    parser.add_argument(
-        "--root",
-        metavar="DIR",
-        default="/",
-        help="root folder of the node, if this runs in a container (default: /)",
-    )
-    add_format(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write the JSON document for check --probe"
-    )
-
-
+""",
+    pid={"type": _pid},
+)
 def run(args: argparse.Namespace) -> int:
     """Probe and print."""
     document = _look(args)
@@ -97,8 +78,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _look(args: argparse.Namespace) -> dict[str, Any]:
-    from compatgate.catalog import load_facts, read_source
-
     facts = load_facts()
     if args.pid is not None:
         from compatgate.diagnostics.process import probe_process
@@ -109,22 +88,12 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
 
         return probe_container(args.container, facts, read_source("image_signals"))
     if args.nvidia_smi is not None or args.node_labels is not None:
-        from compatgate.check.observed_host import read_printed
-
         return read_printed(args, facts).to_json()
     from compatgate.discovery.probe import probe_machine
 
     if not os.path.isdir(args.root):
         raise BadInput("is not a folder", field="--root", value=args.root)
     return probe_machine(facts, python=args.python, root=args.root).to_json()
-
-
-def _pid(text: str) -> int:
-    from argparse import ArgumentTypeError
-
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
-        raise ArgumentTypeError(f"'{text}' is not a process number")
-    return int(text)
 
 
 def render_probe(document: dict[str, Any]) -> str:

@@ -2,75 +2,58 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from compatgate.core.requirements import Question, check
+from compatgate.core.requirements.model import Impl, Properties, RequirementAnswer
 from compatgate.errors import BadInput, CompatgateError, explain_form
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import open_input
+from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator
-
-    from compatgate.core.requirements.model import Impl, RequirementAnswer
-
     _Result = dict[str, object]
 
-_EXAMPLES = """\
+_PROPERTIES = ("cuda", "driver", "arch", "brand")
+
+
+@command(
+    """\
+[REQUIREMENT ...]  value of an NVIDIA_REQUIRE_* variable, such as "cuda>=12.4
+                   brand=tesla,driver>=470"; all of them must hold
+--cuda VALUE       CUDA version that the host's driver reports, such as 12.2 (default: unknown)
+--driver VALUE     the host's driver version, such as 535.104.05 (default: unknown)
+--arch VALUE       the GPU's compute capability, such as 8.0 (default: unknown)
+--brand VALUE      the GPU's NVML brand, such as tesla (default: unknown)
+--impl {go,c}      parser: the Go toolkit's (default) or the C library's
+""",
+    FORMAT,
+    """\
+--batch FILE  read JSON lines from a file ("-": standard input) such as {"require": ["cuda>=12.4"],
+              "impl": "go", "cuda": "12.2"}, and print one JSON line each
+""",
+    epilog="""\
 examples:
   compatgate require "cuda>=12.4 brand=tesla,driver>=470" --cuda 12.2 --driver 535.104.05
   compatgate require --batch questions.jsonl
 
 exit status: 0 satisfied, 1 not satisfied, 2 malformed
-"""
-_PROPERTIES = {
-    "cuda": "CUDA version that the host's driver reports, such as 12.2",
-    "driver": "the host's driver version, such as 535.104.05",
-    "arch": "the GPU's compute capability, such as 8.0",
-    "brand": "the GPU's NVML brand, such as tesla",
-}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: requirements and a host, or a file of both."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "requirement",
-        nargs="*",
-        metavar="REQUIREMENT",
-        help='value of an NVIDIA_REQUIRE_* variable, such as "cuda>=12.4 brand=tesla,driver>=470";'
-        " all of them must hold",
-    )
-    for name, help_text in _PROPERTIES.items():
-        parser.add_argument(f"--{name}", metavar="VALUE", help=f"{help_text} (default: unknown)")
-    parser.add_argument(
-        "--impl",
-        choices=("go", "c"),
-        default="go",
-        help="parser: the Go toolkit's (default) or the C library's",
-    )
-    add_format(parser)
-    parser.add_argument(
-        "--batch",
-        metavar="FILE",
-        help='read JSON lines from a file ("-": standard input) such as'
-        ' {"require": ["cuda>=12.4"], "impl": "go", "cuda": "12.2"}, and print one JSON line each',
-    )
-
-
+""",
+    impl={"default": "go"},
+)
 def run(args: argparse.Namespace) -> int:
     """Print the answer; return 0 satisfied, 1 not; for a batch 0, or 2 if a line is malformed."""
     if args.batch is not None:
         return _run_batch(args)
     if not args.requirement:
-        raise BadInput(
-            "no requirement to check",
-            field="requirement",
-            hint='give a requirement such as "cuda>=12.4", or --batch FILE',
-        )
-    from compatgate.core.requirements import check
-    from compatgate.core.requirements.model import Properties
+        what = "no requirement to check"
+        hint = 'give a requirement such as "cuda>=12.4", or --batch FILE'
+        raise BadInput(what, field="requirement", hint=hint)
 
     host = Properties(args.cuda, args.driver, args.arch, args.brand)
     answer = check(args.requirement, host, args.impl)
@@ -106,10 +89,6 @@ def _lines(path: str) -> Iterator[bytes]:
 
 def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
     """Yield one result per line, in order; a malformed line gives an error object."""
-    import msgspec
-
-    from compatgate.core.requirements import Question
-
     decode = msgspec.json.Decoder(Question).decode
     for line in lines:
         try:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
+from compatgate.canary.allowed_images import AllowedImages, read_allowed_images
+from compatgate.catalog import load_facts
 from compatgate.cli.audit.attest import read_signing
 from compatgate.cli.serve_readers import LOOPBACK_SCOPES
 from compatgate.cli.serve_settings import ServeSettings
+from compatgate.discovery.cache import default_image_folder, default_wheel_folder
+from compatgate.discovery.registry.limits import ImageOptions, read_options
+from compatgate.documents.quantities import describe_seconds
 from compatgate.errors import BadInput, Unavailable
+from compatgate.gate_client import import_httpx
 from compatgate.kit import logs
+from compatgate.kit.cli.options import read_interval
+from compatgate.kit.cli.usage import command
+from compatgate.kit.http.certificates import CertificatePair, load_certificate
+from compatgate.kit.state import open_state_folder
+from compatgate.service.cluster.admission.claims import no_claims
+from compatgate.service.cluster.admission.kinds import load_kinds
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from compatgate.canary.allowed_images import AllowedImages
-    from compatgate.kit.http.certificates import CertificatePair
     from compatgate.service.app import Rooms
     from compatgate.service.cluster.admission.service import AdmissionOptions
     from compatgate.service.gate.decisions.batch_store import CommitMode
@@ -38,15 +49,6 @@ _HEADER = " -H 'Authorization: Bearer TOKEN'"
 _ASYNC_WARNING = """\
 warning: --decision-commit async: if PostgreSQL crashes or its host loses power, the decisions of \
 the last second are lost; sync keeps them"""
-_EXAMPLES = """\
-examples:
-  compatgate serve --matrix matrix.yaml          the first start prints an admin token
-  compatgate serve --port 0 --database /tmp/trial.db
-  compatgate serve --host 0.0.0.0 --workers 4 --database postgresql://gate@db.example/gate
-  compatgate serve --bundle https://gate.example --bundle-key gate.pub --bundle-token token
-
-SIGTERM and Ctrl-C stop the service gracefully. exit status: 0 stopped, 2 the start failed
-"""
 _TRY = """\
 try:
   curl -s {url}/api/v1/gate -H 'Content-Type: application/json'{token} -d '
@@ -64,12 +66,18 @@ _NOT_FAR = {
 """Options that mean nothing for a far gate, and why."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.epilog = _EXAMPLES
-    ServeSettings.add_to(parser)
+@command(
+    ServeSettings.add_to,
+    epilog="""\
+examples:
+  compatgate serve --matrix matrix.yaml          the first start prints an admin token
+  compatgate serve --port 0 --database /tmp/trial.db
+  compatgate serve --host 0.0.0.0 --workers 4 --database postgresql://gate@db.example/gate
+  compatgate serve --bundle https://gate.example --bundle-key gate.pub --bundle-token token
 
-
+SIGTERM and Ctrl-C stop the service gracefully. exit status: 0 stopped, 2 the start failed
+""",
+)
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal; return 0, or 2 when the start fails."""
     if args.workloads:
@@ -161,8 +169,6 @@ def read_commit(settings: ServeSettings) -> CommitMode:
 
 def read_certificate(settings: ServeSettings) -> CertificatePair | None:
     """Return the certificate and its key, loaded once as a check; None: plain HTTP."""
-    from compatgate.kit.http.certificates import CertificatePair, load_certificate
-
     certificate, key = settings.tls_cert, settings.tls_key
     if not certificate and not key:
         return None
@@ -210,8 +216,6 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
 
 def read_admission(settings: ServeSettings) -> AdmissionOptions:
     """Return the settings of the admission webhook."""
-    from compatgate.service.cluster.admission.claims import no_claims
-    from compatgate.service.cluster.admission.kinds import load_kinds
     from compatgate.service.cluster.admission.questions import parse_exemptions
     from compatgate.service.cluster.admission.service import AdmissionOptions
     from compatgate.service.nodes.kubernetes.connection import ClusterClaims
@@ -229,10 +233,6 @@ def read_admission(settings: ServeSettings) -> AdmissionOptions:
 
 def read_images(settings: ServeSettings) -> ImageSettings:
     """Return the settings for reading images that questions name."""
-    from msgspec.structs import replace
-
-    from compatgate.discovery.cache import default_image_folder
-    from compatgate.discovery.registry.limits import read_options
     from compatgate.service.gate.questions.images import ImageSettings
 
     options = read_options(cache=default_image_folder())
@@ -246,8 +246,6 @@ def read_images(settings: ServeSettings) -> ImageSettings:
 
 def read_wheels(settings: ServeSettings) -> WheelSettings:
     """Return the settings for measuring wheels of packages without a record."""
-    from compatgate.discovery.cache import default_wheel_folder
-    from compatgate.discovery.registry.limits import ImageOptions
     from compatgate.service.gate.questions.wheels import WheelSettings
 
     indexes = settings.indexes
@@ -262,7 +260,6 @@ def _check_places(settings: ServeSettings) -> frozenset[str]:
     """Return the allowed places of wheels, which the facts must know."""
     if not settings.wheel_places:
         return frozenset()
-    from compatgate.catalog import load_facts
 
     known = {one.name for one in load_facts(settings.args.facts).wheel_places.places}
     for name in settings.wheel_places:
@@ -274,8 +271,6 @@ def _check_places(settings: ServeSettings) -> frozenset[str]:
 
 def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages:
     """Return the images that submitted runs may test."""
-    from compatgate.canary.allowed_images import read_allowed_images
-
     otherwise = ("*",) if local else ()
     return read_allowed_images(settings.canary_images, "serve --canary-image", otherwise=otherwise)
 
@@ -341,10 +336,6 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     from sqlalchemy import make_url
 
     from compatgate.client.settings import TOKEN, base_of
-    from compatgate.documents.quantities import describe_seconds
-    from compatgate.gate_client import import_httpx
-    from compatgate.kit.cli.options import read_interval
-    from compatgate.kit.state import open_state_folder
     from compatgate.service.gate.far.bundles import read_bundle_keys
     from compatgate.service.gate.far.gate import prepare_far_gate
     from compatgate.service.gate.far.keeper import BundleOptions

@@ -6,8 +6,8 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 from compatgate.cli import serve_readers as read
-from compatgate.cli.audit.attest import add_signing, add_verifying
-from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
+from compatgate.cli.audit.attest import SIGNING, VERIFYING
+from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
 from compatgate.kit.cli.parser import add_overlays, bounded_count
 from compatgate.kit.cli.settings import Heading, Repeated, Setting, Settings, Shared
 from compatgate.kit.http.signatures import Secret, read_secrets
@@ -23,147 +23,122 @@ from compatgate.service.gate.questions.images import (
 class ServeSettings(Settings):
     """The settings of one start, in the order of the help."""
 
-    host: Setting[str] = Setting("--host", "address to listen on", default="127.0.0.1")
+    host: Setting[str] = Setting("--host HOST = 127.0.0.1  address to listen on")
     port: Setting[int] = Setting(
-        "--port", "port to listen on; 0 picks a free one", type=read.port, default="8080"
+        "--port PORT = 8080  port to listen on; 0 picks a free one", type=read.port
     )
-    workers: Setting[int] = Setting(
-        "--workers N", "number of processes", type=bounded_count, default="1"
-    )
+    workers: Setting[int] = Setting("--workers N = 1  number of processes", type=bounded_count)
     threads: Setting[int] = Setting(
-        "--threads N",
-        "concurrent requests per process and kind: questions, hooks, others",
+        "--threads N = 32  concurrent requests per process and kind: questions, hooks, others",
         type=bounded_count,
-        default="32",
     )
-    database = Shared(add_database)
+    database = Shared(DATABASE)
     commit = Setting(
-        "--decision-commit",
-        "when to answer on PostgreSQL: sync, after the decision is on disk; async, before that"
-        " (a crash of the database loses the decisions of the last second)"
-        " (default: $COMPATGATE_DECISION_COMMIT, else sync)",
+        "--decision-commit {sync,async}  when to answer on PostgreSQL: sync, after the decision is"
+        " on disk; async, before that (a crash of the database loses the decisions of the last"
+        " second) (default: $COMPATGATE_DECISION_COMMIT, else sync)",
         read.commit,
         variable="COMPATGATE_DECISION_COMMIT",
-        choices=("sync", "async"),
     )
 
     outages = Heading("outages of the database")
     state: Setting[str | None] = Setting(
-        "--state DIR",
-        "folder of this replica for outages of the database, or of the central gate of"
-        " --bundle: last snapshot and undelivered decisions (default: $COMPATGATE_STATE, else a"
-        " folder next to the SQLite file, else one in the user's state folder)",
+        "--state DIR  folder of this replica for outages of the database, or of the central gate"
+        " of --bundle: last snapshot and undelivered decisions (default: $COMPATGATE_STATE, else a"
+        " folder next to the SQLite file, else one in the user's state folder)"
     )
     max_stale = Setting(
-        "--max-stale DURATION",
-        "maximum age of the snapshot while the database, or the central gate of --bundle, is"
-        " unavailable, for example 90m or 7d; an older snapshot gives no decision; 0: no"
-        " decision without the database",
+        "--max-stale DURATION = 24h  maximum age of the snapshot while the database, or the"
+        " central gate of --bundle, is unavailable, for example 90m or 7d; an older snapshot gives"
+        " no decision; 0: no decision without the database",
         read.stale,
-        default="24h",
     )
     start_empty: Setting[bool] = Setting(
-        "--start-empty",
-        "start although the database is missing or empty and had a matrix before",
-        action="store_true",
+        "--start-empty  start although the database is missing or empty and had a matrix before"
     )
     spool_size: Setting[int] = Setting(
-        "--spool-size BYTES",
-        "reserved disk space of each process, in the folder of --state, for undelivered"
-        " decisions; if the space is full, the gate makes no decision",
+        "--spool-size BYTES = 64m  reserved disk space of each process, in the folder of --state,"
+        " for undelivered decisions; if the space is full, the gate makes no decision",
         type=read.size,
-        default="64m",
     )
 
     far = Heading("far gate")
     bundle: Setting[str | None] = Setting(
-        "--bundle URL",
-        "decide from the signed bundle of this central gate, without a database; changes and"
-        " pages are refused, and decisions are delivered to the central gate",
+        "--bundle URL  decide from the signed bundle of this central gate, without a database;"
+        " changes and pages are refused, and decisions are delivered to the central gate"
     )
     bundle_keys: Repeated[str] = Repeated(
-        "--bundle-key FILE",
-        "public key that is trusted to sign bundles (PEM or JSON Web Key Set); may be"
-        " repeated, for key rotation",
+        "--bundle-key FILE ...  public key that is trusted to sign bundles (PEM or JSON Web Key"
+        " Set); may be repeated, for key rotation"
     )
     bundle_token: Setting[str | None] = Setting(
-        "--bundle-token FILE",
-        "file with the token for the central gate, with the scopes read and deliver; the"
-        " token's name is the name of the far gate (default: $COMPATGATE_TOKEN)",
+        "--bundle-token FILE  file with the token for the central gate, with the scopes read and"
+        " deliver; the token's name is the name of the far gate (default: $COMPATGATE_TOKEN)"
     )
     bundle_every: Setting[str] = Setting(
-        "--bundle-every DURATION", "interval between checks for a newer bundle", default="60s"
+        "--bundle-every DURATION = 60s  interval between checks for a newer bundle"
     )
     callers: Repeated[Secret] = Repeated(
-        "--caller-token NAME=FILE",
-        "token for callers of this far gate, which does not know tokens of the central gate;"
-        " in a file or as NAME=env:VARIABLE; may be repeated",
+        "--caller-token NAME=FILE ...  token for callers of this far gate, which does not know"
+        " tokens of the central gate; in a file or as NAME=env:VARIABLE; may be repeated",
         read_secrets,
     )
 
     service = Heading("")
     matrix: Repeated[str] = Repeated(
-        "--matrix FILE|DIR",
-        "matrix files to import at start if the stored matrix is empty; may be repeated",
+        "--matrix FILE|DIR ...  matrix files to import at start if the stored matrix is empty; may"
+        " be repeated"
     )
     anonymous = Setting(
-        "--anonymous SCOPES",
-        "scopes that need no token, or none"
-        f" (default: {read.LOOPBACK_SCOPES} on a loopback address, else none)",
+        f"--anonymous SCOPES  scopes that need no token, or none (default: {read.LOOPBACK_SCOPES}"
+        f" on a loopback address, else none)",
         read.scopes,
     )
     max_request_size: Setting[int] = Setting(
-        "--max-request-size BYTES",
-        "largest request body, for example 512k or 8m",
+        "--max-request-size BYTES = 1m  largest request body, for example 512k or 8m",
         type=read.size,
-        default="1m",
     )
 
     images = Heading("images that questions name")
     registries: Repeated[RegistryPlace] = Repeated(
-        "--registry HOST[/PREFIX]",
-        "registry to read images from; may be repeated (default: $COMPATGATE_REGISTRIES,"
-        " comma-separated); without one, images are labels and the verdict says so",
+        "--registry HOST[/PREFIX] ...  registry to read images from; may be repeated (default:"
+        " $COMPATGATE_REGISTRIES, comma-separated); without one, images are labels and the verdict"
+        " says so",
         parse_places,
         variable="COMPATGATE_REGISTRIES",
     )
     registry_networks: Repeated[IPv4Network | IPv6Network] = Repeated(
-        "--registry-network CIDR",
-        "private network that these registries may redirect to (blob stores, token services),"
-        " like 10.20.0.0/16; may be repeated (default: $COMPATGATE_REGISTRY_NETWORKS,"
-        " comma-separated); the registry itself may have any address",
+        "--registry-network CIDR ...  private network that these registries may redirect to (blob"
+        " stores, token services), like 10.20.0.0/16; may be repeated (default:"
+        " $COMPATGATE_REGISTRY_NETWORKS, comma-separated); the registry itself may have any"
+        " address",
         parse_networks,
         variable="COMPATGATE_REGISTRY_NETWORKS",
     )
     image_deadline: Setting[float] = Setting(
-        "--image-deadline SECONDS",
-        "timeout in seconds for reading the image of a question",
+        "--image-deadline SECONDS = 10  timeout in seconds for reading the image of a question",
         type=read.seconds,
-        default="10",
     )
 
     packages = Heading("packages without a record")
     indexes: Repeated[str] = Repeated(
-        "--index URL",
-        "package index for measuring packages without a record, in the background; may be"
-        " repeated (default: $COMPATGATE_INDEXES, comma-separated, which also hides a password);"
-        " without one, these packages stay unknown",
+        "--index URL ...  package index for measuring packages without a record, in the"
+        " background; may be repeated (default: $COMPATGATE_INDEXES, comma-separated, which also"
+        " hides a password); without one, these packages stay unknown",
         parse_indexes,
         variable="COMPATGATE_INDEXES",
     )
     wheel_places: Repeated[str] = Repeated(
-        "--wheel-place NAME",
-        "place of wheels that these packages may be measured at, beside the indexes, like pytorch"
-        " (compatgate facts show wheel_places); may be repeated (default:"
+        "--wheel-place NAME ...  place of wheels that these packages may be measured at, beside"
+        " the indexes, like pytorch (compatgate facts show wheel_places); may be repeated (default:"
         " $COMPATGATE_WHEEL_PLACES, comma-separated; else none)",
         parse_names,
         variable="COMPATGATE_WHEEL_PLACES",
     )
     index_networks: Repeated[IPv4Network | IPv6Network] = Repeated(
-        "--index-network CIDR",
-        "private network that these indexes may redirect to, like 10.20.0.0/16; may be"
-        " repeated (default: $COMPATGATE_INDEX_NETWORKS, comma-separated); the index itself may"
-        " have any address",
+        "--index-network CIDR ...  private network that these indexes may redirect to, like"
+        " 10.20.0.0/16; may be repeated (default: $COMPATGATE_INDEX_NETWORKS, comma-separated); the"
+        " index itself may have any address",
         parse_networks,
         variable="COMPATGATE_INDEX_NETWORKS",
     )
@@ -172,125 +147,104 @@ class ServeSettings(Settings):
 
     runs = Heading("canary runs")
     canary_images: Repeated[str] = Repeated(
-        "--canary-image PATTERN",
-        "images that submitted runs may test, like registry.example/team/*, or none; may be"
-        " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images on a"
-        " loopback address, none on others)",
+        "--canary-image PATTERN ...  images that submitted runs may test, like"
+        " registry.example/team/*, or none; may be repeated (default: $COMPATGATE_CANARY_IMAGES,"
+        " comma-separated; else all images on a loopback address, none on others)"
     )
 
     senders = Heading("callers")
     rate = Setting(
-        "--rate N/s|N/m|N/h",
-        "limit of requests per token or anonymous address, in each process; above the"
-        " limit the answer is 429; not for health and Kubernetes admission (default: no limit)",
+        "--rate N/s|N/m|N/h  limit of requests per token or anonymous address, in each process;"
+        " above the limit the answer is 429; not for health and Kubernetes admission (default: no"
+        " limit)",
         read.rate,
     )
     anonymous_rate = Setting(
-        "--anonymous-rate N/s|N/m|N/h",
-        "limit of logged questions without a token per address, in each process, or none;"
-        " above the limit the answer is 429; not for Kubernetes admission",
+        "--anonymous-rate N/s|N/m|N/h = 18000/h  limit of logged questions without a token per"
+        " address, in each process, or none; above the limit the answer is 429; not for Kubernetes"
+        " admission",
         read.rate,
-        default="18000/h",
     )
     failed_rate = Setting(
-        "--failed-auth-rate N/s|N/m|N/h",
-        "limit of failed authentications per address, in each process, or none; above the"
-        " limit the answer is 429",
+        "--failed-auth-rate N/s|N/m|N/h = 30/m  limit of failed authentications per address, in"
+        " each process, or none; above the limit the answer is 429",
         read.rate,
-        default="30/m",
     )
     proxies: Repeated[str] = Repeated(
-        "--trusted-proxy ADDRESS|CIDR",
-        "proxy whose X-Forwarded-For and X-Forwarded-Proto are trusted, or none; may be"
-        f" repeated (default: {', '.join(read.LOCAL_PROXIES)})",
+        f"--trusted-proxy ADDRESS|CIDR ...  proxy whose X-Forwarded-For and X-Forwarded-Proto are"
+        f" trusted, or none; may be repeated (default: {', '.join(read.LOCAL_PROXIES)})",
         read.proxies,
     )
     session_lifetime = Setting(
-        "--session-lifetime DURATION",
-        "maximum duration of a browser session",
-        read.session,
-        default="12h",
+        "--session-lifetime DURATION = 12h  maximum duration of a browser session", read.session
     )
     session_idle = Setting(
-        "--session-idle DURATION", "idle timeout of a browser session", read.session, default="2h"
+        "--session-idle DURATION = 2h  idle timeout of a browser session", read.session
     )
 
     links = Heading("TLS and links")
     tls_cert: Setting[str | None] = Setting(
-        "--tls-cert FILE", "TLS certificate with its chain (PEM); reloaded when it changes"
+        "--tls-cert FILE  TLS certificate with its chain (PEM); reloaded when it changes"
     )
-    tls_key: Setting[str | None] = Setting("--tls-key FILE", "private key of the certificate (PEM)")
+    tls_key: Setting[str | None] = Setting("--tls-key FILE  private key of the certificate (PEM)")
     public_url = Setting(
-        "--public-url URL",
-        "public URL of this service, for links in messages (default: the URL of the request)",
+        "--public-url URL  public URL of this service, for links in messages (default: the URL of"
+        " the request)",
         read.url,
     )
 
     kubernetes = Heading("Kubernetes admission")
     unmatched: Setting[Any] = Setting(
-        "--unmatched",
-        "result for a GPU workload without a target",
-        choices=("allow", "warn", "deny"),
-        default="warn",
+        "--unmatched {allow,warn,deny} = warn  result for a GPU workload without a target"
     )
     cluster: Setting[str | None] = Setting(
-        "--cluster NAME",
-        "cluster of the pods; only its nodes determine their pools (default: nodes of all"
-        " clusters)",
+        "--cluster NAME  cluster of the pods; only its nodes determine their pools (default: nodes"
+        " of all clusters)"
     )
     claims = Setting(
-        "--read-claims in-cluster|KUBECONFIG",
-        "read the claims of pods from the cluster; claims of other devices then do not count"
-        " as GPUs (default: every claim counts as a GPU)",
+        "--read-claims in-cluster|KUBECONFIG  read the claims of pods from the cluster; claims of"
+        " other devices then do not count as GPUs (default: every claim counts as a GPU)",
         read.access,
     )
     on_failure: Setting[Any] = Setting(
-        "--on-failure",
-        "result for a GPU workload without a decision",
-        choices=("allow", "deny"),
-        default="deny",
+        "--on-failure {allow,deny} = deny  result for a GPU workload without a decision"
     )
     exemptions: Repeated[str] = Repeated(
-        "--exempt NAMESPACE=WAIVER",
-        "admit denied workloads in these namespaces (glob) while the waiver is valid and names"
-        " CG822; may be repeated",
+        "--exempt NAMESPACE=WAIVER ...  admit denied workloads in these namespaces (glob) while"
+        " the waiver is valid and names CG822; may be repeated"
     )
     kinds: Repeated[str] = Repeated(
-        "--kinds FILE", "additional workload kinds and GPU resources; may be repeated"
+        "--kinds FILE ...  additional workload kinds and GPU resources; may be repeated"
     )
 
     signatures = Heading("signed verdicts")
-    signing = Shared(add_signing)
-    verifying = Shared(add_verifying)
+    signing = Shared(SIGNING)
+    verifying = Shared(VERIFYING)
 
     webhooks = Heading("deploy webhooks")
     hook_secrets: Repeated[Secret] = Repeated(
-        "--hook-secret NAME=FILE",
-        "key for signed requests to deploy webhooks, in a file or as NAME=env:VARIABLE; may be"
-        " repeated, for key rotation (default: $COMPATGATE_HOOK_SECRETS, comma-separated); with a"
-        " key, requests need a signature or a token",
+        "--hook-secret NAME=FILE ...  key for signed requests to deploy webhooks, in a file or as"
+        " NAME=env:VARIABLE; may be repeated, for key rotation (default: $COMPATGATE_HOOK_SECRETS,"
+        " comma-separated); with a key, requests need a signature or a token",
         read_secrets,
         variable="COMPATGATE_HOOK_SECRETS",
     )
 
     incidents = Heading("incidents")
     webhook_url: Setting[str | None] = Setting(
-        "--incident-webhook URL",
-        "post each incident that opens or closes to this URL, as JSON with a signature"
-        " (default: $COMPATGATE_INCIDENT_WEBHOOK, else nothing is posted)",
+        "--incident-webhook URL  post each incident that opens or closes to this URL, as JSON with"
+        " a signature (default: $COMPATGATE_INCIDENT_WEBHOOK, else nothing is posted)",
         variable="COMPATGATE_INCIDENT_WEBHOOK",
     )
     webhook_key: Setting[str] = Setting(
-        "--incident-webhook-key FILE",
-        "file with the key that signs these requests, or env:VARIABLE",
-        default="env:COMPATGATE_INCIDENT_WEBHOOK_KEY",
+        "--incident-webhook-key FILE = env:COMPATGATE_INCIDENT_WEBHOOK_KEY  file with the key that"
+        " signs these requests, or env:VARIABLE"
     )
 
     sign_in = Heading("sign-in")
     issuers = Setting(
-        "--oidc FILE",
-        "YAML or TOML file with trusted issuers for people and CI jobs, and their scopes"
-        " (default: $COMPATGATE_OIDC; else tokens only)",
+        "--oidc FILE  YAML or TOML file with trusted issuers for people and CI jobs, and their"
+        " scopes (default: $COMPATGATE_OIDC; else tokens only)",
         read.issuers,
         variable="COMPATGATE_OIDC",
     )
@@ -300,14 +254,11 @@ class ServeSettings(Settings):
     reports = Heading("logs and metrics")
     log_format = Shared(lambda group: add_log_format(group, level="warning"))
     access_log: Setting[Any] = Setting(
-        "--access-log",
-        "which requests to log; errors: those with a status of 400 or above",
-        choices=("off", "errors", "all"),
-        default="errors",
+        "--access-log {off,errors,all} = errors  which requests to log; errors: those with a"
+        " status of 400 or above"
     )
     metric_targets: Setting[int] = Setting(
-        "--metrics-targets N",
-        "number of targets with their own metrics, first by name; further targets count as other",
+        "--metrics-targets N = 100  number of targets with their own metrics, first by name;"
+        " further targets count as other",
         type=bounded_count,
-        default="100",
     )

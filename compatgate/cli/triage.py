@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from compatgate.check.cli import (
-    add_decider_options,
-    add_place_options,
-    add_stack_options,
-    complete_decider,
-)
+from compatgate.check.cli import FACTS_DECIDER, PLACES, STACK, complete_decider
+from compatgate.check.deciders import Decider, choose_decider
+from compatgate.check.question import read_questions
+from compatgate.core.stated_text import complete_question
+from compatgate.core.triage import MAX_TEXT, compare_verdict, find_causes
 from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import print_json, read_text
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping, Sequence
-
-    from compatgate.check.deciders import Decider
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import command, titled
 
 EXIT_NOT_RECOGNISED = 3
-_EXAMPLES = """\
+
+
+def _ask_no_files(parser: argparse.ArgumentParser) -> None:
+    """State the options of ``check`` that name files, which are not offered here."""
+    parser.set_defaults(lock=[], sbom=None, image=None, read_wheels=False, cached_wheels=False)
+    parser.set_defaults(dockerfile=None, build_arg=[], build_stage=None)
+
+
+@command(
+    'file: FILE|-  error or log to read ("-": standard input)',
+    titled("target or pool", PLACES),
+    titled("stack", STACK),
+    FACTS_DECIDER,
+    FORMAT,
+    _ask_no_files,
+    epilog="""\
 exit status:
   0  something was recognised      2  bad input      3  nothing was recognised, or no gate answers
 
@@ -39,29 +51,10 @@ Versions, driver and GPU that the text itself states are used where no option na
 "likely" means that other causes print the same words: the command after "confirm:" decides.
 The text never leaves this machine; --server receives only the stack. Signatures are facts:
 compatgate facts show error_signatures; overlays may add some. Xid lines: compatgate health.
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: a text; a stack, and where it runs."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument("file", metavar="FILE|-", help='error or log to read ("-": standard input)')
-    add_place_options(parser.add_argument_group("target or pool"))
-    add_stack_options(parser.add_argument_group("stack"))
-    add_decider_options(
-        parser.add_argument_group("decider (default: the facts; for --target the database)")
-    )
-    add_format(parser)
-    parser.set_defaults(lock=[], sbom=None, image=None, read_wheels=False, cached_wheels=False)
-    parser.set_defaults(dockerfile=None, build_arg=[], build_stage="")
-
-
+""",
+)
 def run(args: argparse.Namespace) -> int:
     """Print the causes; return 0 when there is one, else 3."""
-    from compatgate.check.deciders import choose_decider
-    from compatgate.check.question import read_questions
-    from compatgate.core.triage import MAX_TEXT, compare_verdict, find_causes
-
     places = (args.file, args.probe, args.nvidia_smi, args.node_labels)
     if places.count("-") > 1:
         raise BadInput("standard input can be read only once", field="FILE")
@@ -94,8 +87,6 @@ def _complete_question(args: argparse.Namespace, text: str, decider: Decider) ->
 
     A question needs both a stack and a place: with one of them missing, none is asked.
     """
-    from compatgate.core.stated_text import complete_question
-
     question = {"stack": args.stack or args.probe, "pool": _is_placed(args)}
     whole, stated = complete_question(question, text, decider.facts())
     for option in ("stack", "pool"):
@@ -122,8 +113,6 @@ def _text(causes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _cause(cause: Mapping[str, Any]) -> list[str]:
-    from compatgate.kit.cli.terminal import strip_controls
-
     lines = [f"{cause['id']} ({cause['confidence']})", f"  {cause['message']}"]
     lines.append(f"  seen:    {strip_controls(cause['seen'])}")
     if cause["rule"]:

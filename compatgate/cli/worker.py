@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import signal
@@ -15,25 +16,75 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from compatgate.canary.allowed_images import AllowedImages, read_allowed_images
+from compatgate.catalog import load_facts, read_source
 from compatgate.cli.gate.opening import open_rooms
 from compatgate.cli.serve_readers import port
+from compatgate.core.facts import Facts
+from compatgate.discovery.cache import default_image_folder
+from compatgate.discovery.registry.limits import read_options
+from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, InfrastructureError
+from compatgate.gate_client import make_client
 from compatgate.kit import logs, tracing
-from compatgate.kit.cli.options import add_database, add_log_format, add_workloads
+from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
 from compatgate.kit.cli.parser import bounded_count
+from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:
-    import argparse
-
-    from compatgate.canary.allowed_images import AllowedImages
     from compatgate.canary.engine.interface import Baselines, ImageContent, Queue, Settings
     from compatgate.canary.hosts import Host
     from compatgate.canary.worker import Worker
     from compatgate.canary.workloads.library import Library
-    from compatgate.core.facts import Facts
     from compatgate.service.app import Rooms
 
-_EXAMPLES = """\
+_VERIFY_EVERY_S = 600
+_SWEEP_EVERY_S = 3600
+_CHECK_EVERY_S = 60
+_LEAST_VERIFY_S = 86400
+
+
+def _seconds_between(least: int, most: int) -> Callable[[str], float]:
+    def seconds(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"'{text}' is not a number of seconds, {least} to {most}")
+        return value
+
+    return seconds
+
+
+@command(
+    """\
+--hosts FILE (required)  hosts.toml with the staging hosts (Docker engines, Slurm, Kubernetes)
+--gate URL           URL of the gate whose runs it takes (default: $COMPATGATE_SERVER, unless
+                     $COMPATGATE_DATABASE is set)
+--token TOKEN        access token of the host (default: $COMPATGATE_TOKEN)
+--gate-ca FILE       PEM file with the authorities of the gate's certificate (default: the system's)
+""",
+    DATABASE,
+    add_workloads,
+    """\
+--image PATTERN ...   images under test that may run, like registry.example/team/*, or none; may be
+                      repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images
+                      with SQLite, none with a gate or PostgreSQL)
+--name NAME           name of this worker (default: host name and process)
+--concurrency N       concurrent runs (default: all slots)
+--once                exit when no run can start
+--grace SECONDS = 60  grace period in seconds after SIGTERM before runs are requeued
+--verify-every DURATION = 30d
+    repeat the runs behind blessed entries after this time, with --gate at least 1d; 0: never
+--lease SECONDS = 30  seconds without a heartbeat before other workers take over the runs
+--retry-pause SECONDS = 15
+    seconds before a retry after a host failure; each retry waits four times longer
+--metrics-port PORT   port for Prometheus metrics, without a token (default: none)
+--metrics-host ADDRESS = 127.0.0.1  address for the metrics
+""",
+    partial(add_log_format, level="info"),
+    epilog="""\
 examples:
   compatgate worker --hosts hosts.toml --gate https://gate.example
   compatgate worker --hosts hosts.toml --gate https://gate.example --image 'registry.example/team/*'
@@ -43,108 +94,14 @@ With --gate, the worker serves the host of its token: compatgate token create --
 --scope work. Without a gate it takes the runs of this machine's own database.
 exit status: 0 stopped, or (--once) nothing is left to run; 2 bad input; 3 the gate or database, or
 (--once) a host, does not answer
-"""
-_VERIFY_EVERY_S = 600
-_SWEEP_EVERY_S = 3600
-_CHECK_EVERY_S = 60
-_LEAST_VERIFY_S = 86400
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.epilog = _EXAMPLES
-    add = parser.add_argument
-    add(
-        "--hosts",
-        required=True,
-        metavar="FILE",
-        help="hosts.toml with the staging hosts (Docker engines, Slurm, Kubernetes)",
-    )
-    add(
-        "--gate",
-        metavar="URL",
-        help="URL of the gate whose runs it takes (default: $COMPATGATE_SERVER, unless"
-        " $COMPATGATE_DATABASE is set)",
-    )
-    add("--token", metavar="TOKEN", help="access token of the host (default: $COMPATGATE_TOKEN)")
-    add(
-        "--gate-ca",
-        metavar="FILE",
-        help="PEM file with the authorities of the gate's certificate (default: the system's)",
-    )
-    add_database(parser)
-    add_workloads(parser)
-    add(
-        "--image",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="images under test that may run, like registry.example/team/*, or none; may be"
-        " repeated (default: $COMPATGATE_CANARY_IMAGES, comma-separated; else all images with"
-        " SQLite, none with a gate or PostgreSQL)",
-    )
-    add(
-        "--name",
-        default=f"{socket.gethostname()}-{os.getpid()}",
-        help="name of this worker (default: host name and process)",
-    )
-    _add_course(parser)
-    add(
-        "--metrics-port",
-        type=port,
-        metavar="PORT",
-        help="port for Prometheus metrics, without a token (default: none)",
-    )
-    add(
-        "--metrics-host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address for the metrics (default: 127.0.0.1)",
-    )
-    add_log_format(parser, level="info")
-
-
-def _add_course(parser: argparse.ArgumentParser) -> None:
-    """Add the options on when runs start, repeat and end."""
-    add = parser.add_argument
-    add(
-        "--concurrency",
-        type=bounded_count,
-        metavar="N",
-        help="concurrent runs (default: all slots)",
-    )
-    add("--once", action="store_true", help="exit when no run can start")
-    add(
-        "--grace",
-        type=_seconds_between(0, 86400),
-        default=60.0,
-        metavar="SECONDS",
-        help="grace period in seconds after SIGTERM before runs are requeued (default: 60)",
-    )
-    add(
-        "--verify-every",
-        default="30d",
-        metavar="DURATION",
-        help="repeat the runs behind blessed entries after this time, with --gate at least 1d; 0:"
-        " never (default: 30d)",
-    )
-    add(
-        "--lease",
-        type=_seconds_between(1, 3600),
-        default=30.0,
-        metavar="SECONDS",
-        help="seconds without a heartbeat before other workers take over the runs (default: 30)",
-    )
-    add(
-        "--retry-pause",
-        type=_seconds_between(0, 3600),
-        default=15.0,
-        metavar="SECONDS",
-        help="seconds before a retry after a host failure; each retry waits four times longer"
-        " (default: 15)",
-    )
-
-
+""",
+    name={"default": f"{socket.gethostname()}-{os.getpid()}"},
+    concurrency={"type": bounded_count},
+    grace={"type": _seconds_between(0, 86400)},
+    lease={"type": _seconds_between(1, 3600)},
+    retry_pause={"type": _seconds_between(0, 3600)},
+    metrics_port={"type": port},
+)
 def run(args: argparse.Namespace) -> int:
     """Work until a signal, or with ``--once`` until nothing is left to run; return 0."""
     from compatgate.canary.engine.interface import Settings
@@ -179,8 +136,6 @@ def _find_gate(args: argparse.Namespace) -> str | None:
 
 def _read_interval(text: str, gate: str | None) -> int:
     """Return the seconds after which runs are verified again; 0: never."""
-    from compatgate.documents.quantities import parse_duration
-
     if text == "0":
         return 0
     every_s = int(parse_duration(text, field="--verify-every").total_seconds())
@@ -195,7 +150,6 @@ def _images(args: argparse.Namespace, gate: str | None) -> AllowedImages:
     Only its owner, or a gate that has checked the image, writes to an SQLite file. Another queue is
     shared, and the worker trusts no other writer.
     """
-    from compatgate.canary.allowed_images import read_allowed_images
     from compatgate.kit.database.database import resolve_url
 
     shared = bool(gate) or resolve_url(args.database).drivername != "sqlite"
@@ -232,9 +186,7 @@ def _open_place(
         with open_rooms(args, make=True) as rooms:
             yield _read_database(args.name, rooms, hosts, settings, library)
         return
-    from compatgate.catalog import load_facts
     from compatgate.client.work import GateQueue, find_host
-    from compatgate.gate_client import make_client
 
     with make_client(gate, args.token, stored=False, verify=args.gate_ca or True) as client:
         host = find_host(client, hosts)
@@ -299,12 +251,7 @@ def _work(
         for host in hosts
     }
     worker = Worker(
-        args.name,
-        queue,
-        hosts,
-        contexts,
-        concurrency=args.concurrency,
-        probe=settings.heartbeat,
+        args.name, queue, hosts, contexts, concurrency=args.concurrency, probe=settings.heartbeat
     )
     _stop_on_signals(worker)
     if args.metrics_port is not None:
@@ -348,9 +295,6 @@ def _list_jobs(worker: Worker, place: _Place, every_s: int) -> dict[Callable[[],
 def _content_reader(facts: Facts) -> Callable[[str], ImageContent]:
     """Return the reader of images' GPU contents, with the variables for registries."""
     from compatgate.canary.image_content import make_content_reader
-    from compatgate.catalog import read_source
-    from compatgate.discovery.cache import default_image_folder
-    from compatgate.discovery.registry.limits import read_options
 
     options = read_options(cache=default_image_folder())
     return make_content_reader(facts, read_source("image_signals", None), options)
@@ -364,16 +308,3 @@ def _stop_on_signals(worker: Worker) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-
-
-def _seconds_between(least: int, most: int) -> Callable[[str], float]:
-    def seconds(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1
-        if not least <= value <= most:
-            raise ArgumentTypeError(f"'{text}' is not a number of seconds, {least} to {most}")
-        return value
-
-    return seconds

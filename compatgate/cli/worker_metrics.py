@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def serve_metrics(worker: Worker, host: str, port: int) -> int:
-    """Serve the metrics of a worker in a thread, and return the port.
-
-    Args:
-        port: 0: a free one.
-    """
+    """Serve the metrics of a worker in a thread, and return the port; 0 chooses a free one."""
     registry = CollectorRegistry()
     registry.register(WorkerCollector(worker))
     try:

@@ -64,9 +64,7 @@ class Operation(Generic[P, R, Sync, Async]):
         return update_wrapper(call, make)
 
 
-def single(
-    request: Callable[P, Request[A]],
-) -> Operation[P, Request[A], A, Coroutine[Any, Any, A]]:
+def single(request: Callable[P, Request[A]]) -> Operation[P, Request[A], A, Coroutine[Any, Any, A]]:
     """Make an operation with one answer."""
     return Operation(request, "send")
 

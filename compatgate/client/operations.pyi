@@ -40,6 +40,7 @@ from compatgate.service.cluster.admission.schemas import AdmissionReview, Admiss
 from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
 from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, RuleBody
 from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
+from compatgate.service.gate.questions.remedies import Resolution
 from compatgate.service.gate.questions.schemas import (
     BundleBody,
     DecisionBody,
@@ -170,6 +171,10 @@ class Operations:
         """Show a verdict by its id."""
     @single
     @staticmethod
+    def show_resolution(id: str) -> Request[Resolution]:
+        """Show what turns a stored denial into an allowed stack, evaluated on the matrix of now."""
+    @single
+    @staticmethod
     def solve(body: SolveRequest | Mapping[str, Any]) -> Request[SolveBody]:
         """Find the newest whole stacks that pass on a target, or on every one of several."""
     @single
@@ -224,6 +229,12 @@ class Operations:
         name: str, *, since: Moment | None = None, until: Moment | None = None
     ) -> Request[TargetReportBody]:
         """Report changes, questions, canary runs and node events of a target."""
+    @single
+    @staticmethod
+    def report_all(
+        *, since: Moment | None = None, until: Moment | None = None
+    ) -> Request[TargetReportBody]:
+        """Report changes, questions, canary runs and node events of all targets, as of one target."""
     @single
     @staticmethod
     def plan(name: str, body: PlanRequest | Mapping[str, Any]) -> Request[PlanBody]:

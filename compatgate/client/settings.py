@@ -101,11 +101,9 @@ def make_settings(
     """Make settings of a client's arguments; the environment gives the rest."""
     url = base_url or environment.get(SERVER)
     if not url:
-        raise BadInput(
-            "no gate URL is given",
-            field="base_url",
-            hint=f"give the URL of a gate, or set {SERVER}",
-        )
+        what = "no gate URL is given"
+        hint = f"give the URL of a gate, or set {SERVER}"
+        raise BadInput(what, field="base_url", hint=hint)
     return Settings(
         base_of(url),
         _token(token or environment.get(TOKEN) or None),

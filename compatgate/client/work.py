@@ -8,13 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from compatgate.canary.engine.interface import (
-    BaselineKey,
-    Lease,
-    LeaseLost,
-    Order,
-    Settings,
-)
+from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState
@@ -135,7 +129,7 @@ class GateQueue:
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""
         with _held(lease):
-            self._client.store_pairs(lease.run.id, lease.attempt, [pairs.to_json()])
+            self._client.store_pairs(lease.run.id, lease.attempt, [msgspec.to_builtins(pairs)])
 
     def earlier_pairs(self, lease: Lease) -> list[PairsState]:
         """See `Queue`."""

@@ -56,17 +56,6 @@ def _list_pins(context: RuleContext) -> dict[str, Version]:
 
 
 def _with_pins(context: RuleContext, pins: dict[str, Version]) -> RuleContext:
-    from compatgate.core.rule_context import RuleContext
-
     have = {**context.stack.components, **pins}
     stack = replace(context.stack, components={name: have[name] for name in sort_components(have)})
-    return RuleContext(
-        stack,
-        context.pool,
-        context.target,
-        context.facts,
-        context.matrix,
-        today=context.today,
-        now=context.now,
-        assumed_pins=pins,
-    )
+    return context.on(stack, context.pool, brief=False, assumed_pins=pins)

@@ -123,9 +123,7 @@ def build_environment(
     built_with = toolkit or (parse_version("cuda", format_parts(cuda)) if cuda else None)
     compilers = _compilers(built_with, facts, conflicts) if built_with else None
     return BuildEnvironment(
-        {name: value for name in MEANINGS if (value := values[name])},
-        tuple(conflicts),
-        compilers,
+        {name: value for name in MEANINGS if (value := values[name])}, tuple(conflicts), compilers
     )
 
 

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.components import (
-    is_framework,
-    join_words,
-    label_of,
-    sort_components,
-)
+from compatgate.core.components import is_framework, join_words, label_of, sort_components
 from compatgate.core.constraints import Constraint
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.parts import Candidate
@@ -232,8 +227,7 @@ def find_cuda_build(release: Release | None, pair: Pair) -> Build | None:
     """Return the build of a release for a CUDA; None when the release has none."""
     if release is None:
         return None
-    cuda = parse_version("cuda", format_parts(pair))
-    return find_build(release, release.version, cuda)
+    return find_build(release, release.version, toolkit_version(pair))
 
 
 def _distance(context: RuleContext, build: Build) -> tuple[bool, int, int]:
@@ -257,11 +251,7 @@ def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
 
 def other_python(have: Version, release: Release) -> Iterator[Candidate]:
     """Yield the nearest Python that has a wheel."""
-    known = (
-        *release.python,
-        *release.python_aarch64,
-        *(p for p in release.python_range if p),
-    )
+    known = (*release.python, *release.python_aarch64, *(p for p in release.python_range if p))
     nearest = sorted(
         (parse_version("python", p) for p in known),
         key=lambda v: (v.local != have.local, abs(v.minor - have.minor)),
@@ -418,17 +408,11 @@ def _choose_version(context: RuleContext, name: str, constraint: Constraint) -> 
 
 
 def _known_versions(context: RuleContext, name: str) -> Iterable[Version]:
-    facts = context.facts
-    if name == "driver":
-        toolkits = facts.cuda_driver.toolkits
-        branches = facts.driver_branches.branches.values()
-        own = [t.driver[context.os] for t in toolkits if context.os in t.driver]
-        return [*own, *(b.last for b in branches if b.last and context.os == "linux")]
-    if name == "cuda":
-        return [t.version for t in facts.cuda_driver.toolkits]
-    if name == "cudnn":
-        return [r.version for r in facts.cudnn.releases]
-    if name == "nccl":
-        return [r.version for r in facts.nccl.releases]
-    table = facts.framework(name)
-    return [r.version for r in table.releases] if table else []
+    if name != "driver":
+        from compatgate.core.entry_stacks import known_versions
+
+        return known_versions(context.facts, name)
+    toolkits = context.facts.cuda_driver.toolkits
+    branches = context.facts.driver_branches.branches.values()
+    own = [t.driver[context.os] for t in toolkits if context.os in t.driver]
+    return [*own, *(b.last for b in branches if b.last and context.os == "linux")]

@@ -177,12 +177,7 @@ def _read_bound(component: str, scheme: str, literal: str, text: str) -> Version
 def _constraint_error(
     component: str, text: str, hint: str = "like 12.4.*, ~=2.4.0, ==9.1.0 or >=535.104.05,<536"
 ) -> BadInput:
-    return BadInput(
-        f"{text!r} is not a version constraint",
-        field=component,
-        value=text,
-        hint=hint,
-    )
+    return BadInput(f"{text!r} is not a version constraint", field=component, value=text, hint=hint)
 
 
 def newest_allowed(constraint: Constraint) -> str | None:

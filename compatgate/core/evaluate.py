@@ -141,11 +141,7 @@ def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -
 
 
 def seal(
-    found: Verdict,
-    policy: Policy,
-    image: str | None,
-    now: datetime,
-    basis: Basis = "stated",
+    found: Verdict, policy: Policy, image: str | None, now: datetime, basis: Basis = "stated"
 ) -> Verdict:
     """Return the verdict of an assessment."""
     verdict = replace(found, image=image, basis=basis)

@@ -41,8 +41,6 @@ def find_affected_rules(changed: Parts, stated: Parts, *, about_facts: bool) -> 
 
 
 class _Trial:
-    """A change applied to a context; each rule is asked once for all findings."""
-
     def __init__(
         self, before: Mapping[str, RuleAnswer], after: RuleContext, changed: Parts
     ) -> None:
@@ -207,7 +205,6 @@ def _got_worse(before: RuleAnswer, after: RuleAnswer) -> bool:
 
 
 def _rank_components(answer: RuleAnswer) -> dict[str, int]:
-    """Return the worst rank of each component."""
     weights: dict[str, int] = {}
     for problem in () if isinstance(answer, str) else answer:
         weights[problem.component] = max(

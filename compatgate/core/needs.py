@@ -25,14 +25,7 @@ FEATURES: tuple[str, ...] = (
     *("unified-memory", "nvlink-p2p", "pcie-p2p", "nvlink-multicast", "profiling"),
 )
 """Features that a workload can need; `vgpu.yaml` says which vGPU has which."""
-_UNITS = {
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-}
+_UNITS = {"MB": 10**6, "GB": 10**9, "TB": 10**12, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = re.compile(r"(\d{1,7}(?:\.\d{1,3})?) ?([A-Za-z]*)")
 _BY_LETTERS = {unit.lower(): unit for unit in _UNITS}
 _LONGEST = 40

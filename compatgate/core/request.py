@@ -265,7 +265,6 @@ def _check_words(body: Mapping[str, Any], name: str, example: str) -> None:
 
 
 def _read_pool_names(stated: Any, target: str | None) -> tuple[str, ...]:
-    """Read ``pools``."""
     if stated is None:
         return ()
     names = stated if isinstance(stated, list) else []

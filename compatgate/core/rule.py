@@ -149,7 +149,6 @@ class Verdict(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def _to_json(value: Struct) -> dict[str, Any]:
-    """Return a struct as its JSON reads: `msgspec.to_builtins` would leave tuples."""
     body: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
     return body
 
@@ -191,8 +190,17 @@ class Problem(Struct, frozen=True):
 
 Cause = Literal["facts", "matrix", "evidence"]
 RuleAnswer = Sequence[Problem] | Literal["pass", "not-applicable"]
+Answer = RuleAnswer | Problem
+"""What the function of a rule returns; one problem needs no sequence."""
 PASS: Final = "pass"  # noqa: S105
 NOT_APPLICABLE: Final = "not-applicable"
+
+
+def list_problems(answer: Answer) -> Sequence[Problem]:
+    """Return the problems of an answer; none if the rule holds or does not apply."""
+    if isinstance(answer, str):
+        return ()
+    return (answer,) if isinstance(answer, Problem) else answer
 
 
 class Rule(Struct, frozen=True):
@@ -213,7 +221,7 @@ class Rule(Struct, frozen=True):
 
     id: str
     name: str
-    check: Callable[[RuleContext], RuleAnswer]
+    check: Callable[[RuleContext], Answer]
     cause: Cause = "facts"
     reads: Parts = EVERYTHING
     states_outcome: bool = False
@@ -254,7 +262,7 @@ class Rule(Struct, frozen=True):
         answer = self.check(context)
         if isinstance(answer, str):
             return answer
-        return [self._weigh(problem, context) for problem in answer]
+        return [self._weigh(problem, context) for problem in list_problems(answer)]
 
     def _weigh(self, problem: Problem, context: RuleContext) -> Problem:
         if problem.reason == "missing-fact" and context.policy.missing_facts == "audit":
@@ -299,10 +307,10 @@ def rule(
     states_outcome: bool = False,
     pool_only: bool = False,
     not_waivable: str = "",
-) -> Callable[[Callable[[RuleContext], RuleAnswer]], Rule]:
+) -> Callable[[Callable[[RuleContext], Answer]], Rule]:
     """Turn a function into a rule; the arguments are the attributes of `Rule`."""
 
-    def make(check: Callable[[RuleContext], RuleAnswer]) -> Rule:
+    def make(check: Callable[[RuleContext], Answer]) -> Rule:
         return Rule(rule_id, name, check, cause, reads, states_outcome, pool_only, not_waivable)
 
     return make

@@ -194,8 +194,16 @@ class RuleContext:
         """Return the target's policy."""
         return self.target.policy
 
-    def on(self, stack: Stack, pool: Pool, changed: Parts = EVERYTHING) -> RuleContext:
-        """Return the same question about another stack or pool, for its outcome."""
+    def on(
+        self,
+        stack: Stack,
+        pool: Pool,
+        changed: Parts = EVERYTHING,
+        *,
+        brief: bool = True,
+        assumed_pins: Mapping[str, Version] = _NO_PINS,
+    ) -> RuleContext:
+        """Return the same question about another stack or pool, which states what is given here."""
         other = RuleContext(
             stack,
             pool,
@@ -204,7 +212,8 @@ class RuleContext:
             self.matrix,
             today=self.today,
             now=self.now,
-            brief=True,
+            brief=brief,
+            assumed_pins=assumed_pins,
         )
         ours = self.__dict__
         other.__dict__.update(

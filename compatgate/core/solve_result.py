@@ -128,9 +128,7 @@ def list_changes(base: Stack, body: Mapping[str, Any]) -> tuple[ChangedPart, ...
     names = dict.fromkeys((*was, *now))
     return tuple(
         ChangedPart(
-            name,
-            was[name].text if name in was else None,
-            now[name].text if name in now else None,
+            name, was[name].text if name in was else None, now[name].text if name in now else None
         )
         for name in names
         if name not in was or name not in now or not _same(was[name], now[name])

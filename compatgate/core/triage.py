@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import unescape
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.errors import (
+    NUMBER,
     WORD,
     Cause,
     Certainty,
@@ -31,9 +33,9 @@ _AROUND = 8
 _EXCERPT = 240
 _SPLIT_WORDS = 80
 """Characters of a line before that the words of a new line may begin in."""
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]")
-"""Text that kernel logs and Markdown put between the words of one message."""
+_ESCAPES = re.compile(r"(?:\x1b|\^\[|#033|\\(?:x1b|033|u001b))\[[0-9;]*[A-Za-z]")
+_NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]|[\u2500-\u257f]|^[ >]*>", re.MULTILINE)
+"""Text that kernel logs, Markdown and frames around tracebacks put between words of a message."""
 _BLANKS = re.compile(r"\s+")
 _QUOTES = '\u2018\u2019\u201c\u201d"`'
 _ALIKE = str.maketrans({**dict.fromkeys(_QUOTES, "'"), "\uff0c": ",", "\uff1a": ":", "\\": None})
@@ -111,10 +113,11 @@ class _Match(Struct, frozen=True):
 
 
 def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
-    """Return the causes that a text shows: certain ones first, then as the text has them.
+    """Return the causes that a text shows: sure ones first, then as the text has them.
 
     Nothing is returned for a text that no signature knows. Where signatures of several causes
-    match the same words, the longest wins. Symptoms count only where nothing else is found.
+    match the same words, the longest wins. Symptoms count only where nothing else is found, and
+    what another cause explains is left out. Of several sure causes none is certain.
 
     Args:
         text: an error or a log; beyond `MAX_TEXT` characters it is not read.
@@ -135,14 +138,17 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
         kept = best.get(match.signature.cause)
         if kept is None or _rank(match) < _rank(kept):
             best[match.signature.cause] = match
+    explained = {name for cause in best for name in table.by_id[cause].explains}
+    named = [match for cause, match in best.items() if cause not in explained]
+    sure = sum(match.signature.certainty == "certain" for match in named)
     return tuple(
         FoundCause(
             table.by_id[match.signature.cause],
-            match.signature.certainty,
+            match.signature.certainty if sure == 1 else "likely",
             match.signature.id,
             clean[match.start : min(match.end, match.start + _EXCERPT)],
         )
-        for match in sorted(best.values(), key=_rank)
+        for match in sorted(named, key=_rank)
     )
 
 
@@ -173,7 +179,7 @@ def find_signatures(
 
 def clean_text(text: str) -> str:
     """Join the lines of a text, and remove what stands between the words of one message."""
-    text = _ESCAPES.sub("", text).translate(_ALIKE)
+    text = unescape(_ESCAPES.sub("", text)).translate(_ALIKE)
     return _BLANKS.sub(" ", _NOISE.sub(" ", text))
 
 
@@ -185,6 +191,7 @@ def _possible(text: str, table: ErrorTable) -> Iterator[tuple[Signature, list[Pa
     """Yield the signatures with the patterns all of whose words the text has, in any order."""
     words = set(WORD.findall(text))
     joined = " ".join(words)
+    words.update(NUMBER.findall(text))
     parts = {part for part in table.parts if part in words or part in joined}
     for signature, patterns in table.searches:
         possible = [
@@ -281,13 +288,18 @@ def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:
     return any(word in before or word in after for word in table.foreign_words)
 
 
+def _strength(match: _Match) -> tuple[bool, int]:
+    """Return what decides between matches of the same words: no symptom, then the longest."""
+    return not match.signature.symptom, match.weight
+
+
 def _drop_covered(found: Sequence[_Match]) -> list[_Match]:
-    """Drop matches whose words are part of a longer match of another cause."""
+    """Drop matches that share words with a stronger match of another cause."""
     return [
         match
         for match in found
         if not any(
-            other.weight > match.weight
+            _strength(other) > _strength(match)
             and other.signature.cause != match.signature.cause
             and other.start < match.end
             and match.start < other.end

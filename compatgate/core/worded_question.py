@@ -14,12 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.core.components import (
-    COMPONENTS,
-    find_component,
-    label_of,
-    resolve_component,
-)
+from compatgate.core.components import COMPONENTS, find_component, label_of, resolve_component
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu

@@ -58,7 +58,6 @@ def loaded_libraries() -> list[Library]:
 
 
 def _ready() -> Callable[[], dict[str, Any]]:
-    """Return the function that makes reports, with all its imports done."""
     global _own
     if _own is None:
         with _importing:

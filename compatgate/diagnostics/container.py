@@ -145,7 +145,6 @@ def _code(looked: ProcessInspections, facts: CudaArch) -> tuple[list[str], list[
 
 
 def _versions_agree(name: str, one: Any, other: Any) -> bool:
-    """Tell whether two versions agree in the parts that both state."""
     if not isinstance(one, str) or not isinstance(other, str):
         return True
     return not settle([Observation(name, one, ""), Observation(name, other, "")])[1]

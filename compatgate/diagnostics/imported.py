@@ -97,7 +97,6 @@ def _jax_label(modules: Mapping[str, Any]) -> str:
 
 
 def _member(modules: Mapping[str, Any], module: str, name: str) -> Any:
-    """Return a variable of a module; None if it is missing."""
     try:
         return vars(modules[module]).get(name)
     except (KeyError, TypeError):
@@ -110,7 +109,6 @@ def _text(modules: Mapping[str, Any], module: str, name: str) -> str:
 
 
 def _call(function: Any) -> Any:
-    """Call a function of a framework; None when it fails."""
     try:
         return function() if callable(function) else None
     except Exception:

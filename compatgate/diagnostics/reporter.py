@@ -30,12 +30,7 @@ from compatgate.diagnostics.mapped import Files, package_observations, packages_
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.nvidia_smi.report import Device, Report
-from compatgate.discovery.observations import (
-    DRIVER_CUDA,
-    Observation,
-    ObservedPool,
-    settle,
-)
+from compatgate.discovery.observations import DRIVER_CUDA, Observation, ObservedPool, settle
 from compatgate.discovery.probe import (
     Probe,
     describe_host,

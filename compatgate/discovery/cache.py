@@ -91,7 +91,6 @@ def write_entry(folder: str, name: str, document: Struct | dict[str, Any]) -> bo
 
 
 def _checksum(body: bytes | memoryview) -> bytes:
-    """Return the first line of an entry."""
     return hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 

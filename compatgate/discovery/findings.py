@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from compatgate.core.components import is_framework
@@ -201,8 +201,8 @@ class Inspection(Struct, frozen=True):
         """Return ``{"stack": {...}, "observations": [...], "conflicts": [...]}``."""
         return {
             "stack": self.stack,
-            "observations": [observation.to_json() for observation in self.observations],
-            "conflicts": [conflict.to_json() for conflict in self.doubts],
+            "observations": to_builtins([*self.observations]),
+            "conflicts": to_builtins([*self.doubts]),
         }
 
 
@@ -235,12 +235,7 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     return Inspection(
         stack,
         tuple(dict.fromkeys([*observations, *found.majors, *(f.seen() for f in found.files)])),
-        (
-            *conflicts,
-            *_find_other_majors(stack, found.majors),
-            *newer,
-            *disagreements,
-        ),
+        (*conflicts, *_find_other_majors(stack, found.majors), *newer, *disagreements),
         tuple(found.open),
     )
 

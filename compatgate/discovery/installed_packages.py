@@ -228,7 +228,6 @@ class _Owners:
 
 
 def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
-    """Return the record of a part; None where its files were not read."""
     one = part.distribution
     if not part.files and one.files != frozenset():
         return None  # no list of files, or listed files were excluded or are in unread layers

@@ -13,7 +13,6 @@ import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from email.parser import BytesHeaderParser
 
 from msgspec import Struct
@@ -24,9 +23,6 @@ from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Library
 from compatgate.discovery.findings import Findings, Inspection, conclude
 from compatgate.discovery.gpucode import read_gpu_code
-from compatgate.discovery.gpucode.object_files import PE_MAGIC as PE
-from compatgate.discovery.gpucode.object_files import read_dynamic
-from compatgate.discovery.gpucode.source import Source
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
     LARGEST_LIST,
@@ -37,7 +33,7 @@ from compatgate.discovery.installed_metadata import (
 )
 from compatgate.discovery.installed_packages import InstalledFile, Inventory
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.wheels.archive import ZIP_ERRORS
+from compatgate.discovery.wheels.archive import wheel_errors
 from compatgate.discovery.wheels.measure import list_ptx_toolkits
 from compatgate.discovery.wheels.members import describe_code_file, read_open_library
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, is_any_library, is_loaded_kernel
@@ -90,7 +86,7 @@ def find_in_wheel(path: str) -> Findings:
     """
     found = Findings()
     label = os.path.basename(path)
-    with _wheel_errors(path), zipfile.ZipFile(path) as wheel:
+    with wheel_errors(path), zipfile.ZipFile(path) as wheel:
         members = wheel.infolist()
         libraries = [m for m in members if is_any_library(m.filename)]
         total = sum(member.file_size for member in libraries)
@@ -153,18 +149,6 @@ def _read_library(
         found.add_code(origin, code, owner)
 
 
-@contextmanager
-def _wheel_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except ZIP_ERRORS as error:
-        raise BadInput(
-            f"is not a wheel, or a damaged one: {quote_error(error)}", field=path
-        ) from None
-    except OSError as error:
-        raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
-
-
 def find_in_folder(
     path: str, known: Packages = NO_KNOWN_PACKAGES, facts: CudaArch | None = None
 ) -> Findings:
@@ -210,14 +194,8 @@ def find_in_file(path: str, origin: str | None = None, owner: str = "") -> Findi
     origin = origin or path
     code = read_gpu_code(path, name=origin)
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        dynamic = read_dynamic(Source(file, origin, size=size, seekable=True))
-        library = Library(path, soname=dynamic.soname, needs=dynamic.needed)
-        file.seek(0)
-        if file.read(len(PE)) == PE:
-            file.seek(0)
-            reading = read_open_library(path, file, size, origin)
-            library = reading.library if reading else library
+        reading = read_open_library(path, file, os.fstat(file.fileno()).st_size, origin)
+    library = reading.library if reading else Library(path)
     _add_names(found, origin, library, with_needs=bool(code.entries))
     found.add_code(origin, code, owner)
     return found
@@ -302,7 +280,6 @@ def _read_file(
 
 
 def _add_names(found: Findings, origin: str, library: Library, *, with_needs: bool) -> None:
-    """Add the versions in a library's name, soname and needs."""
     found.add_library(origin)
     if library.soname and library.soname != os.path.basename(origin):
         found.add_library(library.soname, how=f" (soname of {origin})")
@@ -311,7 +288,6 @@ def _add_names(found: Findings, origin: str, library: Library, *, with_needs: bo
 
 
 def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> None:
-    """Add the files of a metadata folder."""
     one = inventory.distribution(os.path.relpath(folder, root))
     for name in sorted(METADATA_FILES):
         largest = LARGEST_LIST if name in FILE_LISTS else LARGEST_METADATA_FILE

@@ -119,7 +119,6 @@ def _parse_json(text: str, origin: str) -> tuple[Node, ...]:
 
 
 def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
-    """Return the nodes of a typed document."""
     if found.items is not None:
         return tuple(node for item in found.items for node in _nodes(item, origin))
     if found.kind not in (None, "Node"):

@@ -40,10 +40,6 @@ class Observation(Struct, frozen=True):
     origin: str
     confidence: Confidence = "measured"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return ``{"component", "version", "origin", "confidence"}``."""
-        return asdict(self)
-
 
 class Conflict(Struct, frozen=True):
     """A disagreement between witnesses, and the value that decides.
@@ -55,10 +51,6 @@ class Conflict(Struct, frozen=True):
     component: str
     message: str
     decided: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return ``{"component", "message", "decided"}``."""
-        return asdict(self)
 
 
 class ObservedPool(Struct, frozen=True):
@@ -102,8 +94,7 @@ def settle(
     conflicts: list[Conflict] = []
     for component in dict.fromkeys(o.component for o in observations):
         witnesses = sorted(
-            (o for o in observations if o.component == component),
-            key=lambda o: _RANK[o.confidence],
+            (o for o in observations if o.component == component), key=lambda o: _RANK[o.confidence]
         )
         best = witnesses[0]
         if component not in _NOT_STACK:

@@ -71,8 +71,8 @@ class Probe(Struct, frozen=True):
             "compatgate": SCHEMA,
             "pools": [pool.to_body() for pool in self.pools],
             "stack": self.stack,
-            "observations": [observation.to_json() for observation in self.observations],
-            "conflicts": [conflict.to_json() for conflict in self.conflicts],
+            "observations": msgspec.to_builtins([*self.observations]),
+            "conflicts": msgspec.to_builtins([*self.conflicts]),
             "host": self.host,
         }
 

@@ -103,11 +103,7 @@ class Environment(Struct, frozen=True):
 
 
 def ask_python(
-    python: str,
-    known: Packages,
-    facts: CudaArch | None = None,
-    *,
-    timeout_s: float = TIMEOUT_S,
+    python: str, known: Packages, facts: CudaArch | None = None, *, timeout_s: float = TIMEOUT_S
 ) -> Environment:
     """Ask an interpreter for its frameworks, and read the files of its packages.
 

@@ -125,7 +125,6 @@ def merge_bodies(decides: Body, other: Mapping[str, Any], *, conflicts: Iterable
 
 
 def _canonical_stack(stated: Mapping[str, Any]) -> Body:
-    """Return the stated stack under canonical names."""
     for name, value in stated.items():
         if name not in _REMARKS:
             try:

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
 
 from compatgate import version
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import (
     UI_PREFIX,
     current_page_link,
@@ -75,13 +75,14 @@ class HtmlPage(Struct, frozen=True):
     Attributes:
         template: below ``templates``.
         table: the page's main table, which its CSV export is made of.
+        error: why the question or form of the page was refused; it decides the status.
     """
 
     template: str
     title: str
     context: dict[str, Any] = {}
     table: Table | None = None
-    status: int = 200
+    error: CompatgateError | None = None
 
 
 class Redirect(Struct, frozen=True):
@@ -99,7 +100,12 @@ class Redirect(Struct, frozen=True):
 
 
 class PageOf(Struct, Generic[Q], frozen=True):
-    """A page, or the action of a form; ``path``: below ``/ui``, in Flask's form."""
+    """A page, or the action of a form; ``path``: below ``/ui``, in Flask's form.
+
+    Attributes:
+        refused: shows the form, or the page without an answer, again; the error is added to it.
+            None: the error has a page of its own.
+    """
 
     handler: Callable[[PageRequest[Q]], Any]
     path: str
@@ -107,11 +113,16 @@ class PageOf(Struct, Generic[Q], frozen=True):
     method: Literal["GET", "POST"] = "GET"
     nav: str = ""
     query: type[Q] = NoQuery  # type: ignore[assignment]
+    refused: Callable[[PageRequest[Any]], HtmlPage] | None = None
 
     @property
     def endpoint(self) -> str:
         """Return the name of the endpoint, unique among pages."""
         return self.handler.__name__
+
+    def __call__(self, ask: PageRequest[Any]) -> Any:
+        """Answer a request."""
+        return self.handler(ask)
 
 
 Page = PageOf[Any]
@@ -127,6 +138,15 @@ def expected_revision(form: Mapping[str, str]) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
         raise BadInput("is not a revision", field="revision", value=text, hint="reload the page")
     return int(text)
+
+
+def read_action(ask: PageRequest[Any], *allowed: str) -> str:
+    """Return what a form with several buttons asks for."""
+    what = ask.form.get("what", "")
+    if what not in allowed:
+        hint = f"one of {', '.join(allowed)}"
+        raise BadInput("is not an action", field="what", value=what, hint=hint)
+    return what
 
 
 def choices(values: Iterable[str]) -> list[str] | None:
@@ -244,12 +264,16 @@ _INVISIBLE_CHARACTERS = re.compile(
 )
 
 
-def render(shown: HtmlPage, page: Page, principal: Principal, service: Service, done: str) -> str:
+def render(shown: HtmlPage, ask: PageRequest[Any], done: str) -> str:
     """Return a page as HTML."""
+    principal, service = ask.principal, ask.service
     context: dict[str, Any] = {
         "title": shown.title,
         "table": choose_columns(shown.table) if shown.table else None,
-        "page": page,
+        "error": shown.error,
+        "query": ask.query,
+        "typed": ask.form,
+        "page": ask.page,
         "principal": principal,
         "signed_in": not principal.is_anonymous,
         "done": done,

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 from flask import Response, redirect, request
+from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import HTTPException
 
@@ -20,7 +21,7 @@ from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import CSP, Reply, to_problem
 from compatgate.kit.http.requests import parse_query
-from compatgate.kit.http.route import Call
+from compatgate.kit.http.route import Call, NoQuery
 from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.web import auth
@@ -111,8 +112,8 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
             form = auth.check_form() if page.method == "POST" else {}
             filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
             query = parse_query(page.query, MultiDict(filled))
-            answer = page.handler(PageRequest(service, page, principal, args, query, form))
-            return to_http(answer, page, principal, service)
+            ask = PageRequest(service, page, principal, args, query, form)
+            return to_http(_answer(ask), ask)
         except CompatgateError as error:
             return refuse_page(error, page, principal, service)
         except Exception as error:
@@ -121,7 +122,17 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
     return view
 
 
-def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> AnyResponse:
+def _answer(ask: PageRequest[Any]) -> Any:
+    """Return the handler's answer; a refused form is shown again, with what was wrong."""
+    try:
+        return ask.page(ask)
+    except CompatgateError as error:
+        if ask.page.refused is None or error.status >= 500:
+            raise
+        return replace(ask.page.refused(ask), error=error)
+
+
+def to_http(answer: Any, ask: PageRequest[Any]) -> AnyResponse:
     """Convert a handler's answer to HTTP."""
     if isinstance(answer, Redirect):
         return _redirect(answer)
@@ -133,8 +144,9 @@ def to_http(answer: Any, page: Page, principal: Principal, service: Service) -> 
         response.headers["Content-Disposition"] = f"attachment; filename={name}"
     else:
         done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
-        html = render(answer, page, principal, service, done)
-        response = Response(html, status=answer.status, content_type="text/html; charset=utf-8")
+        html = render(answer, ask, done)
+        status = answer.error.status if answer.error else 200
+        response = Response(html, status=status, content_type="text/html; charset=utf-8")
         auth.set_visit_cookie(response)
         if done:
             response.delete_cookie(_DONE_COOKIE, path="/")
@@ -171,17 +183,11 @@ def refuse_page(
     auth.note_refusal(error, f"{request.method} {request.path}", service)
     if error.status >= 500:
         replies.problem_answer(error, request.environ)  # for the log
+    context = {"problem": to_problem(error), "word": request.path.rpartition("/")[2][:_MAX_WORD]}
     shown = keep_form(error, page, principal) or HtmlPage(
-        "error.html",
-        error.slug.replace("-", " ").capitalize(),
-        {
-            "error": error,
-            "problem": to_problem(error),
-            "word": request.path.rpartition("/")[2][:_MAX_WORD],
-        },
-        status=error.status,
+        "error.html", error.slug.replace("-", " ").capitalize(), context, error=error
     )
-    response = to_http(shown, page, principal, service)
+    response = to_http(shown, PageRequest(service, page, principal, {}, NoQuery(), {}))
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(error.retry_after_s)
     return response
@@ -203,7 +209,6 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
     if sum(len(name) + len(text) for name, text in fields) > _LARGEST:
         return None
     context = {
-        "error": error,
         "problem": to_problem(error),
         "place": request.full_path.rstrip("?"),
         "fields": fields,
@@ -211,7 +216,7 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
         "files": any(file.filename for file in request.files.values()),
         "may_send": principal.may(page.scope),
     }
-    return HtmlPage("kept-form.html", "Not sent yet", context, status=error.status)
+    return HtmlPage("kept-form.html", "Not sent yet", context, error=error)
 
 
 def _is_own_form() -> bool:

@@ -20,11 +20,10 @@ from msgspec import Struct, structs
 
 from compatgate import service as rooms
 from compatgate.kit.database.tables import Page as Part
-from compatgate.kit.http.links import HOOKS_PREFIX, link
+from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.route import Call, NoQuery, Returns, Route, RouteOf, route
 from compatgate.kit.ui.tables import (
-    Cell,
     Column,
     EmptyNotice,
     PagedTableQuery,
@@ -86,7 +85,8 @@ def _list_page(route: Route, paths: Collection[str]) -> Page:
     """Return a page with a table; its first column leads to the page of the object."""
     title = route.template.strip("/").replace("-", " ")
     columns = [_column(name, route.returns.model) for name in route.columns]
-    linked = f"{route.template}/{{{columns[0].key}}}" in paths
+    if f"{route.template}/{{{columns[0].key}}}" in paths:
+        columns[0] = structs.replace(columns[0], to=route.template.strip("/"))
 
     def show(ask: PageRequest[PagedTableQuery]) -> HtmlPage:
         def fetch(*, cursor: str | None, limit: int) -> Part[Any]:
@@ -95,13 +95,8 @@ def _list_page(route: Route, paths: Collection[str]) -> Page:
             return Part(tuple(items), part["next"])
 
         found = fetch_rows(fetch, ask.query.cursor)
-        rows = [[_value(getattr(item, name)) for name in route.columns] for item in found.items]
-        if linked:
-            rows = [
-                [Cell(row[0], link(route.template.strip("/"), row[0])), *row[1:]] for row in rows
-            ]
         empty = EmptyNotice(f"No {title} yet.")
-        table = make_list_table(title, columns, rows, found, ask.query, empty)
+        table = make_list_table(title, columns, found, ask.query, empty)
         return HtmlPage("listing.html", title.capitalize(), {}, table)
 
     show.__name__ = f"{route.name}_page"

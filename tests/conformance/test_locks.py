@@ -16,7 +16,7 @@ from tables import read_table
 
 from compatgate.core.stack import Stack, canonical_key, parse_stack
 from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
-from compatgate.discovery.lockfiles.interface import LockFile, Selection
+from compatgate.discovery.lockfiles.interface import LockFile
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile, recognise
 from compatgate.discovery.observations import settle
@@ -154,7 +154,7 @@ def test_another_pool_is_denied(row, read, ask):
 def test_ordinary_platform_wheels_stay_silent(facts):
     path = LOCKS / "ordinary" / _TABLE["ordinary"]["form"]
     file = LockFile(path.name, path.read_text())
-    locked = recognise(file).read(file, LINUX, Selection()).packages
+    locked = recognise(file).read(file, LINUX).packages
     compiled = [p for p in locked if any(not w.url.endswith("-any.whl") for w in p.wheels)]
     assert len(compiled) >= 200
     assert [p.name for p in locked if is_gpu_package(p, facts.packages)] == []

@@ -24,6 +24,7 @@ HERE = Path(__file__).parent / "triage"
 THREADS = read_table(HERE / "threads.yaml")
 UNRELATED = read_table(HERE / "unrelated.yaml")
 SOURCES = read_table(HERE / "sources.yaml")
+PROGRAMS = [*read_table(HERE / "programs.yaml"), *read_table(HERE / "programs_fresh.yaml")]
 UNKNOWN = "unknown"
 WITHOUT_SIGNATURE = {"driver-library-broken"}
 """Labels that the untouched half alone has: nothing was written for them."""
@@ -55,9 +56,7 @@ def judge(threads: list[dict[str, Any]], half: str) -> tuple[float, list[str]]:
     found = [(one, find_causes(one["text"], table())) for one in threads]
     right = sum(is_right(one["cause"], causes) for one, causes in found)
     silent = sum(not causes and one["cause"] != UNKNOWN for one, causes in found)
-    wrong = [
-        one["thread"] for one, causes in found if is_wrong_with_certainty(one["cause"], causes)
-    ]
+    wrong = [one["text"] for one, causes in found if is_wrong_with_certainty(one["cause"], causes)]
     print(
         f"\n{half} half: {right} of {len(found)} named right ({right / len(found):.1%}),"
         f" {len(wrong)} named wrong with certainty, {silent} not recognised"
@@ -92,6 +91,13 @@ def test_texts_of_the_sources_are_named() -> None:
         if not is_right(one["cause"], find_causes(one["text"], table()))
     ]
     assert len(SOURCES) >= 450
+    assert wrong == []
+
+
+def test_texts_of_many_programs_are_named() -> None:
+    share, wrong = judge(PROGRAMS, "programs")
+    assert len(PROGRAMS) == 120
+    assert share >= LEAST_RIGHT
     assert wrong == []
 
 

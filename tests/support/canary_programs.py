@@ -13,7 +13,7 @@ import pytest
 
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Report
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import read_workload
 from compatgate.resources import canary_dir
 
 NO_GPU, NOTHING_TO_TEST = 77, 78

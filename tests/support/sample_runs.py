@@ -68,7 +68,7 @@ def step(said: Report | None = None, **changes: Any) -> StepResult:
         outcome=judged.outcome,
         reason=judged.reason,
         report=msgspec.to_builtins(said),
-        judgement=judged.to_json(),
+        judgement=msgspec.to_builtins(judged),
         finished_at=WHEN,
         origin=Origin(GEMM.digest, SKU, "docker", development=False),
     )
@@ -108,7 +108,7 @@ def propose_samples(rooms: Rooms, ground: BaselineKey, *runs: str, note: str = "
     versions = {"cuda": "12.4.1", "torch": "2.4.1+cu124"}
     source = SampleSource("2026-11-21T20:16:37Z", "535.183.01", versions, note)
     kept = tuple(msgspec.structs.replace(run, sample=source) for run in learnt.runs)
-    body = msgspec.structs.replace(learnt, runs=kept).to_json()
+    body = msgspec.to_builtins(msgspec.structs.replace(learnt, runs=kept))
     with rooms.gate.database.writing() as session:
         propose_version(session, key, body, by="mara", at=WHEN)
         made = latest_version(session, key)

@@ -245,7 +245,7 @@ def _step() -> StepResult:
     judged = judge_reports({LINE: MetricSpec(LINE, "lower")}, [], [report], {})
     return StepResult(
         SHORT, LINE, 0, "failed", LINE, image=LINE,
-        report=msgspec.to_builtins(report), judgement=judged.to_json(),
+        report=msgspec.to_builtins(report), judgement=msgspec.to_builtins(judged),
     )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 from msgspec.structs import replace
+from sqlalchemy import text
 
 from compatgate.canary.engine.interface import Lease, Settings
 from compatgate.canary.health import Gpu, Snapshot, judge_health, read_log
@@ -84,13 +86,14 @@ description = "images in a second"
 right = "results are those of the CPU, within rounding"
 """
 _PROGRAM = f"""\
-import json, pathlib, random, sys
+import json, pathlib, random, sys, time
 sys.path.insert(0, "lib")
 import canary_lines as say
 now = json.loads(pathlib.Path("@SCENARIO@").read_text())
 draw = random.Random(now["seed"])
 say.env(driver="{DRIVER}", gpus=[{{"name": "NVIDIA {GPU}"}}], versions=now["versions"])
-say.progress(0.5)
+say.progress(0.53)
+time.sleep(now.get("hold", 0))
 print("warming up on", "{GPU}")
 times = [now["ms"] * draw.lognormvariate(0, 0.008) for _ in range(40)]
 say.metric("step-time", "ms", times)
@@ -203,6 +206,23 @@ class Runs:
             for context in contexts.values():
                 context.executor.close()
 
+    @contextmanager
+    def taking(self, run: str, **scenario: Any) -> Iterator[None]:
+        """A worker that takes this run next, and no other."""
+        usual = {"seed": 20, "ms": 7.96, "right": True, "versions": _MEASURED}
+        (self.folder / "scenario.json").write_text(json.dumps(usual | scenario))
+        with self.rooms.gate.database.writing() as session:
+            session.execute(text("UPDATE runs SET priority = 100 WHERE id = :id"), {"id": run})
+        with self._worker(replace(STAGE, slots=1)) as worker:
+            thread = Thread(target=worker.run)
+            thread.start()
+            try:
+                self._wait(lambda: self.rooms.runs.get(run).state != "queued")
+                worker.stop()  # it takes no more
+                yield
+            finally:
+                thread.join()
+
     def begin(self, **fields: Any) -> Lease:
         """A run that a worker has, and that goes on until the test ends it."""
         run = self.submit(priority=100, **fields)
@@ -228,7 +248,7 @@ class Runs:
             lease,
             StepResult(
                 "conv-forward-0", "conv-forward", 0, "inconclusive", reason,
-                exit_code=1, health=health.to_json(), started_at=now, finished_at=now,
+                exit_code=1, health=msgspec.to_builtins(health), started_at=now, finished_at=now,
             ),
         )  # fmt: skip
         queue.finish(lease, "inconclusive", f"conv-forward-0: {reason}", None)

@@ -78,14 +78,14 @@ class BaselineJudge:
         self._facts = facts
 
     def judge(
-        self,
-        workload: Workload,
-        reports: Sequence[Report],
-        suite: int = 0,
-        *,
-        explained: str = "",
+        self, workload: Workload, reports: Sequence[Report], suite: int = 0, *, explained: str = ""
     ) -> StepJudgement:
-        """Judge all executions of a step together."""
+        """Judge all executions of a step together.
+
+        Args:
+            suite: number of metrics of the whole suite; each may raise a false alarm.
+            explained: why a person accepts improbably good values; "" if nobody does.
+        """
         ground = self._ground(workload, reports[-1])
         if ground is None:
             return StepJudgement("inconclusive", "a reported version cannot be read")
@@ -103,7 +103,7 @@ class BaselineJudge:
         if judged.outcome == "inconclusive" and judged.missing:
             more = len(judged.missing) - 1
             reason += f"; needs {judged.missing[0]}" + (f" (and {more} more)" if more else "")
-        body = judged.to_json()
+        body = msgspec.to_builtins(judged)
         return StepJudgement(judged.outcome, reason, judged.more, body, judged.pairs)
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:

@@ -448,11 +448,7 @@ def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
 
 
 def _add_evidence(
-    run: Run,
-    conclusion: Conclusion,
-    measured: Measurement,
-    conditions: Conditions,
-    bound: Binding,
+    run: Run, conclusion: Conclusion, measured: Measurement, conditions: Conditions, bound: Binding
 ) -> Conclusion:
     expected = conditions.expected
     driver = measured.driver or (expected.driver if conclusion.outcome == "failed" else None)

@@ -33,12 +33,7 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
-from compatgate.canary.engine.pairs import (
-    PairSession,
-    ReferenceUnusable,
-    check_pairs,
-    is_compared,
-)
+from compatgate.canary.engine.pairs import PairSession, ReferenceUnusable, check_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
 from compatgate.canary.executors.jobs import PreparedJob
 from compatgate.canary.forecast import Forecast
@@ -47,12 +42,7 @@ from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import BY_HISTORY, Report, StepResult
 from compatgate.canary.workload import Workload
-from compatgate.core.binding import (
-    Binding,
-    SuiteDefinition,
-    define_suite,
-    require_definition,
-)
+from compatgate.core.binding import Binding, SuiteDefinition, define_suite, require_definition
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import parse_version
@@ -245,10 +235,7 @@ def _prepare(steps: StepRunner, step: Step) -> PreparedJob:
 
 
 def _make_conditions(
-    lease: Lease,
-    context: HostContext,
-    workloads: Sequence[Workload],
-    blocks: Sequence[StepResult],
+    lease: Lease, context: HostContext, workloads: Sequence[Workload], blocks: Sequence[StepResult]
 ) -> Conditions:
     references = [one.report for one in blocks if one.block and one.block.arm == "A" and one.report]
     envs = [msgspec.convert(report, Report).env for report in references]

@@ -1,7 +1,7 @@
 """Watch GPUs while a step runs: of the worker's machine, or of a cluster's nodes.
 
 The worker looks at its own machine through NVML and the kernel log. On a cluster the jobs of the
-executor look at their nodes.
+executor look at their nodes. A watch gives a function that returns the observation after the block.
 """
 
 from __future__ import annotations
@@ -10,25 +10,35 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import msgspec
+
 from compatgate.canary import health
-from compatgate.canary.engine.interface import HostWatch
+from compatgate.canary.engine.interface import Observe, OpenHostWatch
 from compatgate.canary.executors.jobs import HostObservation
 from compatgate.canary.executors.slurm.node_health import JobHealth
 from compatgate.canary.health import KernelLog, Snapshot, judge_health
-from compatgate.core.facts.xid import RmaRule, XidTable
+from compatgate.core.facts.xid import XidTable
 
 _UNOBSERVED = HostObservation("unobserved")
 
 
-class _EmptyWatch:
-    def observed(self) -> HostObservation:
-        return _UNOBSERVED
-
-
 @contextmanager
-def skip_watch(slots: Sequence[int]) -> Iterator[HostWatch]:
+def skip_watch(slots: Sequence[int]) -> Iterator[Observe]:
     """Watch nothing: the host has no GPUs, or its operator chose ``health = "none"``."""
-    yield _EmptyWatch()
+    yield lambda: _UNOBSERVED
+
+
+def watch_nodes(jobs: JobHealth, table: XidTable) -> OpenHostWatch:
+    """Return the watch of a host whose jobs look at their own nodes.
+
+    The thread that started the job calls for the observation.
+    """
+
+    @contextmanager
+    def watch(slots: Sequence[int]) -> Iterator[Observe]:
+        yield lambda: jobs.observe(table) if slots else _UNOBSERVED
+
+    return watch
 
 
 class LocalWatch:
@@ -53,41 +63,31 @@ class LocalWatch:
         self._log = log
 
     @contextmanager
-    def __call__(self, slots: Sequence[int]) -> Iterator[HostWatch]:
+    def __call__(self, slots: Sequence[int]) -> Iterator[Observe]:
         """Watch while the block runs; a step without GPUs is not watched."""
+        observed = _UNOBSERVED
         if not slots:
-            yield _EmptyWatch()
+            yield lambda: observed
             return
-        lookout = _StepWatch(self._look, slots, self._table.rma)
+        before, during = self._look(), list[Snapshot]()
         with self._log(self._table) as kernel:
             try:
-                with lookout.sampling(self._sample):
-                    yield lookout
+                with self._sampling(during):
+                    yield lambda: observed
             finally:
-                lookout.close(kernel)
-
-
-class _StepWatch:
-    """Observations before, during and after a step."""
-
-    def __init__(
-        self,
-        look: Callable[[], Snapshot | None],
-        slots: Sequence[int],
-        rma: Sequence[RmaRule],
-    ) -> None:
-        self._look = look
-        self._rma = rma
-        self._slots = slots
-        self._before = look()
-        self._during: list[Snapshot] = []
-        self._observed = HostObservation("unknown", "the host watch was not closed")
+                observed = self._conclude(slots, before, during, kernel)
 
     @contextmanager
-    def sampling(self, every: float) -> Iterator[None]:
+    def _sampling(self, during: list[Snapshot]) -> Iterator[None]:
         """Take snapshots periodically while the block runs."""
         ended = threading.Event()
-        thread = threading.Thread(target=self._sample, args=(ended, every), name="gpu health")
+
+        def sample() -> None:
+            while not ended.wait(self._sample):
+                if seen := self._look():
+                    during.append(seen)
+
+        thread = threading.Thread(target=sample, name="gpu health")
         thread.start()
         try:
             yield
@@ -95,65 +95,28 @@ class _StepWatch:
             ended.set()
             thread.join()
 
-    def _sample(self, ended: threading.Event, every: float) -> None:
-        while not ended.wait(every):
-            if seen := self._look():
-                self._during.append(seen)
-
-    def close(self, kernel: KernelLog) -> None:
-        """Take the last snapshot, and conclude."""
+    def _conclude(
+        self,
+        slots: Sequence[int],
+        before: Snapshot | None,
+        during: Sequence[Snapshot],
+        kernel: KernelLog,
+    ) -> HostObservation:
+        """Take the last snapshot, and judge the GPUs of the slots."""
         after = self._look()
-        if self._before is None:
-            self._observed = HostObservation(
-                "unknown", "NVML does not answer on the worker's machine"
-            )
-            return
-        names = [gpu.uuid or gpu.pci for gpu in self._before.gpus if gpu.index in self._slots]
+        if before is None:
+            return HostObservation("unknown", "NVML does not answer on the worker's machine")
+        names = [gpu.uuid or gpu.pci for gpu in before.gpus if gpu.index in slots]
         named = [name for name in names if name]
-        if len(named) < len(self._slots):
-            slots = ", ".join(map(str, self._slots))
-            self._observed = HostObservation(
-                "unknown", f"NVML does not show every GPU of slots {slots}"
-            )
-            return
+        if len(named) < len(slots):
+            missing = f"NVML does not show every GPU of slots {', '.join(map(str, slots))}"
+            return HostObservation("unknown", missing)
         judged = judge_health(
-            self._before, self._during, after, kernel.events(), gpus=named, rma=self._rma
+            before, during, after, kernel.events(), gpus=named, rma=self._table.rma
         )
         if judged is None:
-            self._observed = HostObservation("unknown", "nothing was observed")
-        elif kernel.problem and judged.state == "healthy":
-            self._observed = HostObservation("unknown", kernel.problem, judged.to_json())
-        else:
-            self._observed = HostObservation(
-                judged.state, "; ".join(judged.reasons), judged.to_json()
-            )
-
-    def observed(self) -> HostObservation:
-        """Return the conclusion."""
-        return self._observed
-
-
-class NodeWatch:
-    """Opener of watches for a host whose jobs look at their own nodes."""
-
-    def __init__(self, jobs: JobHealth, table: XidTable) -> None:
-        self._jobs = jobs
-        self._table = table
-
-    @contextmanager
-    def __call__(self, slots: Sequence[int]) -> Iterator[HostWatch]:
-        """Watch while the block runs; a step without GPUs is not watched."""
-        yield _Watch(self._jobs, self._table, watched=bool(slots))
-
-
-class _Watch:
-    def __init__(self, jobs: JobHealth, table: XidTable, *, watched: bool) -> None:
-        self._jobs = jobs
-        self._table = table
-        self._watched = watched
-
-    def observed(self) -> HostObservation:
-        """Return what the job saw; called by the thread that started it."""
-        if not self._watched:
-            return HostObservation("unobserved")
-        return self._jobs.observe(self._table)
+            return HostObservation("unknown", "nothing was observed")
+        body = msgspec.to_builtins(judged)
+        if kernel.problem and judged.state == "healthy":
+            return HostObservation("unknown", kernel.problem, body)
+        return HostObservation(judged.state, "; ".join(judged.reasons), body)

@@ -1,4 +1,4 @@
-"""Declare what the engine asks of the queue, the baselines, the judge and the host.
+"""Declare what the engine asks of the queue, the baselines and the host.
 
 The gate implements `Queue` and `Baselines` on its database, and `compatgate.client.work` over REST;
 the worker puts the other parts into a `HostContext`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -17,11 +17,14 @@ from compatgate.canary.executors.jobs import Executor, HostObservation, Prepared
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState
-from compatgate.canary.run import Outcome, OutputReader, Report, Run, StepResult
+from compatgate.canary.run import Outcome, OutputReader, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts.nvidia import CudaArch, Gpus
 from compatgate.core.matrix import Evidence
+
+if TYPE_CHECKING:
+    from compatgate.canary.engine.baseline_judge import BaselineJudge
 
 
 class Settings(Struct, frozen=True):
@@ -96,7 +99,6 @@ class Queue(Protocol):
 
         `lease` repeats it as a heartbeat.
         """
-        ...
 
     def lease(self, worker: str, hosts: Sequence[Host]) -> Lease | None:
         """Take the next run that one of the hosts can run now, with its slots.
@@ -104,63 +106,49 @@ class Queue(Protocol):
         Abandoned runs of these hosts come first. A run out of attempts is leased once more for
         cleaning, and the engine ends it as inconclusive.
         """
-        ...
 
     def report_host(self, host: str, away: str) -> None:
         """Store why a host does not answer, and what to do; "" if it answers."""
-        ...
 
     def renew(self, lease: Lease) -> Order:
         """Renew the lease and return whether to go on."""
-        ...
 
     def enter(self, lease: Lease, state: Literal["preparing", "running", "judging"]) -> None:
         """Set the state of the run."""
-        ...
 
     def say(
         self, lease: Lease, doing: str, progress: float | None, left_s: float | None = None
     ) -> None:
         """Set the current activity, progress and the expected seconds until the end."""
-        ...
 
     def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
         """Return by step the seconds that a process of it took in earlier runs on the same SKU."""
-        ...
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
         """Append to a step's log."""
-        ...
 
     def record(self, lease: Lease, result: StepResult) -> None:
         """Record the result of a step, ended or judged; replaces its result of this attempt."""
-        ...
 
     def results(self, lease: Lease) -> list[StepResult]:
         """Return the steps of this run that earlier attempts completed, in order."""
-        ...
 
     def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
         """Return a run whose step of this name and content ended in time on this host, or ""."""
-        ...
 
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """Store how the pairs of a run stand; replaces what an earlier call stored."""
-        ...
 
     def earlier_pairs(self, lease: Lease) -> list[PairsState]:
         """Return the pairs of earlier runs of the suite on the same SKU, newest first."""
-        ...
 
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
     ) -> None:
         """End the run, free its slots and store its evidence, in one transaction."""
-        ...
 
     def retry(self, lease: Lease, reason: str) -> None:
         """Queue a run again after the host's fault; after the last attempt it is inconclusive."""
-        ...
 
 
 @runtime_checkable
@@ -174,7 +162,6 @@ class PairPlanner(Protocol):
             blocks: jobs with the names of their blocks as steps; a job that is started differs from
                 these by its challenge only.
         """
-        ...
 
 
 @runtime_checkable
@@ -198,7 +185,6 @@ class PairExecutor(Protocol):
     @property
     def runs_pairs(self) -> bool:
         """Return whether this host can run pairs."""
-        ...
 
     def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[Executor]:
         """Hold the GPUs for blocks.
@@ -207,7 +193,6 @@ class PairExecutor(Protocol):
             jobs: each job that a block may be of, candidate and reference; their largest needs are
                 those of the session.
         """
-        ...
 
 
 class BaselineKey(Struct, frozen=True):
@@ -230,7 +215,6 @@ class Baselines(Protocol):
 
     def approved(self, ground: BaselineKey) -> Mapping[str, Samples]:
         """Return by metric the baseline that a person approved last."""
-        ...
 
     def offer(
         self,
@@ -240,7 +224,6 @@ class Baselines(Protocol):
         found: Sequence[Samples],
     ) -> None:
         """Offer the values of a valid run to learn from; a run's values are stored once."""
-        ...
 
 
 class StepJudgement(Struct, frozen=True):
@@ -260,39 +243,9 @@ class StepJudgement(Struct, frozen=True):
     pairs: bool = False
 
 
-class Judge(Protocol):
-    """Judge of a step's metrics by the baselines of its workload, SKU and stack family."""
-
-    def judge(
-        self,
-        workload: Workload,
-        reports: Sequence[Report],
-        suite: int = 0,
-        *,
-        explained: str = "",
-    ) -> StepJudgement:
-        """Judge all executions of a step together.
-
-        Args:
-            suite: number of metrics of the whole suite; each may raise a false alarm.
-            explained: why a person accepts improbably good values; "" if nobody does.
-        """
-        ...
-
-    def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer a valid step's values to learn a baseline from."""
-        ...
-
-
-class HostWatch(Protocol):
-    """Watch on a host while a step runs."""
-
-    def observed(self) -> HostObservation:
-        """Return the observation; called once, after the block."""
-        ...
-
-
-OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[HostWatch]]
+Observe = Callable[[], HostObservation]
+"""Function of a watch on a host; called once, after the block."""
+OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[Observe]]
 """Opener of watches on GPU slots of the host."""
 
 
@@ -329,7 +282,7 @@ class HostContext(Struct, frozen=True):
     driver: str | None
     workloads: Callable[[str], Sequence[Workload]]
     reader: Callable[[Workload], OutputReader]
-    judge: Judge
+    judge: BaselineJudge
     watch: OpenHostWatch
     gpus: Gpus
     settings: Settings = STANDARD_SETTINGS

@@ -244,7 +244,6 @@ def _is_wanted(record: BlockRecord, step: Step, pair: int, arm: Arm) -> bool:
 def _restore(
     compared: Sequence[Step], jobs: Mapping[str, Jobs], stored: Sequence[StepResult]
 ) -> BlockRecord:
-    """Return the usable blocks of earlier attempts."""
     record = BlockRecord(compared)
     for step in compared:
         pairs: dict[int, list[StepResult]] = {}

@@ -18,12 +18,7 @@ from msgspec import Struct
 
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
-from compatgate.canary.engine.interface import (
-    HostContext,
-    Lease,
-    Queue,
-    Settings,
-)
+from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
 from compatgate.canary.executors.jobs import (
     Executor,
     Handle,
@@ -72,11 +67,7 @@ class StepRunner:
     """Runner of the steps of one leased run."""
 
     def __init__(
-        self,
-        lease: Lease,
-        context: HostContext,
-        must_stop: Callable[[], bool],
-        forecast: Forecast,
+        self, lease: Lease, context: HostContext, must_stop: Callable[[], bool], forecast: Forecast
     ) -> None:
         self.forecast = forecast
         self._lease = lease
@@ -111,22 +102,16 @@ class StepRunner:
         prepared = self._executor.prepare(job, self._telling())
         if job.image is None or self._executor.kind not in CLUSTERS or not workload.proofs:
             return prepared
-        files = self._choose_files(prepared.image)
+        # The worker does not start the container there, so a wrapper may take another image.
+        if prepared.image not in self._files and self._context.read_content is not None:
+            self._queue.say(self._lease, "reading the image", None)
+            known = self._context.read_content(prepared.image).files
+            paths = secrets.SystemRandom().sample(sorted(known), min(_FILES, len(known)))
+            self._files[prepared.image] = {path: known[path] for path in paths}
+        files = self._files.get(prepared.image, {})
         return msgspec.structs.replace(
             prepared, job=msgspec.structs.replace(prepared.job, files=files)
         )
-
-    def _choose_files(self, image: str) -> dict[str, str]:
-        """Return files that a program in the image must show, chosen for this lease.
-
-        The worker does not start the container there, so a wrapper may take another image.
-        """
-        if image not in self._files and self._context.read_content is not None:
-            self._queue.say(self._lease, "reading the image", None)
-            known = self._context.read_content(image).files
-            paths = secrets.SystemRandom().sample(sorted(known), min(_FILES, len(known)))
-            self._files[image] = {path: known[path] for path in paths}
-        return self._files.get(image, {})
 
     def _telling(self) -> Progress:
         """Return a progress callback that writes now and then; engines report very often.
@@ -239,7 +224,7 @@ class StepRunner:
                 shown.tell(None)
 
         try:
-            with self._context.watch(job.gpu_slots) as watching:
+            with self._context.watch(job.gpu_slots) as observe:
                 ended = execute(
                     executor,
                     prepared,
@@ -254,7 +239,7 @@ class StepRunner:
             log.close()
         self.forecast.end(step.name, (datetime.now(UTC) - began).total_seconds())
         report = lookout.report()
-        result = self._conclude(step, prepared, began, ended, report, watching.observed())
+        result = self._conclude(step, prepared, began, ended, report, observe())
         return result, report
 
     def _conclude(
@@ -359,7 +344,6 @@ class Sink(Protocol):
 
     def feed(self, data: bytes) -> None:
         """Take the next piece."""
-        ...
 
 
 def execute(

@@ -8,13 +8,10 @@ helpers: command, variables, safe names, image digests, output and errors.
 
 from __future__ import annotations
 
-import queue
 import re
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -116,38 +113,30 @@ class Executor(Protocol):
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Prepare the job's image on the host: find it, pull it or build it."""
-        ...
 
     def start(self, prepared: PreparedJob) -> Handle:
         """Start the job with the limits of its workload; at most once per run, attempt, step."""
-        ...
 
     def status(self, handle: Handle) -> Status:
         """Return how the job stands now."""
-        ...
 
     def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
         """Yield output and errors from the beginning, as they come, until the job has ended.
 
         ``stop`` is asked at least every second. Pieces have any size and may be cut anywhere.
         """
-        ...
 
     def kill(self, handle: Handle) -> None:
         """End the job now; do nothing if it has ended."""
-        ...
 
     def clean(self, run: str) -> int:
         """Remove everything that a run left on the host; return the number of objects."""
-        ...
 
     def left(self) -> set[str]:
         """Return the ids of the runs with objects on the host, whoever started them."""
-        ...
 
     def close(self) -> None:
         """Close connections."""
-        ...
 
 
 EXECUTORS: dict[str, tuple[str, str]] = {
@@ -237,60 +226,6 @@ def pin_image(reference: str) -> str:
     except Unavailable as error:
         raise InfrastructureError(error.problem, field="image", value=reference) from error
     return f"{named.registry}/{named.repository}@{digest}"
-
-
-T = TypeVar("T")
-_MAX_ITEMS = 256
-"""Maximum number of items that wait to be fetched; reading pauses at this number."""
-_WAIT_S = 0.5
-
-
-class BackgroundReader(Generic[T]):
-    """Queue of items that a thread reads, to be fetched with a timeout."""
-
-    def __init__(self, items: Generator[T], hang_up: Callable[[], None]) -> None:
-        self._items = items
-        self._hang_up = hang_up
-        self._queue: queue.Queue[T | BaseException | None] = queue.Queue(_MAX_ITEMS)
-        self._closed = False
-        threading.Thread(target=self._read, name="compatgate-pump", daemon=True).start()
-
-    def get(self, timeout: float) -> T | None:
-        """Return the next item; None at the end.
-
-        Wait at most ``timeout`` seconds.
-        """
-        item = self._queue.get(timeout=timeout)
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def close(self) -> None:
-        """Make the thread end."""
-        self._closed = True
-        with suppress(Exception):
-            self._hang_up()
-        with suppress(queue.Empty):
-            while True:
-                self._queue.get_nowait()
-
-    def _read(self) -> None:
-        last: BaseException | None = None
-        try:
-            with closing(self._items):
-                for item in self._items:
-                    self._put(item)
-                    if self._closed:
-                        break
-        except Exception as error:
-            last = error
-        self._put(last)
-
-    def _put(self, item: T | BaseException | None) -> None:
-        while not self._closed:
-            with suppress(queue.Full):
-                self._queue.put(item, timeout=_WAIT_S)
-                return
 
 
 _MISSING_PROGRAM = re.compile(

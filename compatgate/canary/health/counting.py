@@ -73,7 +73,6 @@ def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
 
 
 def _is_new(known: set[int], line: object) -> bool:
-    """Return whether the line is new, and remember it if there is room."""
     mark = hash(line)
     if mark in known:
         return False

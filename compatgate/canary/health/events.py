@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -86,11 +85,6 @@ class Event(Struct, frozen=True, omit_defaults=False):
     fixes: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, with the code first."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
 
 def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:
     """Return the most severe first; equal ones in their original order."""
@@ -120,10 +114,7 @@ class KernelErrors:
     """
 
     def __init__(
-        self,
-        table: XidTable,
-        driver: Version | None = None,
-        signatures: ErrorTable | None = None,
+        self, table: XidTable, driver: Version | None = None, signatures: ErrorTable | None = None
     ) -> None:
         self._table = table
         self._host = HostMessages(signatures) if signatures else None

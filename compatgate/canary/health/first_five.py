@@ -112,11 +112,7 @@ def observe(
     if log is None:
         try:
             log, _ = read_kernel_log(
-                facts.xid,
-                None,
-                facts.error_signatures,
-                kmsg=root.at(KMSG),
-                programs=this_machine,
+                facts.xid, None, facts.error_signatures, kmsg=root.at(KMSG), programs=this_machine
             )
         except Unavailable as error:
             problem = error.problem
@@ -251,7 +247,6 @@ def check_work(seen: Observation) -> Check:
 
 
 def _of(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[Gpu]:
-    """Return a GPU in each sample."""
     return [one for gpus in samples for one in gpus if one.index == gpu.index]
 
 

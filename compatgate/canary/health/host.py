@@ -172,10 +172,7 @@ def read_input_counters(root: Root = HERE) -> InputCounters:
     text = root.read("/proc/pressure/io")
     match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
     return InputCounters(
-        cpu,
-        iowait,
-        (float(match[1]) if match else None),
-        _traffic(network) if network else None,
+        cpu, iowait, (float(match[1]) if match else None), _traffic(network) if network else None
     )
 
 

@@ -6,9 +6,8 @@ The module is pure: the same observations always give the same answer.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
 from compatgate.canary.health.events import Event
@@ -58,19 +57,6 @@ class Health(Struct, frozen=True):
     actions: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
 
-    def spoils(self, passed: bool) -> bool:
-        """Return whether the GPU's health makes the result of a run unusable.
-
-        On a sick or shared GPU neither a pass nor a failure counts; on a suspect one a failure does
-        not.
-        """
-        return self.state in ("sick", "shared") or (self.state == "suspect" and not passed)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
-        return plain
-
 
 class _Finding(Struct, frozen=True):
     state: State
@@ -84,7 +70,6 @@ def judge_health(
     after: Snapshot | None,
     events: Iterable[Event],
     *,
-    own_pids: Collection[int] | None = None,
     gpus: Collection[str] | None = None,
     rma: Sequence[RmaRule] = (),
 ) -> Health | None:
@@ -92,8 +77,6 @@ def judge_health(
 
     Args:
         before: snapshot just before the run; None if there was no GPU to observe.
-        own_pids: processes of the run, as the host numbers them. None if not known; then only a
-            process that also computed before the run is foreign.
         gpus: UUIDs or PCI addresses of the run's GPUs; None for all GPUs of the host.
 
     Returns:
@@ -103,10 +86,10 @@ def judge_health(
     concerning = tuple(event for event in events if ours.concerns(event))
     if before is None and after is None and not during and not concerning:
         return None
-    points = [*_judge_events(concerning, own_pids)]
+    points = [*_judge_events(concerning)]
     for identity in ours.identities(before, during, after):
         seen = [ours.find(snapshot, identity) for snapshot in (before, *during, after)]
-        points += _judge_gpu(identity, seen, after is not None, own_pids, rma)
+        points += _judge_gpu(identity, seen, after is not None, rma)
     if before is not None and after is None:
         points.append(_Finding("sick", "NVML does not answer after the run", REBOOT_MACHINE))
     points.sort(key=lambda point: -_RANK[point.state])
@@ -119,8 +102,6 @@ def judge_health(
 
 
 class _RunGpus:
-    """GPUs of the host that the run used."""
-
     def __init__(self, named: Collection[str] | None, snapshots: Iterable[Snapshot | None]) -> None:
         self._named = None if named is None else {name.lower() for name in named}
         if self._named is not None:
@@ -166,7 +147,7 @@ def _find_identity(gpu: Gpu) -> str:
 # --- events ---------------------------------------------------------------------------------
 
 
-def _judge_events(events: Iterable[Event], own_pids: Collection[int] | None) -> Iterator[_Finding]:
+def _judge_events(events: Iterable[Event]) -> Iterator[_Finding]:
     for event in events:
         code = f"Xid {event.xid}" if event.xid is not None else f"SXid {event.sxid}"
         code = event.kind if event.xid is None and event.sxid is None else code
@@ -177,15 +158,6 @@ def _judge_events(events: Iterable[Event], own_pids: Collection[int] | None) -> 
             yield _Finding("suspect", f"{reason} (not in NVIDIA's table)", RUN_AGAIN)
         elif event.severity == "warning" and event.origin == ("hardware",):
             yield _Finding("sick", reason, f"{event.action}; {RESET_GPU}")
-        elif event.severity == "warning" and (
-            own_pids is not None and event.pid is not None and event.pid not in own_pids
-        ):
-            who = f"{event.process or 'a process'} (pid {event.pid})"
-            yield _Finding(
-                "shared",
-                f"{reason}, caused by {who}, which is not part of the run",
-                WAIT_FOR_OTHERS,
-            )
         elif event.severity == "warning" and "application" not in event.origin:
             yield _Finding("suspect", reason, event.action)
 
@@ -194,11 +166,7 @@ def _judge_events(events: Iterable[Event], own_pids: Collection[int] | None) -> 
 
 
 def _judge_gpu(
-    name: str,
-    seen: Sequence[Gpu | None],
-    has_after: bool,
-    own_pids: Collection[int] | None,
-    rma: Sequence[RmaRule],
+    name: str, seen: Sequence[Gpu | None], has_after: bool, rma: Sequence[RmaRule]
 ) -> Iterator[_Finding]:
     """Yield findings from a GPU's snapshots before, during and after; None where it is missing."""
     before, *during, after = seen
@@ -213,7 +181,7 @@ def _judge_gpu(
         action = _RECOVERY.get(last.recovery or "", DRAIN_GPU)
         yield _Finding("sick", f"{name}: the driver requests recovery ({last.recovery})", action)
     yield from _judge_slowdowns(name, [gpu for gpu in during if gpu is not None] or there)
-    yield from _judge_processes(name, before, [gpu for gpu in (*during, after) if gpu], own_pids)
+    yield from _judge_processes(name, before, [gpu for gpu in (*during, after) if gpu])
 
 
 def _judge_memory(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
@@ -258,12 +226,10 @@ def _judge_slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
             )
 
 
-def _judge_processes(
-    name: str, before: Gpu | None, later: Sequence[Gpu], own_pids: Collection[int] | None
-) -> Iterator[_Finding]:
+def _judge_processes(name: str, before: Gpu | None, later: Sequence[Gpu]) -> Iterator[_Finding]:
+    """Yield a process that computed before the run, and during it: it is not the run's."""
     earlier = {process.pid for process in (before.processes if before else None) or ()}
-    meanwhile = {process.pid for gpu in later for process in gpu.processes or ()}
-    foreign = meanwhile - set(own_pids) if own_pids is not None else earlier & meanwhile
+    foreign = earlier & {process.pid for gpu in later for process in gpu.processes or ()}
     if foreign:
         pids = ", ".join(map(str, sorted(foreign)[:8]))
         yield _Finding(

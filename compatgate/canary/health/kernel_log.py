@@ -147,7 +147,6 @@ def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
 
 
 def _read_stored(path: str) -> Iterator[bytes]:
-    """Yield every record that the kernel still stores."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         yield from _read_new(fd)
@@ -174,7 +173,6 @@ def _read_new(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterat
 
 
 def _read_output(command: tuple[str, ...]) -> Iterator[bytes]:
-    """Yield the lines that a program prints."""
     try:
         done = subprocess.run(  # noqa: S603 - fixed commands
             command, capture_output=True, timeout=_PATIENCE_S, check=False

@@ -313,7 +313,6 @@ class Stream(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Return the next bytes, at most ``size``; none at the end."""
-        ...
 
 
 _COMPRESSION_MAGIC = {

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.parsers import expat
 
 from compatgate.canary.health.gpu_errors import parse_device
 from compatgate.canary.health.snapshot import Gpu, Process, Snapshot
+from compatgate.discovery.nvidia_smi.formats import list_elements
 from compatgate.errors import quote_error
 
 PROGRAM = "nvidia-smi"
@@ -69,50 +70,24 @@ def parse_smi(text: str) -> Snapshot | None:
     start = text.find("<nvidia_smi_log")
     if start < 0:
         return None
-    reader = _Reader()
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.text.append
     try:
-        parser.Parse(text[start:], True)
+        elements = list_elements(text[start:])
     except expat.ExpatError:
         return None
-    gpus = tuple(_read_gpu(index, fields) for index, fields in enumerate(reader.gpus))
-    driver = _value(reader.head.get("driver_version") or reader.head.get("kmd_version"))
-    cuda = _value(reader.head.get("cuda_version") or reader.head.get("cuda_umd_version"))
-    return Snapshot(datetime.now(UTC), driver, gpus, cuda)
-
-
-class _Reader:
-    """Collector of the text of each element, by its path below the root or the GPU.
-
-    A repeated path, such as that of processes, keeps its values separated by line breaks.
-    """
-
-    def __init__(self) -> None:
-        self.head: Fields = {}
-        self.gpus: list[Fields] = []
-        self.text: list[str] = []
-        self._path: list[str] = []
-
-    def start(self, name: str, attributes: dict[str, Any]) -> None:
-        """Enter an element."""
-        self._path.append(name)
-        self.text.clear()
-        if self._path[1:] == ["gpu"]:
-            self.gpus.append({"id": str(attributes.get("id", ""))})
-
-    def end(self, _: str) -> None:
-        """Keep the text of an element."""
-        path, value = self._path[1:], "".join(self.text).strip()
-        self._path.pop()
-        self.text.clear()
-        if not value:
-            return
-        fields, names = (self.gpus[-1], path[1:]) if path[:1] == ["gpu"] else (self.head, path)
+    head: Fields = {}
+    found: list[Fields] = []
+    for path, value in elements:
+        if path == ("gpu", "@id"):
+            found.append({"id": value})
+            continue
+        fields, names = (found[-1], path[1:]) if path[:1] == ("gpu",) else (head, path)
         key = "/".join(names)
-        fields[key] = f"{fields[key]}\n{value}" if key in fields else value
+        if value:  # a repeated path, such as that of processes, keeps all values, a line each
+            fields[key] = f"{fields[key]}\n{value}" if key in fields else value
+    gpus = tuple(_read_gpu(index, fields) for index, fields in enumerate(found))
+    driver = _value(head.get("driver_version") or head.get("kmd_version"))
+    cuda = _value(head.get("cuda_version") or head.get("cuda_umd_version"))
+    return Snapshot(datetime.now(UTC), driver, gpus, cuda)
 
 
 def _read_gpu(index: int, fields: Fields) -> Gpu:

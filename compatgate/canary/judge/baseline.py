@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import expm1, log, log1p
-from typing import Any, Self
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct
 
 from compatgate.canary.judge.prepare import find_conversion, is_count
 from compatgate.canary.judge.result import Samples
@@ -108,16 +107,6 @@ class Baseline(Struct, frozen=True):
     def starting(self) -> bool:
         """Return whether it contains samples alone, and no run of this gate."""
         return bool(self.runs) and all(run.sample is not None for run in self.runs)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, to be stored."""
-        body: dict[str, Any] = to_builtins(self)
-        return body
-
-    @classmethod
-    def from_json(cls, body: object) -> Self:
-        """Restore a baseline from plain data."""
-        return convert(body, cls)
 
 
 class Bin(Struct, frozen=True):

@@ -18,6 +18,7 @@ from compatgate.canary.judge.counts import judge_counts
 from compatgate.canary.judge.prepare import PreparedSamples, is_count, prepare_samples
 from compatgate.canary.judge.result import (
     Aspect,
+    AspectName,
     MetricJudgement,
     MetricOutcome,
     Numbers,
@@ -292,13 +293,7 @@ def judge_tail(side: Direction, tail: Tail) -> Aspect:
             <= tails.TAIL_ALARM
         ):
             break
-    return Aspect(
-        "tail",
-        "inconclusive",
-        f"the tail may have grown: {words}",
-        missing=describe_missing_repetitions(wanted, m),
-        repetitions=wanted,
-    )
+    return _ask_repetitions("tail", f"the tail may have grown: {words}", wanted, m)
 
 
 def judge_spread(side: Direction, spread: Spread) -> Aspect:
@@ -316,13 +311,7 @@ def judge_spread(side: Direction, spread: Spread) -> Aspect:
     if spread.z >= tails.SPREAD_ALARM:
         return Aspect("spread", "regression", f"values scatter more: {words}")
     wanted = ceil(m * (tails.SPREAD_ALARM / spread.z) ** 2) + 1
-    return Aspect(
-        "spread",
-        "inconclusive",
-        f"values may scatter more: {words}",
-        missing=describe_missing_repetitions(wanted, m),
-        repetitions=wanted,
-    )
+    return _ask_repetitions("spread", f"values may scatter more: {words}", wanted, m)
 
 
 def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
@@ -333,11 +322,11 @@ def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
     return shift, tail, compare_spread(side.baseline, side.candidate, side.widen_spread)
 
 
-def describe_missing_repetitions(wanted: int, have: int) -> str:
-    """Describe what the candidate must provide."""
+def _ask_repetitions(name: AspectName, reason: str, wanted: int, have: int) -> Aspect:
+    missing = f"{wanted - have} more repetitions of the candidate ({wanted} in all)"
     if wanted > MAX_REPETITIONS:
-        return f"less noise: otherwise more than {MAX_REPETITIONS} repetitions are needed"
-    return f"{wanted - have} more repetitions of the candidate ({wanted} in all)"
+        missing = f"less noise: otherwise more than {MAX_REPETITIONS} repetitions are needed"
+    return Aspect(name, "inconclusive", reason, missing=missing, repetitions=wanted)
 
 
 def _undecided_centre(side: Direction, words: str) -> Aspect:
@@ -355,9 +344,8 @@ def _undecided_centre(side: Direction, words: str) -> Aspect:
         wanted, both = (max(ceil(2 / share), m + 1), True)
     if both and wanted <= MAX_REPETITIONS:
         missing = f"{wanted} repetitions on each side; the baseline has {n}, the candidate {m}"
-    else:
-        missing = describe_missing_repetitions(wanted, m)
-    return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
+        return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
+    return _ask_repetitions("centre", reason, wanted, m)
 
 
 def _format_tolerance(side: Direction) -> str:

@@ -13,11 +13,7 @@ from math import ceil, isfinite, log
 from msgspec import Struct
 
 from compatgate.canary.judge.result import Aspect, Samples
-from compatgate.canary.judge.statistics import (
-    count_warmup,
-    estimate_dependence,
-    median,
-)
+from compatgate.canary.judge.statistics import count_warmup, estimate_dependence, median
 from compatgate.canary.workload import Better, MetricSpec
 
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.judge.history import (
-    PAIRS_NEEDED,
-    has_history,
-    judge_drift,
-    judge_history,
-)
+from compatgate.canary.judge.history import PAIRS_NEEDED, has_history, judge_drift, judge_history
 from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import JUDGE, MetricJudgement, Samples
@@ -42,11 +37,6 @@ class WorkloadJudgement(Struct, frozen=True):
     pairs: bool = False
     runs: int = 1
     judge: str = JUDGE
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, to be stored with the run and shown."""
-        body: dict[str, Any] = to_builtins(self)
-        return body
 
 
 def judge_reports(

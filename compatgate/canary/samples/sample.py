@@ -212,16 +212,6 @@ def list_samples(workload: Workload) -> list[StoredSample]:
     return sorted(filter(None, results), key=lambda one: (one.measured_at, one.file), reverse=True)
 
 
-def read_sample(source: Source, workload: Workload, problems: Problems) -> Sample | None:
-    """Return a sample of a workload; None if there are problems."""
-    before = len(problems)
-    head = read_sample_head(source, problems)
-    if head is None:
-        return None
-    report = read_sample_report(source, workload, problems)
-    return None if len(problems) > before else Sample(head, report)
-
-
 def _sources(folder: Path) -> Iterator[Source]:
     for path in find_sample_files(folder):
         try:

@@ -42,12 +42,6 @@ def make_challenge() -> str:
     return secrets.token_hex(_BYTES)
 
 
-def sign_line(challenge: str, number: int, milliseconds: int, text: str) -> str:
-    """Return the signed line for a line of the protocol, without its end."""
-    signature = _sign(challenge, f"{number} {milliseconds} {text}".encode())
-    return f"compatgate/1 {number} {milliseconds} {signature} {text}"
-
-
 def strip_signatures(data: bytes) -> bytes:
     """Return output as people read it: lines of the protocol without their heads."""
     return _HEAD.sub(b"", data)

@@ -28,7 +28,6 @@ class ShowsProcesses(Protocol):
 
     def main_process(self, handle: Handle) -> int | None:
         """Return the number of a process that is the program or its ancestor, on this machine."""
-        ...
 
 
 @runtime_checkable
@@ -37,7 +36,6 @@ class HasInterpreter(Protocol):
 
     def interpreter(self, handle: Handle) -> str:
         """Return the digest of the worker's program that runs a job; "" if the image's does."""
-        ...
 
 
 class Lookout:

@@ -1,6 +1,5 @@
 """Readers of workloads and suites: the shipped ones and operators' own."""
 
-from compatgate.canary.workloads.library import Library
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import Library, read_workload
 
 __all__ = ["Library", "read_workload"]

@@ -23,8 +23,7 @@ from compatgate.canary.samples.sample import (
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import contents
 from compatgate.canary.workloads.contents import SAMPLES, PackedFile, list_files
-from compatgate.canary.workloads.library import find_contents
-from compatgate.canary.workloads.manifest import MANIFEST, read_suites, read_workload
+from compatgate.canary.workloads.library import MANIFEST, find_contents, read_suites, read_workload
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import Problems, Source, read_paths
 from compatgate.errors import CompatgateError, ManyProblems, quote_error

@@ -37,12 +37,19 @@ def _precision(document: Record) -> Record:
 
 
 def _error_table(document: Record) -> Record:
+    """Put the words of signatures into their frames."""
     known = {cause["id"] for cause in document["causes"]}
+    frames = {frame["id"]: frame["text"] for frame in document.get("frames") or ()}
+    rows = []
     for row in document["signatures"]:
-        if row["cause"] not in known:
-            where = f"signatures[id={row['id']}].cause"
-            raise BadInput(f"cause {row['cause']!r} does not exist", field=where)
-    return {}
+        for name, existing in (("cause", known), ("frame", frames)):
+            if row.get(name, None) not in (*existing, None):
+                where = f"signatures[id={row['id']}].{name}"
+                raise BadInput(f"{name} {row[name]!r} does not exist", field=where)
+        around = frames[row["frame"]] if row.get("frame") else ["{}"]
+        text = [frame.replace("{}", words) for frame in around for words in row["text"]]
+        rows.append({**row, "text": text})
+    return {"signatures": rows}
 
 
 def _wheel_place(row: Record) -> Record:

@@ -5,18 +5,31 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from compatgate.check.question import read_stack
+from compatgate.core.rule import exit_code
+from compatgate.discovery.cache import default_image_folder
+from compatgate.discovery.registry.image_spec import parse_reference
+from compatgate.discovery.registry.limits import read_options
+from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, quote_error
-from compatgate.kit.cli.parser import add_server, server_of
+from compatgate.gate_client import make_client
+from compatgate.kit.cli.options import SERVER
+from compatgate.kit.cli.output import write_output
+from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.usage import command, titled
+from compatgate.kit.clock import now
 
 if TYPE_CHECKING:
-    import argparse
-
     from securesystemslib.signer import SSlibKey
 
     from compatgate.client import Client
@@ -25,7 +38,52 @@ if TYPE_CHECKING:
     from compatgate.service.gate.questions.images import ImageSettings
 
 _IMAGE_S = 300.0
-_EPILOG = """\
+_LARGEST_KEY = 256 * 1024
+KEY = "COMPATGATE_SIGNING_KEY"
+PUBLIC = "COMPATGATE_SIGNING_PUBLIC_KEY"
+SIGNING = f"""\
+--signing-key URI
+    sign verdicts with this key: a PEM file that only its owner can read, env:VARIABLE, or an
+    external key like hsm:2?label=gate or awskms:alias/gate (${KEY})
+--signing-public-key FILE             public key (PEM) of an external signing key (${PUBLIC})
+--attestation-validity DURATION = 7d
+    validity of a signed verdict after its last decision, for example 12h
+"""
+VERIFYING = """\
+--verifying-key FILE ...  additional public key to publish (a former or a future one); may be
+                          repeated
+"""
+
+
+@command(
+    """\
+signed content:
+--verdict ID          id of a verdict
+--target NAME         target of the blessed matrix, to decide now instead of --verdict
+--image REF           image whose stack the gate reads
+--stack NAME=VERSION,... ...  stated stack; the signature then covers the stack; may be repeated
+--form {verdict,vsa}  predicate: compatgate's or SLSA's
+""",
+    titled(
+        "decider and signer",
+        SERVER,
+        """\
+--timeout SECONDS = 60  timeout of the gate in seconds
+--database URL          use this database; needs --signing-key
+""",
+        SIGNING,
+        timeout={"type": float},
+    ),
+    """\
+output:
+-o, --output FILE = -   file for the envelope (default: standard output)
+--sigstore-bundle FILE  file for a Sigstore bundle of the envelope, as cosign and sigstore-js read
+                        it
+--attach [IMAGE]        attach envelope and bundle to this image as OCI referrers, where cosign
+                        verify-attestation looks (default: the verdict's image)
+--platform OS/CPU = linux/amd64  platform in a multi-platform image
+""",
+    epilog="""\
 exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input
 
 examples:
@@ -40,70 +98,12 @@ examples:
   without a server: decide from the database, sign with your own key
     compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
                       --stack cuda=12.4,torch=2.4.1+cu124
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command."""
-    parser.epilog = _EPILOG
-    what = parser.add_argument_group("signed content").add_argument
-    what("--verdict", metavar="ID", help="id of a verdict")
-    what(
-        "--target",
-        metavar="NAME",
-        help="target of the blessed matrix, to decide now instead of --verdict",
-    )
-    what("--image", metavar="REF", help="image whose stack the gate reads")
-    what(
-        "--stack",
-        metavar="NAME=VERSION,...",
-        action="append",
-        default=[],
-        help="stated stack; the signature then covers the stack; may be repeated",
-    )
-    what(
-        "--form",
-        choices=("verdict", "vsa"),
-        default="verdict",
-        help="predicate: compatgate's or SLSA's",
-    )
-    who = parser.add_argument_group("decider and signer")
-    add_server(who, timeout_s=60)
-    who.add_argument("--database", metavar="URL", help="use this database; needs --signing-key")
-    add_signing(who)
-    where = parser.add_argument_group("output").add_argument
-    where(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default="-",
-        help="file for the envelope (default: standard output)",
-    )
-    where(
-        "--sigstore-bundle",
-        metavar="FILE",
-        help="file for a Sigstore bundle of the envelope, as cosign and sigstore-js read it",
-    )
-    where(
-        "--attach",
-        metavar="IMAGE",
-        nargs="?",
-        const="",
-        help="attach envelope and bundle to this image as OCI referrers, where cosign"
-        " verify-attestation looks (default: the verdict's image)",
-    )
-    where(
-        "--platform",
-        default="linux/amd64",
-        metavar="OS/CPU",
-        help="platform in a multi-platform image (default: linux/amd64)",
-    )
-
-
+""",
+    form={"default": "verdict"},
+    attach={"const": ""},
+)
 def run(args: argparse.Namespace) -> int:
     """Sign a verdict; return the exit status of the verdict."""
-    from compatgate.core.rule import exit_code
-    from compatgate.kit.cli.output import write_output
     from compatgate.service.audit.attestations.attached import attach_verdict
     from compatgate.service.audit.attestations.sigstore import make_bundle
 
@@ -122,8 +122,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _question(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the question to ask first; None: the command names a verdict."""
-    from compatgate.check.question import read_stack
-
     if args.sigstore_bundle == "-" == args.output:
         what = "standard output is for the envelope"
         raise BadInput(what, field="--sigstore-bundle", hint="-o FILE sets another path")
@@ -143,8 +141,6 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
 def _signer(args: argparse.Namespace) -> Iterator[Client]:
     """Connect to the gate that decides and signs."""
     if url := server_of(args):
-        from compatgate.gate_client import make_client
-
         if args.signing_key:
             raise BadInput("a server signs with its own key", field="--signing-key")
         with make_client(url, args.token, args.timeout) as client:
@@ -160,13 +156,7 @@ def _signer(args: argparse.Namespace) -> Iterator[Client]:
 def _sign(
     args: argparse.Namespace, question: dict[str, Any] | None
 ) -> tuple[bytes, VerifiedStatement, SSlibKey]:
-    """Let the gate sign a verdict, and verify the answer with the gate's keys.
-
-    Returns:
-        The envelope, its content, and the key that signed it.
-    """
-    import msgspec
-
+    """Let the gate sign a verdict, and verify it; return envelope, content and signing key."""
     from compatgate.service.audit.attestations.keys import read_keys
 
     named = _id(args.verdict) if question is None else ""
@@ -183,9 +173,6 @@ def _images(args: argparse.Namespace) -> ImageSettings | None:
     """Return the options for reading the named image, and no other."""
     if not args.image:
         return None
-    from compatgate.discovery.cache import default_image_folder
-    from compatgate.discovery.registry.image_spec import parse_reference
-    from compatgate.discovery.registry.limits import read_options
     from compatgate.service.gate.questions.images import ImageSettings, RegistryPlace
 
     place = RegistryPlace(parse_reference(args.image).registry)
@@ -194,65 +181,20 @@ def _images(args: argparse.Namespace) -> ImageSettings | None:
 
 
 def _verified(envelope: bytes, keys: Any) -> VerifiedStatement:
-    from compatgate.kit.clock import now
     from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
 
     return verify(envelope, keys, ExpectedStatement(), now())
 
 
 def _id(text: str) -> str:
-    import re
-
     if not re.fullmatch(r"vd_[0-9a-f]{32}", text):
         hint = "vd_ and 32 hexadecimal digits, as check shows it"
         raise BadInput(f"{text!r} is not a verdict id", field="--verdict", hint=hint)
     return text
 
 
-KEY = "COMPATGATE_SIGNING_KEY"
-PUBLIC = "COMPATGATE_SIGNING_PUBLIC_KEY"
-_LARGEST = 256 * 1024
-
-
-def add_signing(group: argparse._ArgumentGroup) -> None:
-    """Describe the options."""
-    group.add_argument(
-        "--signing-key",
-        metavar="URI",
-        help="sign verdicts with this key: a PEM file that only its owner can read, env:VARIABLE,"
-        f" or an external key like hsm:2?label=gate or awskms:alias/gate (${KEY})",
-    )
-    group.add_argument(
-        "--signing-public-key",
-        metavar="FILE",
-        help=f"public key (PEM) of an external signing key (${PUBLIC})",
-    )
-    group.add_argument(
-        "--attestation-validity",
-        metavar="DURATION",
-        default="7d",
-        help="validity of a signed verdict after its last decision, for example 12h (default: 7d)",
-    )
-
-
-def add_verifying(group: argparse._ArgumentGroup) -> None:
-    """Describe the option for former and future keys."""
-    group.add_argument(
-        "--verifying-key",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="additional public key to publish (a former or a future one); may be repeated",
-    )
-
-
 def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
-    """Read the keys now, so that errors show at the start.
-
-    Args:
-        verifier: URI of this gate; empty: none is known.
-    """
-    from compatgate.documents.quantities import parse_duration
+    """Read the keys now, so that errors show at the start; ``verifier`` is this gate's URI."""
     from compatgate.service.audit.attestations.keys import read_keys, signer_maker
     from compatgate.service.audit.attestations.service import SigningOptions
     from compatgate.service.audit.attestations.statement import ANY_GATE
@@ -285,10 +227,10 @@ def read_key_file(path: str, option: str) -> bytes:
         )
     try:
         with open(path, "rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_LARGEST_KEY + 1)
     except (OSError, ValueError) as error:
         reason = quote_error(error)
         raise BadInput(f"cannot read {path!r}: {reason}", field=option, value=path) from None
-    if len(data) > _LARGEST:
+    if len(data) > _LARGEST_KEY:
         raise BadInput(f"{path!r} is too large for a key file", field=option, value=path)
     return data

@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from datetime import datetime
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, build_opener
 
-from compatgate.errors import BadInput
-from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.output import print_json
+from compatgate.check.question import read_stack
+from compatgate.cli.audit.attest import read_key_file
+from compatgate.core.rule import exit_code
+from compatgate.discovery.registry.image_spec import is_digest, is_loopback
+from compatgate.errors import BadInput, Unavailable
+from compatgate.kit import clock
+from compatgate.kit.cli.options import FORMAT, read_moment
+from compatgate.kit.cli.output import print_json, read_bytes
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:
-    import argparse
-    from datetime import datetime
-
     from compatgate.service.audit.attestations.envelope import VerificationFailed, VerifiedStatement
     from compatgate.service.audit.attestations.statement import DigestSet
 
 _FETCH_S = 10.0
-_EPILOG = """\
+
+
+@command(
+    """\
+[envelope]                file with a DSSE envelope or a Sigstore bundle ("-": standard input)
+trusted keys, at least one:
+--key FILE ...            public key (PEM); may be repeated
+--jwks FILE|URL ...       JSON Web Key Set; may be repeated
+expected subject:
+--image REF               image reference with digest
+--digest sha256:...       image digest
+--stack NAME=VERSION,...  stack of the verdict
+--target NAME             target of the verdict
+""",
+    """\
+--from-registry  fetch the attestations of --image; the newest valid one decides
+--platform OS/CPU = linux/amd64  platform in a multi-platform image
+--now TIME       verify as of this time (default: now)
+""",
+    FORMAT,
+    epilog="""\
 exit status:
   0  valid, about what was asked, and allowed
   1  denied; or refused: not signed by a trusted key, changed, expired, about something else
@@ -29,57 +58,10 @@ examples:
   compatgate verify verdict.json --jwks keys.json --stack cuda=12.4,torch=2.4.1+cu124
   compatgate verify --from-registry --image registry.example/team/app:1.2 --target prod-a100 \\
                     --jwks https://gate.example/.well-known/jwks.json
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "envelope",
-        nargs="?",
-        help='file with a DSSE envelope or a Sigstore bundle ("-": standard input)',
-    )
-    keys = parser.add_argument_group("trusted keys, at least one").add_argument
-    keys(
-        "--key",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="public key (PEM); may be repeated",
-    )
-    keys(
-        "--jwks",
-        action="append",
-        default=[],
-        metavar="FILE|URL",
-        help="JSON Web Key Set; may be repeated",
-    )
-    about = parser.add_argument_group("expected subject").add_argument
-    about("--image", metavar="REF", help="image reference with digest")
-    about("--digest", metavar="sha256:...", help="image digest")
-    about("--stack", metavar="NAME=VERSION,...", help="stack of the verdict")
-    about("--target", metavar="NAME", help="target of the verdict")
-    parser.add_argument(
-        "--from-registry",
-        action="store_true",
-        help="fetch the attestations of --image; the newest valid one decides",
-    )
-    parser.add_argument(
-        "--platform",
-        default="linux/amd64",
-        metavar="OS/CPU",
-        help="platform in a multi-platform image (default: linux/amd64)",
-    )
-    parser.add_argument("--now", metavar="TIME", help="verify as of this time (default: now)")
-    add_format(parser)
-
-
+""",
+)
 def run(args: argparse.Namespace) -> int:
     """Verify an attestation; ``--help`` lists the exit statuses."""
-    from compatgate.core.rule import exit_code
-    from compatgate.kit import clock
-    from compatgate.kit.cli.options import read_moment
     from compatgate.service.audit.attestations.envelope import VerificationFailed
 
     _check(args)
@@ -108,11 +90,8 @@ def _check(args: argparse.Namespace) -> None:
         raise BadInput(f"use only one of {' and '.join(subjects)}")
     if args.from_registry and (args.envelope or not args.image or not args.target):
         hint = "--from-registry --image REF --target NAME"
-        raise BadInput(
-            "needs --image: it fetches the attestations of an image",
-            field="--from-registry",
-            hint=hint,
-        )
+        what = "needs --image: it fetches the attestations of an image"
+        raise BadInput(what, field="--from-registry", hint=hint)
     if not args.from_registry and not args.envelope:
         raise BadInput("name the envelope file", hint="or use --from-registry")
 
@@ -124,7 +103,6 @@ def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedS
         from compatgate.service.audit.attestations.attached import verify_attached
 
         return verify_attached(args.image, keys, args.target, args.platform, now)
-    from compatgate.kit.cli.output import read_bytes
     from compatgate.service.audit.attestations.envelope import MAX_ENVELOPE_BYTES
 
     expected = ExpectedStatement(_subjects(args), args.target)
@@ -132,7 +110,6 @@ def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedS
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:
-    from compatgate.cli.audit.attest import read_key_file
     from compatgate.service.audit.attestations.keys import read_keys
 
     found = [key for path in args.key for key in read_keys(read_key_file(path, "--key"), "--key")]
@@ -145,10 +122,6 @@ def _keys(args: argparse.Namespace) -> list[Any]:
 
 def _fetch(url: str) -> bytes:
     """Return a key set of a server, only over a connection that nobody can tamper with."""
-    from http.client import HTTPException
-    from urllib.request import HTTPRedirectHandler, build_opener
-
-    from compatgate.errors import Unavailable
 
     class Followed(HTTPRedirectHandler):
         """Check the target of a redirection like a URL that the user names."""
@@ -170,10 +143,6 @@ def _fetch(url: str) -> bytes:
 
 
 def _check_url(url: str) -> None:
-    from urllib.parse import urlsplit
-
-    from compatgate.discovery.registry.image_spec import is_loopback
-
     parts = urlsplit(url)
     if parts.username or parts.password:  # is not shown
         raise BadInput("the URL contains a user or password; public keys need none", field="--jwks")
@@ -184,7 +153,6 @@ def _check_url(url: str) -> None:
 
 
 def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
-    from compatgate.discovery.registry.image_spec import is_digest
     from compatgate.service.audit.attestations.statement import (
         digest_set,
         image_digest,
@@ -192,19 +160,13 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
     )
 
     if args.stack:
-        from compatgate.check.question import read_stack
-
         return (stated_digest(read_stack([args.stack])),)
     if args.image:
         found = image_digest(args.image)
         if found is None:
             hint = "name it by its digest, app@sha256:...; or --from-registry looks it up"
-            raise BadInput(
-                "has no digest; a tag can move to another image",
-                field="--image",
-                value=args.image,
-                hint=hint,
-            )
+            what = "has no digest; a tag can move to another image"
+            raise BadInput(what, field="--image", value=args.image, hint=hint)
         return (found,)
     if args.digest:
         if not is_digest(args.digest):
@@ -218,8 +180,6 @@ def _refused(args: argparse.Namespace, error: VerificationFailed) -> int:
         body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
         print_json(body)
     else:
-        from compatgate.kit.cli.terminal import strip_controls
-
         hint = f" ({error.hint})" if error.hint else ""
         text = strip_controls(f"refused ({error.reason}): {error.problem}{hint}")
         print(text, file=sys.stderr)
@@ -243,7 +203,6 @@ def _body(found: VerifiedStatement) -> dict[str, Any]:
 
 def _show(found: VerifiedStatement) -> None:
     from compatgate.core.evaluate import format_moment
-    from compatgate.kit.cli.terminal import strip_controls
 
     said = found.predicate
     allowed = "allowed" if said.allowed else "denied"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, gate_of, run_row
+from compatgate.cli.commands import Body, Group, Row, print_row
+from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.commands import Body, Option, Row, add_rows, find_row
 from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
 
 
@@ -67,91 +66,15 @@ def _sampled(run: dict[str, Any]) -> str:
     return f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}"
 
 
-_ID = Option("id", metavar="ID", help="version number, as listed")
-
-
-def _add_run(parser: argparse.ArgumentParser) -> None:
-    about = "version number, as listed; or --all-of"
-    parser.add_argument("id", type=int, nargs="?", metavar="ID", help=about)
-    about = "approve every proposed version with values of this run"
-    parser.add_argument("--all-of", metavar="RUN", help=about)
-
-
-ROWS = (
-    Row(
-        "list",
-        "list_baselines",
-        "list versions, newest first",
-        (
-            Option("workload", help="workload with digest, as listed", metavar="W"),
-            Option("sku", help="GPU SKU, or cpu"),
-            Option("metric", help="metric", metavar="M"),
-            Option("state", help="state (default: any)"),
-        ),
-        {name: name for name in ("id", "workload", "metric", "sku", "family", "version", "state")}
-        | {"runs": "learnt_from", "values": "values"},
-        "no baselines",
-    ),
-    Row(
-        "show",
-        "show_baseline",
-        "show a version with its distribution",
-        (_ID,),
-        text=_format,
-    ),
-    Row(
-        "approve",
-        "approve_baseline",
-        "approve a proposed version for future runs",
-        (),
-        text=_format,
-        extend=_add_run,
-    ),
-    Row(
-        "refuse",
-        "refuse_baseline",
-        "refuse a version, or retire an approved one",
-        (_ID,),
-        text=_format,
-    ),
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    add_rows(parser.add_subparsers(dest="baseline_action", required=True, metavar="ACTION"), ROWS)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    row = find_row(ROWS, args.baseline_action)
-    if row.action != "approve":
-        return run_row(args, row)
-    if (args.id is None) == (args.all_of is None):
-        raise BadInput(
-            "approve needs a version or a run",
-            field="ID",
-            value=args.id,
-            hint="name one version, or --all-of RUN",
-        )
-    if args.all_of is None:
-        return run_row(args, row, id=args.id)
-    with gate_of(args) as gate:
-        return _approve_all(args, gate)
-
-
 def _approve_all(args: argparse.Namespace, gate: Client) -> int:
     """Approve the proposed versions that a run is part of; versions that leave it out wait."""
     proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
     details = [ask(gate, Operations.show_baseline, listed["id"]) for listed in reversed(proposed)]
     mine = [found for found in details if any(_is_of(args.all_of, run) for run in found["runs"])]
     if not mine:
-        raise NotFound(
-            f"no proposed baseline has values of run {args.all_of}",
-            field="--all-of",
-            value=args.all_of,
-            hint="compatgate canary baselines list --state proposed",
-        )
+        what = f"no proposed baseline has values of run {args.all_of}"
+        hint = "compatgate canary baselines list --state proposed"
+        raise NotFound(what, field="--all-of", value=args.all_of, hint=hint)
     approved = [ask(gate, Operations.approve_baseline, found["id"]) for found in mine]
     if args.format == "json":
         print_json(approved)
@@ -167,3 +90,64 @@ def _is_of(run: str, learned: dict[str, Any]) -> bool:
     """Return whether values are those of a run, or of one of its steps."""
     name: str = learned["run"]
     return name == run or name.startswith(f"{run}:")
+
+
+def _approve(args: argparse.Namespace) -> int:
+    if (args.id is None) == (args.all_of is None):
+        hint = "name one version, or --all-of RUN"
+        raise BadInput("approve needs a version or a run", field="ID", value=args.id, hint=hint)
+    if args.all_of is None:
+        return print_row(args.format, APPROVE, APPROVE.ask(args))
+    with gate_of(args) as gate:
+        return _approve_all(args, gate)
+
+
+APPROVE = Row(
+    "approve",
+    "approve_baseline",
+    "approve a proposed version for future runs",
+    """\
+[ID]          version number, as listed; or --all-of
+--all-of RUN  approve every proposed version with values of this run
+""",
+    text=_format,
+    act=_approve,
+)
+run = Group(
+    (
+        Row(
+            "list",
+            "list_baselines",
+            "list versions, newest first",
+            """\
+--workload W  workload with digest, as listed
+--sku SKU     GPU SKU, or cpu
+--metric M    metric
+--state {}    state (default: any)
+""",
+            {
+                name: name
+                for name in ("id", "workload", "metric", "sku", "family", "version", "state")
+            }
+            | {"runs": "learnt_from", "values": "values"},
+            "no baselines",
+        ),
+        Row(
+            "show",
+            "show_baseline",
+            "show a version with its distribution",
+            "ID  version number, as listed",
+            text=_format,
+        ),
+        APPROVE,
+        Row(
+            "refuse",
+            "refuse_baseline",
+            "refuse a version, or retire an approved one",
+            "ID  version number, as listed",
+            text=_format,
+        ),
+    ),
+    name="baselines",
+    help="list, show, approve and refuse baselines",
+)

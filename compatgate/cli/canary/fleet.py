@@ -2,57 +2,57 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.catalog import load_facts
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.core.gpus import resolve_gpu
+from compatgate.core.stack import parse_stack_text
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.usage import action
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.canary.fleet import Deviation, HostValues, RankedHost
     from compatgate.client import Client
 
-_EPILOG = """\
+
+@action(
+    "fleet",
+    "run a suite on every host of a pool, and name the slow ones",
+    """\
+--suite S         suite to run on each host
+--target T        target; runs on hosts with the GPUs of its pools
+--pool P          only this pool of the target
+--host H ...      only this host; may be repeated
+--stack LIST      stack under test, for example cuda=12.4,torch=2.4.1+cu124
+--image REF       image under test
+--priority N = 0  priority of the runs
+--runs ID         rank these runs, and wait for those in progress
+--detach          queue the runs, print their ids and exit with 0
+--top N = 20      number of hosts to print
+""",
+    PLACE,
+    FORMAT,
+    epilog="""\
 Hosts are ranked by their worst deviation from the median of all hosts. A host is slow if a metric
 is worse than that by more than its tolerance and by more than the spread of the hosts (MAD)
 explains: at most 1 % of fleets of equal hosts get a slow one. Four hosts are needed.
 A slurm or kubernetes host stands for several nodes: name them in its each_node to rank nodes.
 exit status: 0 none is slow and all runs passed, 1 a host is slow or its run failed, 2 bad input,
 3 too few hosts, or a run ended without a result
-"""
-
-
-def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _EPILOG
-    add = parser.add_argument
-    add("--suite", metavar="S", help="suite to run on each host")
-    add("--target", metavar="T", help="target; runs on hosts with the GPUs of its pools")
-    add("--pool", metavar="P", help="only this pool of the target")
-    add("--host", action="append", default=[], metavar="H", help="only this host; may be repeated")
-    add("--stack", metavar="LIST", help="stack under test, for example cuda=12.4,torch=2.4.1+cu124")
-    add("--image", metavar="REF", help="image under test")
-    add("--priority", type=int, default=0, metavar="N", help="priority of the runs (default: 0)")
-    add("--runs", nargs="+", metavar="ID", help="rank these runs, and wait for those in progress")
-    add("--detach", action="store_true", help="queue the runs, print their ids and exit with 0")
-    add(
-        "--top",
-        type=positive_count,
-        default=20,
-        metavar="N",
-        help="number of hosts to print (default: 20)",
-    )
-    add_place(parser)
-    add_format(parser)
-
-
+""",
+    priority={"type": int},
+    runs={"nargs": "+"},
+    top={"type": positive_count},
+)
 def run_fleet(args: argparse.Namespace) -> int:
     """Run the suite on each host, wait, and rank the hosts."""
     from compatgate.cli.canary.runs import wait_for_runs
@@ -74,7 +74,9 @@ def run_fleet(args: argparse.Namespace) -> int:
 
     ranked = rank_hosts(_values(runs, specs))
     if args.format == "json":
-        _print_json(runs, ranked)
+        brief = [{name: run[name] for name in ("id", "state", "on_host")} for run in runs]
+        slow = [one.host for one in ranked if one.slow]
+        print_json({"runs": brief, "slow": slow, "hosts": ranked})
     else:
         _print(runs, ranked, args.top)
     states = {run["state"] for run in runs}
@@ -85,8 +87,6 @@ def run_fleet(args: argparse.Namespace) -> int:
 
 def _submit(gate: Client, args: argparse.Namespace) -> Iterator[str]:
     """Queue a run for each host, and yield its id."""
-    from compatgate.core.stack import parse_stack_text
-
     body = {"target": args.target, "priority": args.priority, "image": args.image}
     if args.image is not None:
         body["against"] = "none"  # hosts are compared, not images
@@ -99,10 +99,6 @@ def _submit(gate: Client, args: argparse.Namespace) -> Iterator[str]:
 
 def _hosts(gate: Client, args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return each host that a pool of the target is made of, with the pool."""
-    from compatgate.catalog import load_facts
-    from compatgate.core.gpus import resolve_gpu
-    from compatgate.documents.sources import suggest_name
-
     pools = ask_all(gate, None, Operations.list_target_pools, args.target)
     if args.pool is not None and args.pool not in (pool["name"] for pool in pools):
         hint = suggest_name(args.pool, [pool["name"] for pool in pools])
@@ -149,18 +145,6 @@ def _values(
                     tolerance=spec["tolerance"],
                     values=tuple(metric["values"]),
                 )
-
-
-def _print_json(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost]) -> None:
-    import msgspec
-
-    print_json(
-        {
-            "runs": [{name: run[name] for name in ("id", "state", "on_host")} for run in runs],
-            "slow": [one.host for one in ranked if one.slow],
-            "hosts": msgspec.to_builtins(list(ranked)),
-        }
-    )
 
 
 def _print(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost], top: int) -> None:

@@ -2,63 +2,77 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+import msgspec
+
+from compatgate.canary.run import Report
+from compatgate.cli.commands import Row, time_of
+from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.output import (
-    format_json_time,
-    format_table,
-    print_json,
-    print_list,
-    print_table,
-)
+from compatgate.kit.cli.options import FORMAT, PLACE
+from compatgate.kit.cli.output import format_json_time, format_table, print_json, print_table
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
     from compatgate.canary.fleet import ComponentDrift, HostStack
     from compatgate.client import Client
 
 
-def add_hosts_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.add_argument("--gpu", metavar="SKU", help="GPU")
-    add_place(parser)
-    add_format(parser)
-
-
-def run_hosts(args: argparse.Namespace) -> int:
-    """Print the staging hosts that workers have registered."""
-    with gate_of(args) as gate:
-        result = ask_all(gate, None, Operations.list_hosts, gpu=args.gpu)
-    head = ("host", "executor", "gpu", "driver", "busy", "worker", "last seen", "quiet", "away")
-    empty = "no hosts; a worker registers its hosts: compatgate worker --hosts FILE"
-    return print_list(result, args.format, head, map(_row, result), empty=empty)
-
-
-def _row(host: dict[str, Any]) -> tuple[object, ...]:
-
-    quiet = "; ".join(
+def _quiet(host: dict[str, Any]) -> str:
+    return "; ".join(
         f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
         for q in host["quiet"]
     )
-    busy = f"{host['busy']} of {host['slots']}"
-    seen = format_json_time(host["seen_at"])
+
+
+def _away(host: dict[str, Any]) -> str:
     since = host.get("away_since")
-    away = f"since {format_json_time(since)}: {host['away_why']}" if since else ""
-    return (
-        host["name"], host["executor"], host["gpu"], host["driver"], busy, host["worker"], seen,
-        quiet, strip_controls(away),
-    )  # fmt: skip
+    return strip_controls(f"since {format_json_time(since)}: {host['away_why']}") if since else ""
 
 
-_EPILOG = """\
+HOSTS = Row(
+    "hosts",
+    "list_hosts",
+    "list the staging hosts that workers serve",
+    "--gpu SKU  GPU",
+    {
+        "host": "name",
+        **{name: name for name in ("executor", "gpu", "driver")},
+        "busy": lambda host: f"{host['busy']} of {host['slots']}",
+        "worker": "worker",
+        "last seen": time_of("seen_at"),
+        "quiet": _quiet,
+        "away": _away,
+    },
+    "no hosts; a worker registers its hosts: compatgate worker --hosts FILE",
+    limited=False,
+)
+
+
+@action(
+    "drift",
+    "compare measurements across hosts",
+    """\
+[runs: RUN ...]  runs to compare (default: the newest of each host)
+--suite S        only runs of this suite
+--target T       only runs for this target
+--limit N = 200  number of recent runs to read
+with --metrics:
+--metrics        find changes in the history of metrics
+--workload W     only metrics of this workload
+--gpu SKU        only runs on this GPU
+--metric M       only this metric
+""",
+    PLACE,
+    FORMAT,
+    epilog="""\
 Compares the measured components of the newest run of each host. Prints, for each component, the
 value that most hosts have and the hosts that differ.
 exit status: 0 all equal, 1 some differ, 2 bad usage, 3 fewer than two hosts with measurements
@@ -67,35 +81,9 @@ With --metrics: follows each metric over runs, across stacks and drivers, and pr
 changed, and which parts changed with it. At least six runs are needed, three on each side.
 exit status: 0 none is worse, 1 a metric became worse by more than its tolerance and stayed so, 2
 bad usage, 3 no metric has six runs
-"""
-
-
-def add_drift_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _EPILOG
-    parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="runs to compare (default: the newest of each host)"
-    )
-    parser.add_argument("--suite", metavar="S", help="only runs of this suite")
-    parser.add_argument("--target", metavar="T", help="only runs for this target")
-    parser.add_argument(
-        "--limit",
-        type=positive_count,
-        default=200,
-        metavar="N",
-        help="number of recent runs to read (default: 200)",
-    )
-    metrics = parser.add_argument_group("with --metrics")
-    metrics.add_argument(
-        "--metrics", action="store_true", help="find changes in the history of metrics"
-    )
-    metrics.add_argument("--workload", metavar="W", help="only metrics of this workload")
-    metrics.add_argument("--gpu", metavar="SKU", help="only runs on this GPU")
-    metrics.add_argument("--metric", metavar="M", help="only this metric")
-    add_place(parser)
-    add_format(parser)
-
-
+""",
+    limit={"type": positive_count},
+)
 def run_drift(args: argparse.Namespace) -> int:
     """Compare the stacks of hosts, or follow metrics, and print the differences."""
     if args.metrics:
@@ -109,7 +97,8 @@ def run_drift(args: argparse.Namespace) -> int:
         stacks = _stacks(gate, args)
     result = compare_hosts(stacks)
     if args.format == "json":
-        _print_json(stacks, result)
+        hosts = [{"host": stack.host, "run": stack.run} for stack in stacks]
+        print_json({"hosts": hosts, "components": result})
     else:
         _print(stacks, result)
     if len(stacks) < 2:
@@ -143,30 +132,13 @@ def _runs(
 
 
 def _envs(body: dict[str, Any]) -> Iterator[Any]:
-    import msgspec
-
-    from compatgate.canary.run import Report
-
     for step in body["steps"]:
         report = step["report"] and msgspec.convert(step["report"], Report)
         if report and report.env:
             yield report.env
 
 
-def _print_json(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None:
-    import msgspec
-
-    print_json(
-        {
-            "hosts": [{"host": stack.host, "run": stack.run} for stack in stacks],
-            "components": msgspec.to_builtins(list(found)),
-        }
-    )
-
-
 def _print(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None:
-    import sys
-
     if len(stacks) < 2:
         print(f"hosts with measurements: {len(stacks)}; two are needed", file=sys.stderr)
     rows = [
@@ -193,8 +165,6 @@ _SHOWN_PARTS = 4
 
 def _follow_metrics(args: argparse.Namespace) -> int:
     """Print the changes of metrics over finished runs."""
-    import msgspec
-
     from compatgate.canary.history import MetricHistory
     from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
 

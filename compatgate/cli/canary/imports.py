@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
-
-if TYPE_CHECKING:
-    import argparse
+from compatgate.kit.cli.options import PLACE
+from compatgate.kit.cli.usage import action
+from compatgate.kit.clock import parse_moment
 
 _FORMATS = ("auto", "dcgm", "nccl-tests", "jsonl")
-_EPILOG = """\
+
+
+@action(
+    "import",
+    "import a report of another tool, with its source",
+    """\
+FILE                     report file; - for standard input
+--format {auto,dcgm,nccl-tests,jsonl} = auto  report format (default: auto-detect)
+--source WHO (required)  measuring party, for example acceptance-lab; on a server the name of the
+                         token
+--target T               target that the result applies to
+--pool P                 pool of the target
+--sku GPU                measured GPU, if the report names no product
+--driver V               driver of the hosts, if the report does not state a driver
+--host H                 measured host, if the report does not state a host
+--stack LIST             measured components, for example cuda=12.4,nccl=2.21.5
+--measured-at TIME       end time of the measurement, if the report states no time
+--json                   print the stored runs as JSON
+""",
+    PLACE,
+    epilog="""\
 formats:
   dcgm         JSON of dcgmi diag -j
   nccl-tests   output of all_reduce_perf and its siblings, or the JSON of -J
@@ -22,41 +44,8 @@ formats:
 An imported result is shown with its source. No policy counts it unless the target's
 canary.imported names FORMAT@SOURCE for a suite.
 exit status: 0 stored, whatever the result; 2 bad input; 3 the gate cannot be reached
-"""
-
-
-def add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _EPILOG
-    add = parser.add_argument
-    add("file", metavar="FILE", help="report file; - for standard input")
-    parser.add_argument(
-        "--format",
-        choices=_FORMATS,
-        default="auto",
-        help="report format (default: auto-detect)",
-    )
-    add(
-        "--source",
-        required=True,
-        metavar="WHO",
-        help="measuring party, for example acceptance-lab; on a server the name of the token",
-    )
-    add("--target", metavar="T", help="target that the result applies to")
-    add("--pool", metavar="P", help="pool of the target")
-    add("--sku", metavar="GPU", help="measured GPU, if the report names no product")
-    add("--driver", metavar="V", help="driver of the hosts, if the report does not state a driver")
-    add("--host", metavar="H", help="measured host, if the report does not state a host")
-    add("--stack", metavar="LIST", help="measured components, for example cuda=12.4,nccl=2.21.5")
-    add(
-        "--measured-at",
-        metavar="TIME",
-        help="end time of the measurement, if the report states no time",
-    )
-    add("--json", action="store_true", help="print the stored runs as JSON")
-    add_place(parser)
-
-
+""",
+)
 def run_import(args: argparse.Namespace) -> int:
     """Import the report."""
     body = _body(args)
@@ -76,12 +65,8 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
     body["file"] = "standard input" if args.file == "-" else Path(args.file).name
     body["content"] = _read(args.file)
     if args.stack is not None:
-        from compatgate.core.stack import parse_stack_text
-
         body["stack"] = parse_stack_text(args.stack)
     if args.measured_at is not None:
-        from compatgate.kit.clock import parse_moment
-
         body["measured_at"] = parse_moment(args.measured_at, field="--measured-at").isoformat()
     return body
 

@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from typing import TYPE_CHECKING, TextIO
 
-from compatgate.cli.canary import COLOURS, TOLERANCE, label_lines
+from compatgate.canary.judge.noise import Noise
 from compatgate.errors import BadInput
 from compatgate.kit.cli.output import open_input
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
 
 if TYPE_CHECKING:
-    import argparse
-    from typing import TextIO
-
-    from compatgate.canary.judge.noise import Noise
     from compatgate.canary.judge.paired.blocks import PairedJudgement, PairedMetric
     from compatgate.canary.judge.paired.lines import PairedFile
     from compatgate.canary.judge.paired.suite import Knowledge
     from compatgate.canary.workload import MetricSpec
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of pairs."""
-    parser.add_argument(
-        "--paired", action="store_true", help="judge one file with pairs of reference and candidate"
-    )
-    parser.add_argument(
-        "--history",
-        action="append",
-        metavar="FILE",
-        help="with --paired: pairs of an earlier session, to estimate the noise; may be repeated",
-    )
-    parser.add_argument(
-        "--correction",
-        choices=("holm", "benjamini-hochberg"),
-        help="with --paired: limit the probability of a false failure (holm, the default), or the"
-        " share of false regressions",
-    )
-    parser.add_argument(
-        "--peak",
-        action="append",
-        metavar="M=VALUE",
-        help="published peak of a metric, in its unit; may be repeated",
-    )
-    parser.add_argument(
-        "--explained",
-        action="append",
-        metavar="M=REASON",
-        help="reason why an improvement by more than 2 x, or a value above the peak, is real; may"
-        " be repeated",
-    )
+TOLERANCE = 0.05
+COLOURS = {
+    "regression": "red",
+    "inconclusive": "yellow",
+    "no-baseline": "yellow",
+    "no-regression": "green",
+}
+USAGE = """\
+--paired                  judge one file with pairs of reference and candidate
+--history FILE ...        with --paired: pairs of an earlier session, to estimate the noise; may be
+                          repeated
+--correction {holm,benjamini-hochberg}
+    with --paired: limit the probability of a false failure (holm, the default), or the share of
+    false regressions
+--peak M=VALUE ...        published peak of a metric, in its unit; may be repeated
+--explained M=REASON ...  reason why an improvement by more than 2 x, or a value above the peak, is
+                          real; may be repeated
+"""
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -74,10 +58,10 @@ def judge(args: argparse.Namespace) -> PairedJudgement:
     """Judge a file of pairs."""
     from compatgate.canary.judge.paired.suite import judge_pairs
 
-    if [args.baseline, *(args.history or [])].count("-") > 1:
+    if [args.baseline, *(args.history)].count("-") > 1:
         raise BadInput("only one file can be standard input", field="--history", value="-")
     found = _read(args.baseline, "PAIRS")
-    history = [_read(path, "--history") for path in args.history or []]
+    history = [_read(path, "--history") for path in args.history]
     names = list(dict.fromkeys(args.metric or found.metrics))
     specs = {name: _specify(args, name, found) for name in names}
     return judge_pairs(
@@ -160,9 +144,9 @@ def read_peaks(args: argparse.Namespace, specs: dict[str, MetricSpec]) -> dict[s
     return peaks
 
 
-def _split(options: list[str] | None, field: str, specs: dict[str, MetricSpec]) -> dict[str, str]:
+def _split(options: list[str], field: str, specs: dict[str, MetricSpec]) -> dict[str, str]:
     found = {}
-    for option in options or []:
+    for option in options:
         name, equals, text = option.partition("=")
         if not equals or not text.strip():
             hint = f"write {field} METRIC=..."
@@ -200,3 +184,8 @@ def _render_metric(metric: PairedMetric, colour: bool, width: int) -> list[str]:
     lines += label_lines("missing", metric.missing or "", width)
     lines += label_lines("figures", ", ".join(figures), width)
     return lines + label_lines("accepted", metric.explained, width)
+
+
+def label_lines(label: str, text: str, width: int) -> list[str]:
+    """Return a text beside its label, wrapped; nothing for an empty text."""
+    return wrap_beside(f"  {label:<8} ", text, width) if text else []

@@ -5,80 +5,71 @@ Waiting for runs shows a bar for each on a terminal, and a line for each change 
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.cli.commands import Row, print_row, time_of
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.core.stack import parse_stack_text
 from compatgate.errors import Unavailable
-from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.options import add_format
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.gate_client import ask
+from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action, read_usage
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
 
-_START_EPILOG = """\
+
+_STATES = (
+    "active", "ended", "queued", "leased", "preparing", "running", "judging", "passed", "failed",
+    "inconclusive", "error", "timeout", "cancelled",
+)  # fmt: skip
+_REQUEST = """\
+--suite S (required)  suite to run
+--target T            target of the run; optional with --host
+--pool P              only this pool of the target (default: each SKU and driver)
+--stack LIST          stack under test, for example cuda=12.4,torch=2.4.1+cu124
+--image REF           image under test
+--entry NAME          matrix entry under test
+--against REFERENCE   compare the image in pairs with an entry or an image; auto: with the blessed
+                      entry that it would replace (default for an image on a target); history: by
+                      baselines, in pairs only where they cannot tell; none: judge it alone
+--explained REASON    why improbably good values are right: above the published peak, or better by
+                      more than 2 x; kept with the run and its baseline
+--host H              staging host (default: any suitable host)
+--priority N = 0      priority; higher runs first
+"""
+"""Options that are members of a request for runs."""
+
+
+@action(
+    "run",
+    "run a suite for a target's stack",
+    _REQUEST,
+    """\
+--wait      wait until the runs end (default)
+| --detach  queue the run and exit with 0
+""",
+    PLACE,
+    FORMAT,
+    epilog="""\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
 workloads run in their own images, and are measured there; this project's programs have no images.
 exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
-"""
-
-
-_REQUEST = {
-    "suite": ("S", "suite to run"),
-    "target": ("T", "target of the run; optional with --host"),
-    "pool": ("P", "only this pool of the target (default: each SKU and driver)"),
-    "stack": ("LIST", "stack under test, for example cuda=12.4,torch=2.4.1+cu124"),
-    "image": ("REF", "image under test"),
-    "entry": ("NAME", "matrix entry under test"),
-    "against": (
-        "REFERENCE",
-        "compare the image in pairs with an entry or an image; auto: with the blessed entry that it"
-        " would replace (default for an image on a target); history: by baselines, in pairs only"
-        " where they cannot tell; none: judge it alone",
-    ),
-    "explained": (
-        "REASON",
-        "why improbably good values are right: above the published peak, or better by more than"
-        " 2 x; kept with the run and its baseline",
-    ),
-    "host": ("H", "staging host (default: any suitable host)"),
-    "priority": ("N", "priority; higher runs first (default: 0)"),
-}
-"""Members of a request for runs: placeholder and help of the option of the same name."""
-
-
-def add_start_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _START_EPILOG
-    more: dict[str, dict[str, Any]] = {
-        "suite": {"required": True}, "priority": {"type": int, "default": 0},
-    }  # fmt: skip
-    for name, (metavar, text) in _REQUEST.items():
-        parser.add_argument(f"--{name}", metavar=metavar, help=text, **more.get(name, {}))
-    waiting = parser.add_mutually_exclusive_group()
-    waiting.add_argument(
-        "--wait", action="store_true", default=True, help="wait until the runs end (default)"
-    )
-    waiting.add_argument(
-        "--detach", dest="wait", action="store_false", help="queue the run and exit with 0"
-    )
-    add_place(parser)
-    add_format(parser)
-
-
+""",
+    priority={"type": int},
+)
 def run_start(args: argparse.Namespace) -> int:
     """Queue the runs, and wait until they end."""
     with gate_of(args) as gate:
         made = ask(gate, Operations.submit_runs, **_start_body(args))["runs"]
-        if args.wait:
+        if not args.detach:
             ids = [run["id"] for run in made]
             try:
                 made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
@@ -87,57 +78,27 @@ def run_start(args: argparse.Namespace) -> int:
                 print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
                 raise
     print_runs(made, args.format)
-    return exit_status(made) if args.wait else 0
+    return 0 if args.detach else exit_status(made)
 
 
 def _start_body(args: argparse.Namespace) -> dict[str, Any]:
-    body = {name: value for name in _REQUEST if (value := getattr(args, name)) is not None}
+    names = [name for name, *_ in read_usage(_REQUEST)]
+    body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.stack is not None:
-        from compatgate.core.stack import parse_stack_text
-
         body["stack"] = parse_stack_text(args.stack)
     return body
 
 
-_STATES = (
-    "active", "ended", "queued", "leased", "preparing", "running", "judging", "passed", "failed",
-    "inconclusive", "error", "timeout", "cancelled",
-)  # fmt: skip
-
-
-def add_list_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.add_argument("--state", choices=_STATES, metavar="STATE", help=", ".join(_STATES))
-    for name in ("target", "suite", "entry", "host"):
-        parser.add_argument(f"--{name}", metavar=_REQUEST[name][0], help=name)
-    purposes = ("request", "verification", "import")
-    parser.add_argument("--purpose", choices=purposes, help="purpose")
-    parser.add_argument(
-        "--limit", type=positive_count, default=50, metavar="N", help="number of runs (default: 50)"
-    )
-    add_place(parser)
-    add_format(parser)
-
-
-def run_list(args: argparse.Namespace) -> int:
-    """Print runs, newest first."""
-    names = ("state", "target", "suite", "entry", "host", "purpose")
-    with gate_of(args) as gate:
-        filters = {name: getattr(args, name) for name in names}
-        print_runs(ask_all(gate, args.limit, Operations.list_runs, **filters), args.format)
-    return 0
-
-
-def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="follow the log until the run ends"
-    )
-    parser.add_argument("--step", metavar="NAME", help="only output of this step")
-    add_place(parser)
-
-
+@action(
+    "logs",
+    "print the logs of a run",
+    """\
+run: ID       run id, as in canary list
+-f, --follow  follow the log until the run ends
+--step NAME   only output of this step
+""",
+    PLACE,
+)
 def run_logs(args: argparse.Namespace) -> int:
     """Print a run's log."""
     with gate_of(args) as gate:
@@ -167,51 +128,11 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
                 print(f"[{data['state']}{reason}]", file=sys.stderr)
 
 
-def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.add_argument("runs", nargs="+", metavar="ID", help="run ids, as in canary list")
-    add_place(parser)
-    add_format(parser)
-
-
+@action("cancel", "cancel runs", "runs: ID ...  run ids, as in canary list", PLACE, FORMAT)
 def run_cancel(args: argparse.Namespace) -> int:
     """End runs: at once where they wait, else when their worker next reports."""
     with gate_of(args) as gate:
         print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
-    return 0
-
-
-def add_discard_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _DISCARD_EPILOG
-    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
-    parser.add_argument(
-        "--reason",
-        required=True,
-        metavar="TEXT",
-        help="reason why the run does not count; kept in the audit log",
-    )
-    add_place(parser)
-    add_format(parser)
-
-
-_DISCARD_EPILOG = """\
-A failed run denies its GPU content until it is older than the policy's maxAge, even if later runs
-pass. Discard it only if the image is not the cause: a broken host, for example. A discarded run
-cannot be restored. Needs the scope bless.
-
-example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 failed"
-"""
-
-
-def run_discard(args: argparse.Namespace) -> int:
-    """Discard a judged run: neither its pass nor its failure counts from now on."""
-    with gate_of(args) as gate:
-        result = ask(gate, Operations.discard_run, args.run, reason=args.reason)
-        if args.format == "json":
-            print_json(result)
-        else:
-            print(f"{result['id']} is discarded; {describe_pool(result['evidence'])}")
     return 0
 
 
@@ -223,13 +144,7 @@ def describe_pool(evidence: dict[str, Any]) -> str:
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
-def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
-    add_place(parser)
-    add_format(parser)
-
-
+@action("rerun", "requeue a finished run", "run: ID  run id, as in canary list", PLACE, FORMAT)
 def run_rerun(args: argparse.Namespace) -> int:
     """Requeue a run, for the current state of its target."""
     with gate_of(args) as gate:
@@ -237,30 +152,9 @@ def run_rerun(args: argparse.Namespace) -> int:
     return 0
 
 
-_RUN_COLUMNS = ("run", "suite", "target", "gpu", "driver", "state", "host", "created", "reason")
-
-
 def print_runs(runs: Sequence[dict[str, Any]], form: str) -> None:
     """Print runs as JSON, or one line per run."""
-    if form == "json":
-        print_json(list(runs))
-        return
-    print_table(_RUN_COLUMNS, [_run_row(run) for run in runs], empty="no runs")
-
-
-def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
-    state = f"{run['state']} (cancelling)" if run["cancelling"] else run["state"]
-    return (
-        run["id"],
-        run["suite"],
-        run["target"],
-        run["gpu"],
-        run["driver"],
-        state,
-        run["on_host"] or run["host"],
-        format_json_time(run["created_at"]),
-        strip_controls(run["doing"] or run["reason"]),
-    )
+    print_row(form, LIST, list(runs))
 
 
 def stack_text(stack: dict[str, Any]) -> str:
@@ -379,3 +273,47 @@ def _with_bars(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
             )
 
         return _until_ended(show, ids, say)
+
+
+LIST = Row(
+    "list",
+    "list_runs",
+    "list runs",
+    f"""\
+--state STATE   {", ".join(_STATES)}
+--target T      target
+--suite S       suite
+--entry NAME    entry
+--host H        host
+--purpose {{}}    purpose
+--limit N = 50  number of runs
+""",
+    {
+        "run": "id",
+        **{name: name for name in ("suite", "target", "gpu", "driver")},
+        "state": lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}",
+        "host": lambda run: run["on_host"] or run["host"],
+        "created": time_of("created_at"),
+        "reason": lambda run: strip_controls(run["doing"] or run["reason"]),
+    },
+    "no runs",
+    settings={"state": {"choices": _STATES}, "limit": {"type": positive_count}},
+    limited=False,
+)
+DISCARD = Row(
+    "discard",
+    "discard_run",
+    "discard a judged run: it no longer counts as evidence",
+    """\
+ID             run id, as in canary list
+--reason TEXT  reason why the run does not count; kept in the audit log
+""",
+    text=lambda run: f"{run['id']} is discarded; {describe_pool(run['evidence'])}",
+    epilog="""\
+A failed run denies its GPU content until it is older than the policy's maxAge, even if later runs
+pass. Discard it only if the image is not the cause: a broken host, for example. A discarded run
+cannot be restored. Needs the scope bless.
+
+example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 failed"
+""",
+)

@@ -2,49 +2,48 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.canary.run import Report
+from compatgate.catalog import load_facts
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import add_format, add_workloads
+from compatgate.kit.cli.options import FORMAT, PLACE, add_workloads
 from compatgate.kit.cli.output import format_table, open_input, print_json
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
+from compatgate.kit.clock import parse_moment
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.canary.protocol.adapters.tool import ToolReader
-    from compatgate.canary.run import Report
 
-_READ_EPILOG = """\
-Parses the output of a tool as the engine does. Shows each metric with its unit (the names that a
-workload.toml may declare), checks, versions and problems. With --workload: only the metrics that
-the workload declares.
-exit status: 0 no problems, 1 problems, 2 bad usage
-"""
 _MOST = 256 << 20
 _LONGEST = 2000
 _LARGEST_SEED = 4_294_967_295
 
 
-def add_read_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.epilog = _READ_EPILOG
-    parser.add_argument(
-        "file", metavar="FILE", help="file with the tool's output; - for standard input"
-    )
-    chosen = parser.add_mutually_exclusive_group(required=True)
-    chosen.add_argument(
-        "--adapter", metavar="NAME", help="adapter of the tool, as in workload.toml"
-    )
-    chosen.add_argument("--workload", metavar="NAME", help="workload that the output belongs to")
-    add_workloads(parser)
-    add_format(parser)
-
-
+@action(
+    "read",
+    "parse the output of a tool with an adapter",
+    """\
+FILE               file with the tool's output; - for standard input
+--adapter NAME (required)  adapter of the tool, as in workload.toml
+| --workload NAME  workload that the output belongs to
+""",
+    add_workloads,
+    FORMAT,
+    epilog="""\
+Parses the output of a tool as the engine does. Shows each metric with its unit (the names that a
+workload.toml may declare), checks, versions and problems. With --workload: only the metrics that
+the workload declares.
+exit status: 0 no problems, 1 problems, 2 bad usage
+""",
+)
 def run_read(args: argparse.Namespace) -> int:
     """Parse the output and print a report."""
     report = _report(args)
@@ -72,7 +71,6 @@ def _report(args: argparse.Namespace) -> Report:
 
 def _tool(name: str) -> ToolReader:
     from compatgate.canary.protocol.adapters import TOOLS
-    from compatgate.documents.sources import suggest_name
 
     if found := TOOLS.get(name):
         return found
@@ -105,45 +103,34 @@ def _print_report(report: Report) -> None:
         print(f"problem: {strip_controls(problem)}", file=sys.stderr)
 
 
-_SAMPLE_EPILOG = """\
+@action(
+    "sample",
+    "write the measurements of a run to sample files",
+    """\
+[id: RUN]           finished run
+--printed FILE      file with the output of a program, instead of RUN
+--workload W        with --printed: workload of the program
+--seed N = 0        with --printed: seed
+--measured-at TIME  with --printed: end time, for example 2026-11-21T20:16:37Z
+""",
+    add_workloads,
+    """\
+--step S              only this step, for example gemm-0
+--note TEXT           note to store in each file
+-o, --output DIR = .  workload folder to write to (default: this folder)
+""",
+    PLACE,
+    FORMAT,
+    epilog="""\
 Writes DIR/WORKLOAD/samples/NAME.jsonl for each valid step of a run; NAME is GPU, stack family, time
 and seed. A failed, disturbed or incomplete step gives no sample; the reason is printed. With
 --printed, reads the output of a program that ran on a machine without a gate: the sample is marked
 as development and starts no baseline.
 exit status: 0 samples written (or unchanged), 1 no samples, 2 bad input
-"""
-
-
-def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.epilog = _SAMPLE_EPILOG
-    parser.add_argument("id", metavar="RUN", nargs="?", help="finished run")
-    parser.add_argument(
-        "--printed", metavar="FILE", help="file with the output of a program, instead of RUN"
-    )
-    parser.add_argument("--workload", metavar="W", help="with --printed: workload of the program")
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="with --printed: seed (default: 0)"
-    )
-    parser.add_argument(
-        "--measured-at",
-        metavar="TIME",
-        help="with --printed: end time, for example 2026-11-21T20:16:37Z",
-    )
-    add_workloads(parser)
-    parser.add_argument("--step", metavar="S", help="only this step, for example gemm-0")
-    parser.add_argument("--note", metavar="TEXT", default="", help="note to store in each file")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        default=".",
-        help="workload folder to write to (default: this folder)",
-    )
-    add_place(parser)
-    add_format(parser)
-
-
+""",
+    seed={"type": int},
+    note={"default": ""},
+)
 def run_sample(args: argparse.Namespace) -> int:
     """Take the samples and write them."""
     if len(args.note) > _LONGEST:
@@ -177,14 +164,8 @@ def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
     """Return a sample of a program's output, in the form of the gate's answer."""
-    from compatgate.canary.samples.extract import (
-        ExtractedSamples,
-        sample_files,
-        sample_from_output,
-    )
+    from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
     from compatgate.canary.workloads import Library
-    from compatgate.catalog import load_facts
-    from compatgate.kit.clock import parse_moment
 
     if args.id or args.step or not (args.workload and args.measured_at):
         hint = "with --workload W and --measured-at TIME, without RUN and --step"

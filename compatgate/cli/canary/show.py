@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
+import msgspec
+
+from compatgate.canary.run import Conditions
 from compatgate.cli.canary.runs import (
     describe_pool,
     exit_status,
@@ -11,30 +15,28 @@ from compatgate.cli.canary.runs import (
     stack_text,
     wait_for_runs,
 )
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.core.binding import Comparison
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
-
-if TYPE_CHECKING:
-    import argparse
+from compatgate.kit.cli.usage import action
 
 
-_EPILOG = """\
+@action(
+    "show",
+    "show a run and its steps",
+    """\
+run: ID  run id, as in canary list
+--wait   wait until the run ends
+""",
+    PLACE,
+    FORMAT,
+    epilog="""\
 exit status: 0; with --wait as canary run: 0 passed, 1 failed, 3 inconclusive, error or cancelled
-"""
-
-
-def add_show_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _EPILOG
-    parser.add_argument("run", metavar="ID", help="run id, as in canary list")
-    parser.add_argument("--wait", action="store_true", help="wait until the run ends")
-    add_place(parser)
-    add_format(parser)
-
-
+""",
+)
 def run_show(args: argparse.Namespace) -> int:
     """Print a run."""
     with gate_of(args) as gate:
@@ -88,10 +90,6 @@ def _print_run(run: dict[str, Any]) -> None:
 
 def _print_evidence(found: dict[str, Any]) -> None:
     """Print what the evidence of a run is bound to, and the pool that it is in."""
-    import msgspec
-
-    from compatgate.core.binding import Comparison
-
     bound, gone = found["bound"] or {}, found["discarded"]
     compared = msgspec.convert(bound.get("compared"), Comparison | None)
     print()
@@ -113,10 +111,6 @@ def _print_evidence(found: dict[str, Any]) -> None:
 
 def _print_conditions(steps: list[dict[str, Any]]) -> None:
     """Print the conditions under which metrics were measured, where the program recorded them."""
-    import msgspec
-
-    from compatgate.canary.run import Conditions
-
     for step in steps:
         for metric in (step.get("report") or {}).get("metrics", ()):
             result = msgspec.convert(metric.get("conditions"), Conditions | None)

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, Conflict, NotFound
-from compatgate.kit.cli.options import add_format, add_workloads
+from compatgate.kit.cli.options import FORMAT, add_workloads
 from compatgate.kit.cli.output import format_table, print_json
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
+from compatgate.resources import canary_dir
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.canary.workload import Workload
     from compatgate.canary.workloads.lint import Finding
 
 
-def add_workloads_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="workload to show in full")
-    add_workloads(parser)
-    add_format(parser)
-
-
+@action(
+    "workloads",
+    "list workloads, or show one",
+    "[NAME]  workload to show in full",
+    add_workloads,
+    FORMAT,
+)
 def run_workloads(args: argparse.Namespace) -> int:
     """List workloads, or show one."""
     from compatgate.canary.workloads import Library
@@ -44,8 +50,6 @@ def run_workloads(args: argparse.Namespace) -> int:
 
 def to_json(workload: Workload) -> dict[str, Any]:
     """Return the workload in JSON form."""
-    import msgspec
-
     from compatgate.canary.samples.sample import list_samples
 
     fields = msgspec.structs.asdict(workload)
@@ -81,7 +85,6 @@ def _page(workload: Workload) -> str:
 
 def _samples(workload: Workload) -> list[str]:
     from compatgate.canary.samples.sample import list_samples
-    from compatgate.kit.cli.terminal import strip_controls
 
     lines = []
     for one in list_samples(workload):
@@ -99,13 +102,7 @@ def _time(seconds: int) -> str:
     return f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
 
 
-def add_suites_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="only this suite")
-    add_workloads(parser)
-    add_format(parser)
-
-
+@action("suites", "list suites of workloads", "[NAME]  only this suite", add_workloads, FORMAT)
 def run_suites(args: argparse.Namespace) -> int:
     """List suites."""
     from compatgate.canary.workloads import Library
@@ -138,31 +135,24 @@ def run_suites(args: argparse.Namespace) -> int:
     return 0
 
 
-_LINT_EPILOG = """\
+@action(
+    "lint",
+    "check workloads without running them",
+    """\
+[folders: DIR ...]  workload folder, or a folder of workloads (default: the shipped ones)
+--strict            treat warnings as errors
+""",
+    FORMAT,
+    epilog="""\
 Checks the manifest against its schema, the program (exists, compiles, is executable), the
 Dockerfile, units, descriptions and README.md. Warns about images without a digest, and about
 samples that are incomplete or of another version of the workload.
 exit status: 0 no errors (warnings do not count, see --strict), 1 errors, 2 bad usage
-"""
-
-
-def add_lint_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.epilog = _LINT_EPILOG
-    parser.add_argument(
-        "folders",
-        nargs="*",
-        metavar="DIR",
-        help="workload folder, or a folder of workloads (default: the shipped ones)",
-    )
-    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
-    add_format(parser)
-
-
+""",
+)
 def run_lint(args: argparse.Namespace) -> int:
     """Check workloads and print findings."""
     from compatgate.canary.workloads.lint import lint_workloads
-    from compatgate.resources import canary_dir
 
     seen: list[Path] = []
     found: list[Finding] = []
@@ -186,42 +176,28 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-_FETCH_EPILOG = """\
+@action(
+    "fetch",
+    "copy the workload in an image",
+    """\
+IMAGE                 reference in a registry
+-o, --output DIR = .  destination folder (default: this folder)
+--platform OS/CPU     platform in a multi-platform image
+--force               replace an existing folder
+""",
+    epilog="""\
 Copies /compatgate of the image, with its workload.toml, to DIR/NAME. Runs nothing: read the files,
 check them with compatgate canary lint, and name DIR with --workloads or COMPATGATE_WORKLOADS.
 exit status: 0 copied, 2 no image, or no valid workload in it, 3 no answer
-"""
-
-
-def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: the image, and the destination."""
-    parser.epilog = _FETCH_EPILOG
-    parser.add_argument("image", metavar="IMAGE", help="reference in a registry")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        default=".",
-        help="destination folder (default: this folder)",
-    )
-    parser.add_argument(
-        "--platform",
-        metavar="OS/CPU",
-        default="linux/amd64",
-        help="platform in a multi-platform image",
-    )
-    parser.add_argument("--force", action="store_true", help="replace an existing folder")
-
-
+""",
+    platform={"default": "linux/amd64"},
+)
 def run_fetch(args: argparse.Namespace) -> int:
     """Copy the workload and print its name."""
-    from tempfile import TemporaryDirectory
-
     from compatgate.canary.workload import FOLDER
     from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
-    from compatgate.canary.workloads.manifest import MANIFEST, read_workload
+    from compatgate.canary.workloads.library import MANIFEST, read_workload
     from compatgate.discovery.image.read import read_folder
-    from compatgate.discovery.registry.limits import read_options
 
     folder = read_folder(
         args.image,

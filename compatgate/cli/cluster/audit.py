@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
-from compatgate.cli.cluster.k8s import add_cluster, add_name, check_name, connect_cluster
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
+from compatgate.cli.cluster.nodes import decide_nodes
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.core.matrix import Waiver
+from compatgate.core.rule import Verdict
+from compatgate.documents.specs import TargetSpec, WaiverDoc
 from compatgate.errors import Unavailable, quote_error
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import add_format, read_interval, repeat
+from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
+from compatgate.kit.clock import now, today
+from compatgate.kit.cluster_api import ClusterApi
+from compatgate.service.cluster.admission.kinds import load_kinds
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-
     from compatgate.client import Client
-    from compatgate.core.matrix import Waiver
-    from compatgate.core.rule import Verdict
-    from compatgate.documents.specs import TargetSpec
-    from compatgate.kit.cluster_api import ClusterApi
     from compatgate.service.nodes.kubernetes.audit import AuditOptions, PodResult
     from compatgate.service.nodes.kubernetes.policy_reports import WriteCounts
 
@@ -33,38 +36,37 @@ _PATIENCE_S = 120.0
 """Timeout in seconds; the gate may have to read images first."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = (
-        "Evaluate every running pod that requests GPUs as admission would now, on the pod's\n"
-        "node. Exit status 1: admission would deny some pods (0 with --write, which reports\n"
-        "them); 3: a pod could not be decided, or a report could not be written.\n\n"
-        "examples:\n"
-        "  compatgate k8s audit --namespace ml-train\n"
-        "  compatgate k8s audit --write --in-cluster --every 10m --server https://gate.example"
-    )
-    add_cluster(parser)
-    add = parser.add_argument
-    add("--namespace", metavar="NAME", help="audit only pods in this namespace (default: all)")
-    add("--exclude-namespace", action="append", default=[], metavar="NAME",
-        help="namespace to skip, in addition to system namespaces; may be repeated")  # fmt: skip
-    add("--write", action="store_true", help="write PolicyReports (wgpolicyk8s.io) and remove"
-        " outdated reports of compatgate")  # fmt: skip
-    add("--nodes", action="store_true", help="also write a ClusterPolicyReport about nodes")
-    add_name(parser)
-    add("--every", metavar="DURATION", help="repeat at this interval until stopped (default: 10m)")
-    add("--unmatched", choices=("allow", "warn", "deny"), default="warn",
-        help="result for GPU pods without a target (default: warn)")  # fmt: skip
-    add("--exempt", action="append", default=[], metavar="NAMESPACE=WAIVER",
-        help="as in compatgate serve")  # fmt: skip
-    add("--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve")
-    add_place(parser)
-    add_format(parser)
+@action(
+    "audit",
+    "re-evaluate running GPU pods, and write policy reports",
+    CLUSTER,
+    """\
+--namespace NAME  audit only pods in this namespace (default: all)
+--exclude-namespace NAME ...  namespace to skip, in addition to system namespaces; may be repeated
+--write           write PolicyReports (wgpolicyk8s.io) and remove outdated reports of compatgate
+--nodes           also write a ClusterPolicyReport about nodes
+""",
+    CLUSTER_NAME,
+    """\
+--every DURATION  repeat at this interval until stopped (default: 10m)
+--unmatched {allow,warn,deny} = warn  result for GPU pods without a target
+--exempt NAMESPACE=WAIVER ...  as in compatgate serve
+--kinds FILE ...  as in compatgate serve
+""",
+    PLACE,
+    FORMAT,
+    epilog="""\
+Evaluate every running pod that requests GPUs as admission would now, on the pod's
+node. Exit status 1: admission would deny some pods (0 with --write, which reports
+them); 3: a pod could not be decided, or a report could not be written.
 
-
+examples:
+  compatgate k8s audit --namespace ml-train
+  compatgate k8s audit --write --in-cluster --every 10m --server https://gate.example
+""",
+)
 def run(args: argparse.Namespace) -> int:
     """Audit once, or repeatedly."""
-    from compatgate.service.cluster.admission.kinds import load_kinds
     from compatgate.service.cluster.admission.questions import parse_exemptions
     from compatgate.service.nodes.kubernetes.audit import AuditOptions
 
@@ -80,7 +82,10 @@ def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:
 
     with connect_cluster(args) as api, gate_of(args, patience_s=_PATIENCE_S) as gate:
         results, nodes = _results(args, options, api, gate)
-        shown = _nodes(args, nodes, gate) if args.nodes else None
+        shown = None
+        if args.nodes:
+            with_gpus = [node for node in nodes if node.has_gpus]
+            shown = decide_nodes(gate, with_gpus, args.cluster, dry_run=True)
         written = _write(args, api, results, shown) if args.write else None
     print_results(results, shown, written, args.format)
     if written is not None:
@@ -93,7 +98,6 @@ def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:
 def _results(
     args: argparse.Namespace, options: AuditOptions, api: ClusterApi, gate: Client
 ) -> tuple[list[PodResult], list[Any]]:
-    from compatgate.kit.clock import today
     from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
     from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
 
@@ -117,7 +121,6 @@ class _Previews:
 
     def waivers(self) -> Mapping[str, Waiver]:
         from compatgate.documents.convert import to_waiver
-        from compatgate.documents.specs import WaiverDoc
 
         documents = (
             WaiverDoc(item.apiVersion, item.metadata, item.spec)
@@ -126,10 +129,6 @@ class _Previews:
         return {document.metadata.name: to_waiver(document) for document in documents}
 
     def decide(self, body: dict[str, Any]) -> Verdict:
-        from msgspec import ValidationError, convert
-
-        from compatgate.core.rule import Verdict
-
         try:
             return convert(ask(self._gate, Operations.preview, body), Verdict)
         except ValidationError as error:
@@ -139,13 +138,6 @@ class _Previews:
             ) from None
 
 
-def _nodes(args: argparse.Namespace, nodes: list[Any], gate: Client) -> list[dict[str, Any]]:
-    from compatgate.cli.cluster.nodes import decide_nodes
-
-    with_gpus = [node for node in nodes if node.has_gpus]
-    return decide_nodes(gate, with_gpus, args.cluster, dry_run=True)
-
-
 def _write(
     args: argparse.Namespace,
     api: ClusterApi,
@@ -153,7 +145,6 @@ def _write(
     nodes: list[dict[str, Any]] | None,
 ) -> WriteCounts:
     """Write reports of namespaces with results; remove own reports of other namespaces."""
-    from compatgate.kit.clock import now
     from compatgate.service.nodes.kubernetes.policy_reports import (
         ReportWriter,
         group_by_namespace,

@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from compatgate.check.cli import add_decider_options, add_output_options, complete_decider, settle
+from compatgate.check.cli import OUTPUT, complete_decider, decider, read_format, settle
 from compatgate.core.rule import exit_code, worst_exit
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import BadInput, CompatgateError, ManyProblems, Unavailable
-from compatgate.service.cluster.manifests.documents import DEFAULT_NAMESPACE
+from compatgate.formats import reports as forms
+from compatgate.kit.cli.usage import action, titled
+from compatgate.service.cluster.admission.kinds import Kinds, load_kinds
+from compatgate.service.cluster.manifests.documents import (
+    DEFAULT_NAMESPACE,
+    Manifest,
+    Manifests,
+    read_manifests,
+)
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable
-
-    from compatgate.cli.cluster.manifest_sources import ObjectSource
-    from compatgate.service.cluster.admission.kinds import Kinds
+    from compatgate.cli.cluster.manifest_sources import Check
     from compatgate.service.cluster.admission.service import UnmatchedPolicy
-    from compatgate.service.cluster.manifests.documents import Manifest, Manifests
     from compatgate.service.cluster.manifests.reports import CheckedManifest
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _FOR_THE_OBJECT = (400, 413, 422)
 """Statuses of a refusal that is about one object; any other is about the caller or the gate."""
-_EXAMPLES = """\
+
+
+@action(
+    "check",
+    "check rendered manifests before a cluster sees them, as admission would",
+    f"""\
+files: FILE|DIR ...                 rendered manifests, YAML or JSON; a folder: its files; "-":
+                                    standard input
+objects:
+--namespace NAME = {DEFAULT_NAMESPACE}
+    namespace of objects that state none, as kubectl apply --namespace
+--unmatched {{allow,warn,deny}}     result for a GPU workload without a target (default: exit status
+                                    3); a server that denies it keeps denying it
+admission (a server has its own):
+--exempt NAMESPACE=WAIVER ...       as in compatgate serve
+--kinds FILE ...                    as in compatgate serve
+--registry HOST[/PREFIX] ...        registry to read images from; may be repeated; without one, the
+                                    stack of an image is unknown unless the annotation
+                                    compatgate.dev/stack states it
+""",
+    decider("decider (default: the database)"),
+    titled("output", OUTPUT, format={"type": read_format}),
+    epilog="""\
 Decide about each GPU container as the admission webhook would if the objects were created now.
 Nothing is logged. Objects without GPU pods pass. An object whose GPU pods match no target was not
 checked: exit status 3, unless --unmatched says otherwise.
@@ -41,61 +68,10 @@ examples:
   kubectl kustomize overlays/prod | compatgate k8s check - --server https://gate.example
   compatgate k8s check rendered/ --bundle compatgate.bundle --format github
   compatgate k8s check deploy.yaml --format sarif=compatgate.sarif --format markdown=comment.md
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "files",
-        metavar="FILE|DIR",
-        nargs="+",
-        help='rendered manifests, YAML or JSON; a folder: its files; "-": standard input',
-    )
-    what = parser.add_argument_group("objects")
-    what.add_argument(
-        "--namespace",
-        metavar="NAME",
-        default=DEFAULT_NAMESPACE,
-        help="namespace of objects that state none, as kubectl apply --namespace"
-        f" (default: {DEFAULT_NAMESPACE})",
-    )
-    what.add_argument(
-        "--unmatched",
-        choices=("allow", "warn", "deny"),
-        help="result for a GPU workload without a target (default: exit status 3); a server that"
-        " denies it keeps denying it",
-    )
-    own = parser.add_argument_group("admission (a server has its own)")
-    own.add_argument(
-        "--exempt",
-        action="append",
-        default=[],
-        metavar="NAMESPACE=WAIVER",
-        help="as in compatgate serve",
-    )
-    own.add_argument(
-        "--kinds", action="append", default=[], metavar="FILE", help="as in compatgate serve"
-    )
-    own.add_argument(
-        "--registry",
-        action="append",
-        default=[],
-        metavar="HOST[/PREFIX]",
-        help="registry to read images from; may be repeated; without one, the stack of an image is"
-        " unknown unless the annotation compatgate.dev/stack states it",
-    )
-    add_decider_options(parser.add_argument_group("decider (default: the database)"))
-    add_output_options(parser.add_argument_group("output"))
-
-
+""",
+)
 def run(args: argparse.Namespace) -> int:
-    """Check every object.
-
-    Returns:
-        0 allowed, 1 denied, 2 bad input, 3 no decision; the worst of all objects.
-    """
+    """Check every object; return the exit status of the worst answer."""
     complete_decider(args)
     if not _NAMESPACE.fullmatch(args.namespace):
         hint = "lower-case letters, digits and '-', at most 63"
@@ -105,9 +81,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_all(args: argparse.Namespace) -> int:
     from compatgate.cli.cluster.manifest_sources import open_source
-    from compatgate.formats import reports as forms
-    from compatgate.service.cluster.admission.kinds import load_kinds
-    from compatgate.service.cluster.manifests.documents import read_manifests
     from compatgate.service.cluster.manifests.reports import make_answers
 
     reports = forms.read_reports(args.format, args.output)
@@ -140,15 +113,11 @@ def _check_all(args: argparse.Namespace) -> int:
 
 def _check(
     manifests: Manifests,
-    source: ObjectSource,
+    ask: Check,
     unmatched: UnmatchedPolicy | None,
     mistakes: list[CompatgateError],
 ) -> list[CheckedManifest]:
-    """Ask about each object; after the first that nobody answers, ask no more.
-
-    Args:
-        unmatched: result for containers without a target; None: they were not checked.
-    """
+    """Ask about each object; after the first that nobody answers, ask no more."""
     from compatgate.service.cluster.manifests.reports import CheckedManifest, apply_unmatched
     from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 
@@ -158,9 +127,8 @@ def _check(
         answer = ObjectAnswer(False, "", (), False, ())
         if not why:
             try:
-                answer = source.check(
-                    manifest.document, manifest.namespace, manifests.claims_for(manifest)
-                )
+                claims = manifests.claims_for(manifest)
+                answer = ask(manifest.document, manifest.namespace, claims=claims)
             except Unavailable as error:
                 why = error.detail
             except CompatgateError as error:

@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import time
-from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from compatgate.cli.commands import Group
 from compatgate.errors import BadInput
-
-if TYPE_CHECKING:
-    import argparse
-
-EXAMPLES = """\
-examples:
-  compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
-"""
-ACTIONS = {
-    "sign": (
-        "compatgate.cli.cluster.hooks:sign",
-        "print the header that signs a request to a webhook",
-    ),
-}
+from compatgate.kit.cli.output import read_bytes
+from compatgate.kit.cli.usage import action
+from compatgate.kit.http.signatures import HEADER, read_secrets, sign
 
 
-_SIGN_EXAMPLES = """\
+@action(
+    "sign",
+    "print the header that signs a request to a webhook",
+    """\
+--secret NAME=FILE (required)  signing key, as in serve --hook-secret (NAME=env:VARIABLE)
+--url URL (required)  URL of the request, with its query
+body: FILE            file with the exact body ("-": standard input)
+""",
+    epilog="""\
 example:
   url=https://gate.example/hooks/generic
   curl -s "$url" -H 'Content-Type: application/json' --data-binary @question.json \\
     -H "$(compatgate hook sign --secret ci=ci.key --url "$url" question.json)"
-"""
-
-
-def add_sign_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = _SIGN_EXAMPLES
-    parser.add_argument(
-        "--secret",
-        required=True,
-        metavar="NAME=FILE",
-        help="signing key, as in serve --hook-secret (NAME=env:VARIABLE)",
-    )
-    parser.add_argument("--url", required=True, help="URL of the request, with its query")
-    parser.add_argument(
-        "body", metavar="FILE", help='file with the exact body ("-": standard input)'
-    )
-
-
+""",
+)
 def run_sign(args: argparse.Namespace) -> int:
     """Print the header that signs a request."""
-    from urllib.parse import urlsplit
-
-    from compatgate.kit.cli.output import read_bytes
-    from compatgate.kit.http.signatures import HEADER, read_secrets, sign
-
     (secret,) = read_secrets([args.secret], "--secret")
     parts = urlsplit(args.url)
     if parts.scheme not in ("http", "https") or not parts.path:
@@ -61,3 +39,12 @@ def run_sign(args: argparse.Namespace) -> int:
     body = read_bytes(args.body, "FILE")
     print(f"{HEADER}: {sign(secret.key, int(time.time()), 'POST', path, body)}")
     return 0
+
+
+run = Group(
+    (run_sign,),
+    epilog="""\
+examples:
+  compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
+""",
+)

@@ -2,64 +2,53 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.cluster.k8s import add_cluster, add_name, check_name, connect_cluster
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
+from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
+from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT, PLACE
+from compatgate.kit.cli.output import print_json, read_bytes
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
+from compatgate.kit.cluster_api import ClusterApi
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
-    from compatgate.kit.cluster_api import ClusterApi
     from compatgate.service.nodes.kubernetes.connection import ClusterNode
     from compatgate.service.nodes.kubernetes.labels import Plan
 
 LARGEST = 512 * 1024 * 1024
-CAP = "10%"
+MAX_TAINTED = """\
+--max-tainted N|N% = 10%  taint at most this share of a target's GPU nodes, else none
+"""
 
 
-def add_nodes_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = (
-        "examples:\n"
-        "  kubectl get nodes -o json | compatgate k8s nodes --file -\n"
-        "  compatgate k8s nodes --report --cluster prod-eu --server https://gate.example\n"
-        "  compatgate k8s nodes --suggest"
-    )
-    add_cluster(parser)
-    parser.add_argument(
-        "--file", metavar="FILE", help="output of kubectl get nodes -o json; - for stdin"
-    )
-    add_name(parser)
-    parser.add_argument("--report", action="store_true", help="send the nodes to the gate")
-    parser.add_argument(
-        "--suggest",
-        action="store_true",
-        help="print kubectl commands that label and taint the nodes",
-    )
-    add_cap(parser)
-    add_place(parser)
-    add_format(parser)
-
-
-def add_cap(parser: argparse.ArgumentParser) -> None:
-    """Add the option that limits the number of tainted nodes."""
-    parser.add_argument(
-        "--max-tainted",
-        metavar="N|N%",
-        default=CAP,
-        help="taint at most this share of a target's GPU nodes, else none (default: %(default)s)",
-    )
-
-
+@action(
+    "nodes",
+    "read the cluster's nodes; report them and suggest taints",
+    CLUSTER,
+    "--file FILE  output of kubectl get nodes -o json; - for stdin",
+    CLUSTER_NAME,
+    """\
+--report   send the nodes to the gate
+--suggest  print kubectl commands that label and taint the nodes
+""",
+    MAX_TAINTED,
+    PLACE,
+    FORMAT,
+    epilog="""\
+examples:
+  kubectl get nodes -o json | compatgate k8s nodes --file -
+  compatgate k8s nodes --report --cluster prod-eu --server https://gate.example
+  compatgate k8s nodes --suggest
+""",
+)
 def run_nodes(args: argparse.Namespace) -> int:
     """Read nodes, and print, report or plan as the options say."""
-    from compatgate.kit.cli.output import print_json
     from compatgate.service.nodes.kubernetes.labels import parse_taint_limit
 
     check_name(args)
@@ -121,31 +110,31 @@ def _read_nodes(args: argparse.Namespace) -> list[ClusterNode]:
     if args.file is None:
         with connect_cluster(args) as api:
             return list_nodes(api)
-    from compatgate.kit.cli.output import read_bytes
 
     origin = "standard input" if args.file == "-" else args.file
     return parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
 
 
-def add_reconcile_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the action."""
-    parser.epilog = (
-        "Sets the label compatgate.dev/driver=blessed|not-blessed|unknown, and on nodes whose\n"
-        "driver no blessed or deprecated entry of their target admits the taint\n"
-        "compatgate.dev/driver-not-blessed=DRIVER:NoSchedule. Labels and taints of others stay.\n"
-        "Without --apply nothing is changed.\n\n"
-        "examples:\n"
-        "  compatgate k8s reconcile --cluster prod-eu\n"
-        "  compatgate k8s reconcile --cluster prod-eu --apply --max-tainted 5%"
-    )
-    add_cluster(parser)
-    add_name(parser)
-    parser.add_argument("--apply", action="store_true", help="change the nodes")
-    add_cap(parser)
-    add_place(parser)
-    add_format(parser)
+@action(
+    "reconcile",
+    "label nodes by driver state, and taint nodes whose driver is not blessed",
+    CLUSTER,
+    CLUSTER_NAME,
+    "--apply  change the nodes",
+    MAX_TAINTED,
+    PLACE,
+    FORMAT,
+    epilog="""\
+Sets the label compatgate.dev/driver=blessed|not-blessed|unknown, and on nodes whose
+driver no blessed or deprecated entry of their target admits the taint
+compatgate.dev/driver-not-blessed=DRIVER:NoSchedule. Labels and taints of others stay.
+Without --apply nothing is changed.
 
-
+examples:
+  compatgate k8s reconcile --cluster prod-eu
+  compatgate k8s reconcile --cluster prod-eu --apply --max-tainted 5%
+""",
+)
 def run_reconcile(args: argparse.Namespace) -> int:
     """Apply the planned changes; return 1 if the taint limit is exceeded."""
     from compatgate.service.nodes.kubernetes.connection import list_nodes
@@ -166,8 +155,6 @@ def run_reconcile(args: argparse.Namespace) -> int:
 
 
 def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
-    from compatgate.kit.cli.output import print_json
-    from compatgate.kit.cli.terminal import strip_controls
     from compatgate.service.nodes.kubernetes.labels import apply_plans, print_summary
 
     outcomes = []

@@ -2,122 +2,43 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compatgate.cli.commands import Group
 from compatgate.cli.gate.opening import Operations, open_rooms
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
+from compatgate.gate_client import make_client
 from compatgate.kit import clock
-from compatgate.kit.cli.options import add_database, add_format
-from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.options import DATABASE, FORMAT, read_interval, repeat
+from compatgate.kit.cli.output import print_answer, print_json, read_bytes, write_output
+from compatgate.kit.cli.usage import action
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.service.gate.far.bundles import BundleVersion, PulledBundle
     from compatgate.service.matrix.snapshots.snapshot import Bundle
 
 _LARGEST_KEY = 256 * 1024
 _PULL_S = 60.0
 
-_EXAMPLES = """\
-examples:
-  compatgate bundle export -o matrix.bundle
-  compatgate bundle export --sign gate.pem -o matrix.bundle
-  compatgate bundle show matrix.bundle --key gate.pub
-  compatgate bundle pull https://gate.example --to matrix.bundle --key gate.pub --every 60s
-  compatgate check --bundle matrix.bundle --target prod-a100 --stack cuda=12.4
-"""
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    export = actions.add_parser(
-        "export", help="export matrix, evidence and overlay facts to a file"
-    )
-    export.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
-    )
-    export.add_argument(
-        "--revision", type=int, metavar="N", help="revision of the matrix (default: the latest)"
-    )
-    export.add_argument(
-        "--sign",
-        metavar="URI",
-        help="sign with this key, as in serve --signing-key",
-    )
-    export.add_argument(
-        "--signing-public-key",
-        metavar="FILE",
-        help="public key (PEM) of an external signing key",
-    )
-    export.add_argument(
-        "--valid",
-        metavar="DURATION",
-        help="sign an end of its validity, for example 7d (default: none)",
-    )
-    add_database(export)
-    _add_pull(
-        actions.add_parser(
-            "pull", help="download the bundle of a gate if the bundle is new and trusted"
-        )
-    )
-    show = actions.add_parser("show", help="verify a bundle and list its content")
-    show.add_argument("file", metavar="FILE", help="bundle file")
-    show.add_argument(
-        "--key",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="public key; verify that it signed the bundle; may be repeated",
-    )
-    add_format(show)
-
-
-_PULL_EPILOG = """\
-Replaces the whole file after the signature is verified. Refuses an unsigned, damaged or older
-bundle, and then keeps the file. exit status: 0 new or unchanged, 2 refused, 3 no answer
-"""
-
-
-def _add_pull(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = _PULL_EPILOG
-    add = parser.add_argument
-    add("server", metavar="URL", help="URL of the gate")
-    add("--to", metavar="FILE", required=True, help="bundle file to replace")
-    add(
-        "--key",
-        metavar="FILE",
-        action="append",
-        required=True,
-        help="public key that is trusted (PEM or JSON Web Key Set); may be repeated",
-    )
-    add("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
-    add(
-        "--every",
-        metavar="DURATION",
-        help="repeat at this interval, for example 60s; print errors and continue",
-    )
-    add(
-        "--allow-older",
-        action="store_true",
-        help="accept an older bundle; for use after the gate was restored from a backup",
-    )
-    add_format(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run an action."""
-    return {"export": _export, "show": _show, "pull": _pull}[args.action](args)
-
-
+@action(
+    "export",
+    "export matrix, evidence and overlay facts to a file",
+    """\
+-o, --output FILE = -  output file (default: standard output)
+--revision N           revision of the matrix (default: the latest)
+--sign URI             sign with this key, as in serve --signing-key
+--signing-public-key FILE  public key (PEM) of an external signing key
+--valid DURATION       sign an end of its validity, for example 7d (default: none)
+""",
+    DATABASE,
+    revision={"type": int},
+)
 def _export(args: argparse.Namespace) -> int:
-    from compatgate.kit.cli.output import write_output
-
     make = _signer(args)
     if args.valid and make is None:
         raise BadInput("needs --sign", field="--valid", value=args.valid)
@@ -136,8 +57,6 @@ def _export(args: argparse.Namespace) -> int:
 
 def _signer(args: argparse.Namespace) -> Any:
     """Return a function that makes the signer; None: the bundle stays unsigned."""
-    from compatgate.kit.cli.output import read_bytes
-
     public = args.signing_public_key
     if not args.sign:
         if public:
@@ -149,8 +68,25 @@ def _signer(args: argparse.Namespace) -> Any:
     return signer_maker(args.sign, held)[0]
 
 
+@action(
+    "pull",
+    "download the bundle of a gate if the bundle is new and trusted",
+    """\
+server: URL           URL of the gate
+--to FILE (required)  bundle file to replace
+--key FILE ... (required)  public key that is trusted (PEM or JSON Web Key Set); may be repeated
+--token TOKEN         access token (default: $COMPATGATE_TOKEN)
+--every DURATION      repeat at this interval, for example 60s; print errors and continue
+--allow-older         accept an older bundle; for use after the gate was restored from a backup
+""",
+    FORMAT,
+    epilog="""\
+Replaces the whole file after the signature is verified. Refuses an unsigned, damaged or older
+bundle, and then keeps the file. exit status: 0 new or unchanged, 2 refused, 3 no answer
+""",
+    key={"default": None},
+)
 def _pull(args: argparse.Namespace) -> int:
-    from compatgate.kit.cli.options import read_interval, repeat
     from compatgate.service.gate.far.bundles import read_bundle_keys
 
     keys = read_bundle_keys(args.key)
@@ -160,7 +96,6 @@ def _pull(args: argparse.Namespace) -> int:
 
 
 def _pull_once(args: argparse.Namespace, keys: Any) -> int:
-    from compatgate.gate_client import make_client
     from compatgate.service.gate.far.bundles import (
         apply_bundle,
         confirm_bundle,
@@ -192,10 +127,11 @@ def _change(pulled: PulledBundle) -> str:
 def _print_pulled(
     args: argparse.Namespace, version: BundleVersion, said: str, *, changed: bool
 ) -> None:
-    if args.format == "json":
-        print_json({"revision": version.revision, "evidence": version.evidence, "changed": changed})
-    else:
-        print(f"{args.to}: revision {version.revision} ({said})")
+    print_answer(
+        args.format,
+        {"revision": version.revision, "evidence": version.evidence, "changed": changed},
+        lambda: f"{args.to}: revision {version.revision} ({said})",
+    )
 
 
 def _trusted(args: argparse.Namespace) -> tuple[Bundle, str]:
@@ -204,7 +140,6 @@ def _trusted(args: argparse.Namespace) -> tuple[Bundle, str]:
 
     if not args.key:
         return load_bundle(args.file), ""
-    from compatgate.kit.cli.output import read_bytes
     from compatgate.service.gate.far.bundles import read_bundle_keys, read_trusted
 
     content = read_bytes(args.file, "FILE", LARGEST_BUNDLE)
@@ -212,6 +147,15 @@ def _trusted(args: argparse.Namespace) -> tuple[Bundle, str]:
     return found.bundle, found.key_id
 
 
+@action(
+    "show",
+    "verify a bundle and list its content",
+    """\
+FILE            bundle file
+--key FILE ...  public key; verify that it signed the bundle; may be repeated
+""",
+    FORMAT,
+)
 def _show(args: argparse.Namespace) -> int:
     bundle, key_id = _trusted(args)
     payload = bundle.payload
@@ -244,3 +188,16 @@ def _show(args: argparse.Namespace) -> int:
             "the facts of this program differ from those of the exporting gate: answers may differ"
         )
     return 0
+
+
+run = Group(
+    (_export, _pull, _show),
+    epilog="""\
+examples:
+  compatgate bundle export -o matrix.bundle
+  compatgate bundle export --sign gate.pem -o matrix.bundle
+  compatgate bundle show matrix.bundle --key gate.pub
+  compatgate bundle pull https://gate.example --to matrix.bundle --key gate.pub --every 60s
+  compatgate check --bundle matrix.bundle --target prod-a100 --stack cuda=12.4
+""",
+)

@@ -1,21 +1,27 @@
-"""Run what-if questions, backtests, dependents and the packages report.
-
-They are actions of ``compatgate target`` and ``compatgate matrix``.
-"""
+"""Run what-if questions, plans, backtests, dependents and the packages report."""
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from compatgate.cli.gate.opening import Operations, add_place, gate_of
-from compatgate.core.rule import EXIT_ALLOWED, exit_code
-from compatgate.documents.sources import read_paths
+from compatgate.check.question import read_changes
+from compatgate.cli.gate.opening import Operations, asking, gate_of
+from compatgate.cli.matrix.files import join_files
+from compatgate.core.rule import EXIT_ALLOWED, exit_code, worst_exit
+from compatgate.discovery.node_labels import Node, read_nodes
+from compatgate.documents.sources import Source, read_paths
+from compatgate.documents.specs import KINDS, key_of, to_body
 from compatgate.errors import BadInput, ManyProblems
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import add_change_options, add_format, read_moment
+from compatgate.kit import clock
+from compatgate.kit.cli.options import CHANGES, FORMAT, FORMAT_OR_MARKDOWN, PLACE, read_moment
+from compatgate.kit.cli.output import read_text
 from compatgate.kit.cli.parser import positive_count, server_of
+from compatgate.kit.cli.usage import action, command
 from compatgate.service.changes.comparison.matrix_sections import (
     backtest_status,
     packages_status,
@@ -25,21 +31,28 @@ from compatgate.service.changes.comparison.matrix_sections import (
 )
 from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
-from compatgate.service.changes.comparison.sections import report_what_if
+from compatgate.service.changes.comparison.sections import report_plan, report_what_if
 from compatgate.service.matrix.proposals.schemas import DAYS, PROPOSAL_ID
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from compatgate.client import Client
-    from compatgate.discovery.node_labels import Node
-    from compatgate.documents.sources import Source
-
 
 # --- target what-if --------------------------------------------------------------------------
 
-_WHAT_IF_EXAMPLES = """\
+
+@action(
+    "what-if",
+    "show what another driver, GPU or CUDA would break or fix",
+    "[NAME]  target; optional with a node",
+    CHANGES,
+    """\
+--node FILE  use target and pool of this Kubernetes node: output of kubectl get node NAME -o json
+             ("-": standard input)
+""",
+    PLACE,
+    "--bundle FILE  decide from this bundle",
+    FORMAT,
+    epilog="""\
 examples:
   compatgate target what-if prod-a100 --set driver=580.95.05
   compatgate target what-if prod-a100 --pool a100-80 --set driver=580.95.05 --format json
@@ -47,31 +60,17 @@ examples:
 
 exit status: 0 no entry in use breaks, 1 an entry breaks, 2 bad input, 3 unknown. Findings that the
 target's policy only warns about give 0.
-"""
-
-
-def what_if_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``target what-if``."""
-    parser.epilog = _WHAT_IF_EXAMPLES
-    parser.add_argument("name", nargs="?", metavar="NAME", help="target; optional with a node")
-    add_change_options(parser)
-    parser.add_argument(
-        "--node",
-        metavar="FILE",
-        help="use target and pool of this Kubernetes node: output of kubectl get node NAME -o json"
-        ' ("-": standard input)',
-    )
-    add_place(parser)
-    parser.add_argument("--bundle", metavar="FILE", help="decide from this bundle")
-    add_format(parser)
-
-
+""",
+)
 def run_what_if(args: argparse.Namespace) -> int:
     """Predict which entries would break and which would improve."""
     body = _read_question(args)
     server_of(args)  # rejects more than one source
     if args.bundle:
-        answer = _ask_bundle(args.bundle, body)
+        from compatgate.service.changes.comparison.service import answer_in_json
+        from compatgate.service.matrix.snapshots.snapshot import load_bundle
+
+        answer = answer_in_json(body, load_bundle(args.bundle).snapshot(), clock.now())
     else:
         with gate_of(args) as gate:
             answer = ask(gate, Operations.what_if, body)
@@ -80,8 +79,6 @@ def run_what_if(args: argparse.Namespace) -> int:
 
 
 def _read_question(args: argparse.Namespace) -> dict[str, Any]:
-    from compatgate.check.question import read_changes
-
     changes = read_changes(args.set)
     if not changes:
         raise BadInput("names no change", field="--set", hint="for example --set driver=580.95.05")
@@ -96,9 +93,6 @@ def _read_question(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read_node(path: str) -> Node:
-    from compatgate.discovery.node_labels import read_nodes
-    from compatgate.kit.cli.output import read_text
-
     nodes = read_nodes(read_text(path, "--node"), origin="--node")
     if len(nodes) > 1:
         hint = "name one node at a time"
@@ -106,56 +100,7 @@ def _read_node(path: str) -> Node:
     return nodes[0]
 
 
-def _ask_bundle(path: str, body: Body) -> Body:
-    from compatgate.kit import clock
-    from compatgate.service.changes.comparison.service import answer_in_json
-    from compatgate.service.matrix.snapshots.snapshot import load_bundle
-
-    return answer_in_json(body, load_bundle(path).snapshot(), clock.now())
-
-
 # --- matrix backtest -------------------------------------------------------------------------
-
-_BACKTEST_EXAMPLES = """\
-examples:
-  compatgate matrix backtest entries.yaml
-  compatgate matrix backtest ./matrix --days 7 --format markdown
-  compatgate matrix backtest --delete Entry/torch24-cu124
-  compatgate matrix backtest --proposal pr_52f3d1a2b4c6e8f0
-  compatgate matrix backtest pr_52f3d1a2b4c6e8f0
-
-Decides the questions of the decision log, and the stacks of canary runs, on the current matrix and
-on the matrix with the change. Stores nothing, except with a proposal.
-
-exit status: 0 nothing is newly denied, 1 something is newly denied, 2 bad input, 3 something is
-newly unknown, or not every question could be decided.
-"""
-
-
-def backtest_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``matrix backtest``."""
-    parser.epilog = _BACKTEST_EXAMPLES
-    parser.add_argument(
-        "files",
-        nargs="*",
-        metavar="FILE|DIR|-|ID",
-        help='documents to create or change: files, folders, or "-" for standard input; or the id'
-        " of a proposal, which keeps the result",
-    )
-    parser.add_argument(
-        "--delete",
-        metavar="KIND/NAME",
-        action="append",
-        default=[],
-        help="document to delete, like Entry/torch24-cu124; may be repeated",
-    )
-    parser.add_argument(
-        "--proposal",
-        metavar="ID",
-        help="backtest a proposal and store the result with the proposal",
-    )
-    add_period(parser)
-    add_format(parser, markdown=True)
 
 
 def add_period(parser: argparse.ArgumentParser) -> None:
@@ -176,6 +121,35 @@ def add_period(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@action(
+    "backtest",
+    "show which recorded verdicts a change would alter",
+    """\
+[files: FILE|DIR|-|ID ...]
+    documents to create or change: files, folders, or "-" for standard input; or the id of a
+    proposal, which keeps the result
+--delete KIND/NAME ...  document to delete, like Entry/torch24-cu124; may be repeated
+--proposal ID           backtest a proposal and store the result with the proposal
+""",
+    add_period,
+    FORMAT_OR_MARKDOWN,
+    PLACE,
+    epilog="""\
+examples:
+  compatgate matrix backtest entries.yaml
+  compatgate matrix backtest ./matrix --days 7 --format markdown
+  compatgate matrix backtest --delete Entry/torch24-cu124
+  compatgate matrix backtest --proposal pr_52f3d1a2b4c6e8f0
+  compatgate matrix backtest pr_52f3d1a2b4c6e8f0
+
+Decides the questions of the decision log, and the stacks of canary runs, on the current matrix and
+on the matrix with the change. Stores nothing, except with a proposal.
+
+exit status: 0 nothing is newly denied, 1 something is newly denied, 2 bad input, 3 something is
+newly unknown, or not every question could be decided.
+""",
+)
+@asking
 def run_backtest(args: argparse.Namespace, gate: Client) -> int:
     """Print the backtest of a change."""
     if args.proposal and (args.files or args.delete):
@@ -186,7 +160,7 @@ def run_backtest(args: argparse.Namespace, gate: Client) -> int:
         hint = "matrix backtest FILE..., --delete Entry/NAME, or --proposal ID"
         raise BadInput("names no change", field="FILE", hint=hint)
     if number := args.proposal or _find_proposal_id(args):
-        answer = _ask_proposal(gate, number, args.days)
+        answer = ask(gate, Operations.backtest_proposal, number, days=args.days)["backtest"]
     else:
         deleted = [read_document_name(text) for text in args.delete]
         bounds = {"days": args.days, "questions": args.questions}
@@ -202,17 +176,10 @@ def _find_proposal_id(args: argparse.Namespace) -> str | None:
     return None
 
 
-def _ask_proposal(gate: Client, number: str, days: int) -> Body:
-    answer: Body = ask(gate, Operations.backtest_proposal, number, days=days)["backtest"]
-    return answer
-
-
 def ask_backtest(
     gate: Client, sources: Sequence[Source], deleted: Sequence[Body] = (), **bounds: Any
 ) -> Body:
     """Return the backtest of files and deletions; ``bounds`` are ``days`` and ``questions``."""
-    from compatgate.cli.matrix.files import join_files
-
     body: Body = {"delete": list(deleted), **bounds}
     if not sources:
         return ask(gate, Operations.backtest, body)
@@ -230,8 +197,6 @@ def print_backtest(answer: Body, form: str) -> None:
 
 def read_document_name(text: str) -> Body:
     """Read ``Entry/NAME``, an option that names a document."""
-    from compatgate.documents.specs import KINDS
-
     kind, slash, name = text.partition("/")
     kinds = {known.lower(): known for known in KINDS}
     if not slash or not name or kind.lower() not in kinds:
@@ -243,12 +208,14 @@ def read_document_name(text: str) -> Body:
 # --- matrix dependents -----------------------------------------------------------------------
 
 
-def dependents_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix dependents``."""
-    parser.add_argument("name", metavar="ENTRY", help="name of the entry")
-    add_format(parser)
-
-
+@action(
+    "dependents",
+    "list the targets, recorded stacks and nodes that depend on an entry",
+    "name: ENTRY  name of the entry",
+    FORMAT,
+    PLACE,
+)
+@asking
 def show_dependents(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix dependents``."""
     answer = ask(gate, Operations.list_dependents, args.name)
@@ -258,7 +225,18 @@ def show_dependents(args: argparse.Namespace, gate: Client) -> int:
 
 # --- matrix packages-report ------------------------------------------------------------------
 
-_PACKAGES_EXAMPLES = """\
+
+@action(
+    "packages-report",
+    "show what packages: enforce would stop on targets that audit packages",
+    f"""\
+--target TARGET                     only this target
+--since TIME                        time of the first decision (default: {DAYS} days ago)
+--decisions N = {PACKAGES_DECISIONS}  check at most N decisions, the newest
+""",
+    FORMAT,
+    PLACE,
+    epilog="""\
 examples:
   compatgate matrix packages-report
   compatgate matrix packages-report --target prod-a100 --since 2026-11-03 --format json
@@ -268,26 +246,10 @@ the policy to packages: enforce.
 
 exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an entry, 2 bad
 input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.
-"""
-
-
-def packages_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``matrix packages-report``."""
-    parser.epilog = _PACKAGES_EXAMPLES
-    parser.add_argument("--target", help="only this target")
-    parser.add_argument(
-        "--since", metavar="TIME", help=f"time of the first decision (default: {DAYS} days ago)"
-    )
-    parser.add_argument(
-        "--decisions",
-        type=positive_count,
-        metavar="N",
-        default=PACKAGES_DECISIONS,
-        help=f"check at most N decisions, the newest (default: {PACKAGES_DECISIONS})",
-    )
-    add_format(parser)
-
-
+""",
+    decisions={"type": positive_count},
+)
+@asking
 def run_packages(args: argparse.Namespace, gate: Client) -> int:
     """Print the packages report."""
     since = read_moment(args.since, "--since")
@@ -298,3 +260,79 @@ def run_packages(args: argparse.Namespace, gate: Client) -> int:
         return EXIT_ALLOWED
     print_reports([report_packages(answer)] if report.targets else [], answer, args.format)
     return packages_status(answer)
+
+
+@command(
+    """\
+--target NAME ... (required)  target to upgrade; may be repeated, one plan per target
+--upgrade driver|cuda[=VERSION] ...
+    upgrade the driver (to the newest branch of its kind, or driver=580) or CUDA (to the series that
+    the driver brings, or cuda=13.0); may be repeated
+""",
+    CHANGES,
+    """\
+--rack-label LABEL ...  node label whose value names a rack (default: known topology labels)
+""",
+    PLACE,
+    "--bundle FILE  decide from a bundle, without recorded decisions and nodes",
+    FORMAT_OR_MARKDOWN,
+    epilog="""\
+examples:
+  compatgate plan --target prod-a100 --upgrade driver
+  compatgate plan --target prod-a100 --upgrade driver=580 --upgrade cuda=13.0
+  compatgate plan --target prod-a100 --set driver=580.95.05 --format markdown > plan.md
+  compatgate plan --target prod-a100 --target inference-l4 --upgrade driver=580
+
+exit status: 0 nothing in use breaks, 1 something breaks, 2 bad input, 3 unknown; the worst of
+several targets. Findings that the target's policy only warns about give 0. Several targets give
+JSON {"plans": [...]}, one plan each.
+""",
+    target={"default": None},
+)
+def run_plan(args: argparse.Namespace) -> int:
+    """Print one plan for each target."""
+    body = _read_plan(args)
+    server_of(args)  # rejects more than one source
+    if args.bundle:
+        plans = _plan_by_bundle(args.bundle, args.target, body)
+    else:
+        with gate_of(args) as gate:
+            plans = [ask(gate, Operations.plan, target, body) for target in args.target]
+    answer = plans[0] if len(plans) == 1 else {"plans": plans}
+    print_reports([report_plan(plan) for plan in plans], answer, args.format)
+    return worst_exit(*(exit_code(one["verdict"], allowed=one["allowed"]) for one in plans))
+
+
+def _read_plan(args: argparse.Namespace) -> Body:
+    if args.pool and len(args.target) > 1:
+        hint = "ask about each target alone, or omit --pool"
+        raise BadInput("needs a single --target", field="--pool", value=args.pool, hint=hint)
+    changes = read_changes(args.set)
+    if not changes and not args.upgrade:
+        hint = "like --upgrade driver, or --set driver=580.95.05"
+        raise BadInput("names no change", field="--upgrade", hint=hint)
+    body = {
+        "set": changes,
+        "upgrade": args.upgrade,
+        "pool": args.pool,
+        "rack_labels": args.rack_label,
+    }
+    return {key: value for key, value in body.items() if value}
+
+
+def _plan_by_bundle(path: str, targets: list[str], body: Body) -> list[Body]:
+    from compatgate.service.changes.comparison.service import answer_plan
+    from compatgate.service.matrix.snapshots.snapshot import load_bundle
+
+    bundle = load_bundle(path)
+    documents = {key_of(one.document): one.document for one in bundle.payload.documents}
+
+    def find(name: str) -> dict[str, Any] | None:
+        document = documents.get(("Entry", name))
+        return to_body(document) if document else None
+
+    remark = "a bundle has no decisions and no nodes: neither running stacks nor waves are known"
+    snapshot, now = bundle.snapshot(), clock.now()
+    return [
+        answer_plan(body, target, snapshot, now, remarks=(remark,), find=find) for target in targets
+    ]

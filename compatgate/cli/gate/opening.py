@@ -7,20 +7,20 @@ that only a newer gate knows. Commands that need the database itself, such as th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from compatgate.errors import BadInput, CompatgateError
-from compatgate.gate_client import PATIENCE_S, Body, ask, ask_all, make_client
-from compatgate.kit.cli.parser import add_server, server_of
+from compatgate.errors import BadInput
+from compatgate.gate_client import PATIENCE_S, Body, make_client
+from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.usage import Run
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.client import Client
     from compatgate.client.operations import Operations as Operations
-    from compatgate.kit.cli.commands import Row
     from compatgate.service.app import Rooms
     from compatgate.service.gate.questions.images import ImageSettings
 else:
@@ -44,15 +44,6 @@ _STORAGE_MEMBERS = ("revision", "created_at", "updated_at", *RUN_MEMBERS)
 """Members of an answer that do not belong to the document."""
 
 
-def add_place(*parsers: argparse.ArgumentParser) -> None:
-    """Add the options that name the gate or the database."""
-    from compatgate.kit.cli.options import add_database
-
-    for parser in parsers:
-        add_server(parser)
-        add_database(parser)
-
-
 @contextmanager
 def gate_of(
     args: argparse.Namespace,
@@ -69,7 +60,7 @@ def gate_of(
         make: create an SQLite file that does not exist.
         patience_s: seconds that a server may take; None: as usual.
     """
-    author = getattr(args, "author", None)
+    author = getattr(args, "changed_by", None)
     if url := server_of(args):
         if author:
             what = "a server does not accept an author"
@@ -84,45 +75,24 @@ def gate_of(
         yield local.client
 
 
-def run_action(
-    args: argparse.Namespace,
-    actions: Mapping[str, Callable[[argparse.Namespace, Client], int]],
-    *,
-    making: Sequence[str] = (),
-    name: str | None = None,
-) -> int:
-    """Run the chosen action with the gate that the arguments name; ``name`` as of `gate_of`.
-
-    The actions in ``making`` create a database where there is none.
-    """
-    with gate_of(args, name=name, make=args.action in making) as gate:
-        return actions[args.action](args, gate)
+AskingRun = Callable[["argparse.Namespace", "Client"], int]
 
 
-def run_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **more: Any) -> int:
-    """Run a command that asks one operation; arguments and errors as `ask_row`."""
-    from compatgate.kit.cli.commands import print_answer
+@overload
+def asking(run: AskingRun) -> Run: ...
+@overload
+def asking(*, make: bool) -> Callable[[AskingRun], Run]: ...
+def asking(run: AskingRun | None = None, *, make: bool = False) -> Any:
+    """Have a command run with the gate that its arguments name; ``make`` as `gate_of`."""
 
-    return print_answer(args.format, row, ask_row(args, row, name=name, **more))
+    def decorate(run: AskingRun) -> Run:
+        def run_with_gate(args: argparse.Namespace) -> int:
+            with gate_of(args, make=make) as gate:
+                return run(args, gate)
 
+        return run_with_gate
 
-def ask_row(args: argparse.Namespace, row: Row, *, name: str | None = None, **more: Any) -> Any:
-    """Return the answer to a command that asks one operation; ``name`` as of `gate_of`.
-
-    ``more`` are arguments of the operation that no option of the row names.
-    """
-    from compatgate.kit.cli.commands import name_option, values_of
-
-    values = values_of(args, row) | more
-    try:
-        with gate_of(args, name=name, make=row.make) as gate:
-            operation: Any = getattr(Operations, row.operation)
-            if row.declared.form == "pages":
-                return ask_all(gate, args.limit, operation, **values)
-            return ask(gate, operation, **values)
-    except CompatgateError as error:
-        name_option(error, row)
-        raise
+    return decorate(run) if run else decorate
 
 
 @contextmanager

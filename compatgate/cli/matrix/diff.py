@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,26 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from compatgate.catalog import load_facts
 from compatgate.cli.gate.comparison import add_period, ask_backtest
-from compatgate.cli.gate.opening import Operations
-from compatgate.cli.matrix.documents import print_changes
-from compatgate.cli.matrix.files import find_revision, latest_revision
+from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.matrix.files import find_revision, latest_revision, print_changes
 from compatgate.documents.ownership import select_concerned, set_owner
-from compatgate.documents.sources import read_paths
+from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.specs import TYPES, compare_documents, key_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import add_format
+from compatgate.kit.cli.options import FORMAT_OR_MARKDOWN, PLACE
 from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import markdown_text
 from compatgate.service.changes.comparison import render
 from compatgate.service.changes.comparison.matrix_sections import report_backtest
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
-    from compatgate.documents.sources import Source
 
 
 _MAX_CHANGES = 50
@@ -43,7 +42,8 @@ def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | 
     The first line is hidden, and finds the comment of an earlier run.
     """
     title = f"compatgate matrix{f': {name}' if name else ''}"
-    lines = [f"<!-- {title} -->", f"## {markdown_text(_headline(changes))}", ""]
+    headline = f"would change: {count_changes(changes)}" if changes else "would not change"
+    lines = [f"<!-- {title} -->", f"## {markdown_text(f'The matrix {headline}')}", ""]
     for change in changes[:_MAX_CHANGES]:
         lines += _describe_change(change)
     if len(changes) > _MAX_CHANGES:
@@ -51,12 +51,6 @@ def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | 
     if backtest is not None:
         lines += ["", render.render_markdown(report_backtest(backtest))]
     return "\n".join(lines)
-
-
-def _headline(changes: Sequence[Body]) -> str:
-    if not changes:
-        return "The matrix would not change"
-    return f"The matrix would change: {count_changes(changes)}"
 
 
 def count_changes(changes: Iterable[Body]) -> str:
@@ -93,7 +87,22 @@ def _quote(text: str) -> str:
     return f"{fence}{space}{flat}{space}{fence}"
 
 
-_EXAMPLES = """\
+@action(
+    "diff",
+    "show what files or a later revision would change",
+    """\
+[files: FILE|DIR|- ...]  YAML or JSON files, folders of them, or "-" for standard input; or --from
+older: --from REVISION|TIME  older revision or time
+newer: --to REVISION|TIME  newer revision or time (default: now)
+--sync NAME              compare as a sync with this name would
+--prune                  include deletions: documents of the sync that are not in the files
+--exit-code              exit with 1 if there are differences
+--no-backtest            omit the backtest in Markdown
+""",
+    add_period,
+    FORMAT_OR_MARKDOWN,
+    PLACE,
+    epilog="""\
 examples:
   compatgate matrix diff ./matrix
   compatgate matrix diff --from 41 --to 42
@@ -102,38 +111,9 @@ examples:
 Without --sync, files are compared with the whole matrix: a document that they lack counts as
 deleted. With --sync, as with matrix sync: only documents of the files count, and with --prune those
 that the sync owns. Markdown has the backtest of the change, for a comment on a pull request.
-"""
-
-
-def diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``matrix diff``."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "files",
-        nargs="*",
-        metavar="FILE|DIR|-",
-        help='YAML or JSON files, folders of them, or "-" for standard input; or --from',
-    )
-    parser.add_argument(
-        "--from", dest="older", metavar="REVISION|TIME", help="older revision or time"
-    )
-    parser.add_argument(
-        "--to", dest="newer", metavar="REVISION|TIME", help="newer revision or time (default: now)"
-    )
-    parser.add_argument("--sync", metavar="NAME", help="compare as a sync with this name would")
-    parser.add_argument(
-        "--prune",
-        action="store_true",
-        help="include deletions: documents of the sync that are not in the files",
-    )
-    parser.add_argument(
-        "--exit-code", action="store_true", help="exit with 1 if there are differences"
-    )
-    parser.add_argument("--no-backtest", action="store_true", help="omit the backtest in Markdown")
-    add_period(parser)
-    add_format(parser, markdown=True)
-
-
+""",
+)
+@asking
 def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Print the changes."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
@@ -147,7 +127,7 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     else:
         older = find_revision(gate, args.older, "--from")
         newer = find_revision(gate, args.newer, "--to") if args.newer else latest_revision(gate)
-        changes = _diff_revisions(older, newer, gate)
+        changes = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
     if args.format == "json":
         print_json(changes)
     elif args.format == "markdown":
@@ -159,14 +139,8 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     return 1 if changes and args.exit_code else 0
 
 
-def _diff_revisions(older: int, newer: int, gate: Client) -> list[Body]:
-    found: list[Body] = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
-    return found
-
-
 def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Client) -> list[Body]:
     """Compare the gate's matrix with files, in this process: reading is enough for that."""
-    from compatgate.catalog import load_facts
     from compatgate.documents.validation import read_documents
 
     known = gate.export_matrix()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from compatgate.catalog import load_facts
+from compatgate.cli.gate.opening import asking
 from compatgate.cli.matrix.files import find_revision
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.ownership import owner_of, set_owner
@@ -16,15 +19,33 @@ from compatgate.documents.sources import SUFFIXES, Source, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, NotFound, quote_error
+from compatgate.kit.cli.options import PLACE
 from compatgate.kit.cli.output import write_output
+from compatgate.kit.cli.usage import action
 from compatgate.kit.files import replacing
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
 
-_EXAMPLES = """\
+_FOLDERS = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
+_MODE = 0o644
+Key = tuple[str, str]
+
+
+@action(
+    "export",
+    "write every document, now or at an older revision",
+    """\
+-o, --output FILE = -    output file (default: standard output)
+| --split DIR            output folder; each new document gets its own file
+--at REVISION|TIME       revision or time (default: now)
+| --known-good [TARGET]  known-good state of this target, to which a rollback returns: drivers,
+                         entries and waivers (default: every target with such a state)
+--sync NAME              export only documents of this sync, without its label
+--format {yaml,json} = yaml  output format
+""",
+    PLACE,
+    epilog="""\
 examples:
   compatgate matrix export -o matrix.yaml
   compatgate matrix export --known-good prod-a100 -o before.yaml
@@ -32,42 +53,10 @@ examples:
 
 Equal matrices give the same bytes. --split edits documents in their files, and keeps comments,
 order and form. It adds new documents as KIND/NAME.yaml, and removes documents that are not stored.
-"""
-_FOLDERS = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
-_MODE = 0o644
-Key = tuple[str, str]
-
-
-def export_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``matrix export``."""
-    parser.epilog = _EXAMPLES
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "-o", "--output", metavar="FILE", default="-", help="output file (default: standard output)"
-    )
-    where.add_argument(
-        "--split", metavar="DIR", help="output folder; each new document gets its own file"
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--at", metavar="REVISION|TIME", help="revision or time (default: now)")
-    which.add_argument(
-        "--known-good",
-        nargs="?",
-        const=ANY_TARGET,
-        metavar="TARGET",
-        help="known-good state of this target, to which a rollback returns: drivers, entries and"
-        " waivers (default: every target with such a state)",
-    )
-    parser.add_argument(
-        "--sync",
-        metavar="NAME",
-        help="export only documents of this sync, without its label",
-    )
-    parser.add_argument(
-        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
-    )
-
-
+""",
+    known_good={"const": ANY_TARGET},
+)
+@asking
 def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Write the matrix."""
     if args.split and args.format == "json":
@@ -108,7 +97,6 @@ def _read_known_good(gate: Client, target: str) -> list[dict[str, Any]]:
 
 
 def _write_folder(folder: Path, found: Iterable[Document]) -> int:
-    from compatgate.catalog import load_facts
     from compatgate.documents.edits import edit_file
 
     wanted: dict[Key, Document] = {key_of(document): document for document in found}

@@ -5,28 +5,38 @@ All files are sent as one text, so that they make one revision; mistakes name fi
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.cli.gate.opening import Operations
-from compatgate.cli.matrix.documents import print_changes
+from compatgate.cli.gate.opening import Operations, asking
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import CompatgateError, ManyProblems
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import note_warnings, reason_of, revision_or_time
+from compatgate.kit.cli.options import (
+    AUTHORSHIP,
+    FORCE,
+    FORMAT,
+    PLACE,
+    note_warnings,
+    reason_of,
+    revision_or_time,
+)
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
+from compatgate.kit.clock import today
+from compatgate.resources import matrix_dir
 
 if TYPE_CHECKING:
-    import argparse
-    from datetime import datetime
-
     from compatgate.client import Client
 
 
@@ -105,6 +115,19 @@ def _check_syntax(sources: Sequence[Source]) -> None:
     problems.raise_if_any()
 
 
+@action(
+    "import",
+    "create or change the documents in files, all or none",
+    """\
+files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard input
+--dry-run              show what would change
+""",
+    FORCE,
+    AUTHORSHIP,
+    FORMAT,
+    PLACE,
+)
+@asking(make=True)
 def import_files(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix import``."""
     try:
@@ -145,8 +168,6 @@ def _import_joined(args: argparse.Namespace, gate: Client) -> Body:
 
 def note_expired(changes: Iterable[Body]) -> None:
     """Warn about expired waivers: a wrong year would otherwise show up as a denial."""
-    from compatgate.kit.clock import today
-
     for change in changes:
         after = change["after"]
         expires = after["spec"].get("expires") if after else None
@@ -155,10 +176,9 @@ def note_expired(changes: Iterable[Body]) -> None:
             print(text, file=sys.stderr)
 
 
-def print_example() -> int:
+@action("example", "print an example matrix to start from")
+def print_example(_: argparse.Namespace) -> int:
     """Run ``matrix example``."""
-    from compatgate.resources import matrix_dir
-
     folder = matrix_dir() / "examples"
     texts = [(folder / f"{name}.yaml").read_text() for name in ("targets", "entries", "waivers")]
     print("---\n".join(texts), end="")
@@ -181,6 +201,21 @@ def latest_revision(gate: Client, until: datetime | None = None) -> int:
     """Return the number of the latest revision, now or at a time; 0 before the first."""
     rows = gate.list_revisions(until=until).page(size=1).items
     return rows[0].number if rows else 0
+
+
+_SIGNS = {"create": "+", "change": "~", "delete": "-"}
+
+
+def print_changes(changes: Iterable[Body]) -> None:
+    """Print changes as text: one line per document, one line per field."""
+    for change in changes:
+        print(f"{_SIGNS[change['action']]} {change['kind']} {change['name']}")
+        for field in change["fields"]:
+            print(f"    {field['path']}: {_to_text(field['before'])} -> {_to_text(field['after'])}")
+
+
+def _to_text(value: Any) -> str:
+    return "(none)" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 _MAX_NEEDS = 20

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Operations, ask_row, gate_of, run_row
+from compatgate.cli.commands import Row, print_row, time_of
+from compatgate.cli.gate.opening import Operations, asking, gate_of
+from compatgate.cli.matrix.files import print_changes
+from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.commands import Option, Row, find_row, print_answer, time_of
-from compatgate.kit.cli.options import (
-    add_authorship,
-    add_force,
-    add_format,
-    note_warnings,
-    reason_of,
-)
-from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.options import AUTHORSHIP, FORCE, FORMAT, PLACE, note_warnings, reason_of
+from compatgate.kit.cli.output import format_json_time, print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator
-
     from compatgate.client import Client
 
 
@@ -32,7 +28,6 @@ PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
 
 
-_DIGEST = "digest of the edits that you read, as matrix show prints it; without it, they are shown"
 _EVENTS = {
     "open": "proposed it",
     "change": "changed it",
@@ -44,69 +39,36 @@ _EVENTS = {
 }
 
 
-def propose_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix propose``."""
-    parser.epilog = """\
+@action(
+    "propose",
+    "propose a change for others to approve",
+    """\
+[files: FILE|DIR|- ...]   files with the proposed documents
+--target TARGET           target with the pools that --set changes
+--pool POOL               pool that --set changes (default: every pool)
+--set NAME=VALUE,... ...  new pool value, for example driver=580.95.05; may be repeated
+--bless ENTRY ...         set the status of this entry to blessed
+--deprecate ENTRY ...     set the status of this entry to deprecated
+--revoke ENTRY ...        set the status of this entry to revoked
+--delete KIND/NAME ...    document to delete, like Entry/torch24-cu124
+--base REVISION           revision that the proposal is based on; fail if a document changed since
+--update ID               replace the edits of your own proposal
+""",
+    FORCE,
+    "--merge-when-approved  merge automatically on the last approval",
+    AUTHORSHIP,
+    FORMAT,
+    PLACE,
+    epilog="""\
 examples:
   compatgate matrix propose entry.yaml --reason "torch 2.8 passed on staging"
   compatgate matrix propose --bless torch28-cu128
   compatgate matrix propose --target prod-a100 --set driver=580.95.05
   compatgate matrix propose --update pr_52f3d1a2b4c6e8f0 entry.yaml
-"""
-    parser.add_argument(
-        "files", nargs="*", metavar="FILE|DIR|-", help="files with the proposed documents"
-    )
-    parser.add_argument("--target", help="target with the pools that --set changes")
-    parser.add_argument("--pool", help="pool that --set changes (default: every pool)")
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE,...",
-        action="append",
-        default=[],
-        help="new pool value, for example driver=580.95.05; may be repeated",
-    )
-    for option, status in _STATUSES.items():
-        parser.add_argument(
-            f"--{option}",
-            metavar="ENTRY",
-            action="append",
-            default=[],
-            help=f"set the status of this entry to {status}",
-        )
-    parser.add_argument(
-        "--delete",
-        metavar="KIND/NAME",
-        action="append",
-        default=[],
-        help="document to delete, like Entry/torch24-cu124",
-    )
-    parser.add_argument(
-        "--base",
-        type=int,
-        metavar="REVISION",
-        help="revision that the proposal is based on; fail if a document changed since",
-    )
-    parser.add_argument("--update", metavar="ID", help="replace the edits of your own proposal")
-    add_force(parser)
-    parser.add_argument(
-        "--merge-when-approved",
-        action="store_true",
-        help="merge automatically on the last approval",
-    )
-    add_authorship(parser)
-    add_format(parser)
-
-
-def revert_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``matrix revert``."""
-    parser.add_argument("revision", type=int, metavar="REVISION", help="revision to revert")
-    parser.add_argument(
-        "--propose", action="store_true", help="create a proposal even if no policy requires one"
-    )
-    add_authorship(parser)
-    add_format(parser)
-
-
+""",
+    base={"type": int},
+)
+@asking
 def propose(args: argparse.Namespace, gate: Client) -> int:
     """Propose a change, or replace the edits of a proposal."""
     edits = _read_edits(args)
@@ -130,7 +92,6 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
 
 def _read_edits(args: argparse.Namespace) -> Body:
     from compatgate.cli.gate.comparison import read_document_name
-    from compatgate.documents.sources import read_paths
 
     files = [{"file": one.file, "text": one.text} for one in read_paths(args.files)]
     entries = [
@@ -232,10 +193,21 @@ def _named(found: Body) -> str:
     return f"{found['id']} --digest {found['digest']}"
 
 
+@action(
+    "revert",
+    "undo a revision",
+    """\
+REVISION   revision to revert
+--propose  create a proposal even if no policy requires one
+""",
+    AUTHORSHIP,
+    FORMAT,
+    PLACE,
+    revision={"type": int},
+)
+@asking
 def revert(args: argparse.Namespace, gate: Client) -> int:
     """Restore what a revision changed, as a new revision or a proposal."""
-    from compatgate.cli.matrix.documents import print_changes
-
     why = reason_of(args, f"revert revision {args.revision}")
     found = ask(gate, Operations.revert_revision, args.revision, reason=why, propose=args.propose)
     if args.format == "json":
@@ -284,37 +256,39 @@ def _name_state(one: Body) -> str:
     return f"{one['state']} by {one['decided_by']}"
 
 
-def _add_author(parser: argparse.ArgumentParser) -> None:
-    text = "author of the change (default: your user name)"
-    parser.add_argument("--author", metavar="NAME", help=text)
+def _list(args: argparse.Namespace) -> int:
+    """List proposals; without ``--all`` and a state, those that are open."""
+    if args.all or args.state:
+        return print_row(args.format, LIST, LIST.ask(args))
+    most, args.limit = args.limit, None  # what has ended is left out below
+    found = [one for one in LIST.ask(args) if one["state"] not in ("merged", "closed")]
+    return print_row(args.format, LIST, found[:most])
 
 
-def _add_comment(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-m", "--comment", help="comment, shown in the history")
-    _add_author(parser)
+def _show_approvals(args: argparse.Namespace) -> int:
+    if not args.id:
+        return print_row(args.format, APPROVALS, APPROVALS.ask(args))
+    with gate_of(args) as gate:
+        one = ask(gate, Operations.show_approval, args.id)
+    return print_answer(args.format, one, lambda: _format_approval(one))
 
 
-def _add_all(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--all", action="store_true", help="include merged and closed proposals")
-
-
-def _add_approval(parser: argparse.ArgumentParser) -> None:
-    about = "id of an approval request, to show with its changes"
-    parser.add_argument("id", nargs="?", metavar="ID", help=about)
-
-
-_ID = Option("id", metavar="ID", help="proposal id")
-_READ = Option("digest", help=_DIGEST)
-_OVERRIDE = "reason to merge without the canary evidence that a policy requires; stays visible"
+_ID = "ID               proposal id\n"
+_READ = """\
+--digest DIGEST  digest of the edits that you read, as matrix show prints it; without it, they are
+                 shown
+"""
+_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 LIST = Row(
     "proposals",
     "list_proposals",
     "list proposals",
-    (
-        Option("state", help="only proposals in this state (default: open)"),
-        Option("target", help="only proposals that affect this target"),
-        Option("author", help="only proposals of this author"),
-    ),
+    """\
+--state {}       only proposals in this state (default: open)
+--target TARGET  only proposals that affect this target
+--author AUTHOR  only proposals of this author
+--all            include merged and closed proposals
+""",
     {
         "id": "id",
         "state": lambda one: (
@@ -328,13 +302,16 @@ LIST = Row(
         "reason": "reason",
     },
     "no proposals",
-    extend=_add_all,
+    act=_list,
 )
 APPROVALS = Row(
     "approvals",
     "list_approvals",
     "list changes that wait for a second person",
-    (Option("waiting", "--all", "include decided and expired approval requests", form="unless"),),
+    """\
+--all  include decided and expired approval requests
+[ID]   id of an approval request, to show with its changes
+""",
     {
         "id": "id",
         "author": "author",
@@ -346,15 +323,8 @@ APPROVALS = Row(
         "reason": "reason",
     },
     "no change waits for a second person",
-    extend=_add_approval,
-)
-CLOSE = Row(
-    "close",
-    "close_proposal",
-    "close a proposal without merging it",
-    (_ID,),
-    text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
-    extend=_add_comment,
+    values=lambda args: {"waiting": None if args.all else True},
+    act=_show_approvals,
 )
 ROWS = (
     LIST,
@@ -363,51 +333,40 @@ ROWS = (
         "refuse",
         "refuse_change",
         "refuse or withdraw a change that waits for a second person",
-        (Option("id", metavar="ID", help="approval id, as printed when the change was refused"),),
+        "ID             approval id, as printed when the change was refused\n" + _AUTHOR,
         text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
-        extend=_add_author,
     ),
     Row(
         "approve",
         "approve_proposal",
         "approve another person's proposal",
-        (_ID, _READ),
+        _ID + _READ + _AUTHOR,
         text=_format_approved,
-        extend=_add_author,
     ),
     Row(
         "retract",
         "retract_approval",
         "withdraw your approval",
-        (_ID,),
+        _ID + _AUTHOR,
         text=lambda one: _format_state(one, "no longer has your approval"),
-        extend=_add_author,
     ),
     Row(
         "merge",
         "merge_proposal",
         "merge a proposal into the matrix",
-        (_ID, _READ, Option("override", help=_OVERRIDE, metavar="REASON")),
+        _ID
+        + _READ
+        + """\
+--override REASON  reason to merge without the canary evidence that a policy requires; stays visible
+"""
+        + _AUTHOR,
         text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
-        extend=_add_author,
     ),
-    CLOSE,
+    Row(
+        "close",
+        "close_proposal",
+        "close a proposal without merging it",
+        _ID + "-m, --comment COMMENT  comment, shown in the history\n" + _AUTHOR,
+        text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
+    ),
 )
-
-
-def run_proposal_row(args: argparse.Namespace) -> int:
-    """Run a command that asks one operation about proposals."""
-    row = find_row(ROWS, args.action)
-    if row is APPROVALS and args.id:
-        with gate_of(args) as gate:
-            one = ask(gate, Operations.show_approval, args.id)
-        if args.format == "json":
-            print_json(one)
-        else:
-            print(_format_approval(one))
-        return 0
-    if row is not LIST or args.all or args.argument_state:
-        return run_row(args, row, **({"comment": args.comment} if row is CLOSE else {}))
-    most, args.limit = args.limit, None  # what has ended is left out below
-    found = [one for one in ask_row(args, row) if one["state"] not in ("merged", "closed")]
-    return print_answer(args.format, row, found[:most])

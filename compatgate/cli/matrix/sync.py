@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Operations
+from compatgate.cli.gate.opening import Operations, asking
 from compatgate.cli.matrix.diff import count_changes
-from compatgate.cli.matrix.documents import print_changes
-from compatgate.cli.matrix.files import JoinedFiles, join_files, note_expired
+from compatgate.cli.matrix.files import JoinedFiles, join_files, note_expired, print_changes
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput, ManyProblems
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import (
+    AUTHORSHIP,
+    FORCE,
+    FORMAT,
     LONGEST_REASON,
-    add_authorship,
-    add_force,
-    add_format,
+    PLACE,
     note_warnings,
 )
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
 
-_EXAMPLES = """\
+_COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION", "GIT_COMMIT")
+_REPOSITORIES = ("GITHUB_REPOSITORY", "CI_PROJECT_PATH", "BUILD_REPOSITORY_NAME", "GIT_URL")
+_MAX_NAMED = 10
+
+
+@action(
+    "sync",
+    "make the stored matrix equal to the files",
+    """\
+files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard input
+--name NAME            name of the sync, which owns the documents that it stores
+--prune                delete documents of this sync that are not in the files; needs --name
+--take-over            take over documents that belong to other syncs
+--check                change nothing; exit with 1 on a difference
+| --dry-run            show what would change
+--revision-note TEXT   commit or link, kept with the reason (default: the commit of the CI job, if
+                       any)
+""",
+    FORCE,
+    AUTHORSHIP,
+    FORMAT,
+    PLACE,
+    epilog="""\
 examples:
   compatgate matrix sync ./matrix --dry-run
   compatgate matrix sync ./matrix --name fleet --check --prune
@@ -40,54 +62,11 @@ It deletes only documents with this label. It adopts documents without one, and 
 other syncs. Files that are wrong anywhere change nothing.
 
 exit status: 0 done, or no difference; 1 --check found a difference; 2 bad input
-"""
-_COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION", "GIT_COMMIT")
-_REPOSITORIES = ("GITHUB_REPOSITORY", "CI_PROJECT_PATH", "BUILD_REPOSITORY_NAME", "GIT_URL")
-_MAX_NAMED = 10
-
-
-def sync_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``matrix sync``."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE|DIR|-",
-        help='YAML or JSON files, folders of them, or "-" for standard input',
-    )
-    parser.add_argument(
-        "--name",
-        help="name of the sync, which owns the documents that it stores",
-    )
-    parser.add_argument(
-        "--prune",
-        action="store_true",
-        help="delete documents of this sync that are not in the files; needs --name",
-    )
-    parser.add_argument(
-        "--take-over", action="store_true", help="take over documents that belong to other syncs"
-    )
-    once = parser.add_mutually_exclusive_group()
-    once.add_argument(
-        "--check", action="store_true", help="change nothing; exit with 1 on a difference"
-    )
-    once.add_argument("--dry-run", action="store_true", help="show what would change")
-    parser.add_argument(
-        "--revision-note",
-        metavar="TEXT",
-        help="commit or link, kept with the reason (default: the commit of the CI job, if any)",
-    )
-    add_force(parser)
-    add_authorship(parser)
-    add_format(parser)
-
-
+""",
+)
+@asking(make=True)
 def sync_files(args: argparse.Namespace, gate: Client) -> int:
-    """Show the plan of a sync, and make it unless told otherwise.
-
-    Returns:
-        0: done, or no difference; 1: ``--check`` found one.
-    """
+    """Show the plan of a sync, and make it unless told otherwise; return the exit status."""
     if args.prune and not args.name:
         hint = "a sync deletes only documents that carry its name, like --name fleet"
         raise BadInput("needs --name", field="--prune", hint=hint)
@@ -121,10 +100,7 @@ def _ask(args: argparse.Namespace, gate: Client, whole: JoinedFiles, *, dry_run:
 
 
 def describe_sync(
-    name: str | None,
-    reason: str | None,
-    note: str | None,
-    environ: Mapping[str, str] = os.environ,
+    name: str | None, reason: str | None, note: str | None, environ: Mapping[str, str] = os.environ
 ) -> str:
     """Return the reason of a sync's revision: who wants it, and the commit.
 

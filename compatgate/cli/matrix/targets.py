@@ -6,34 +6,26 @@ another driver, GPU or CUDA breaks or fixes on a target.
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import (
-    ask_row,
-    drop_storage_members,
-    run_row,
-)
+from compatgate.catalog import load_facts
+from compatgate.cli.commands import Body, Group, Row, print_row
+from compatgate.cli.gate.comparison import run_what_if
+from compatgate.cli.gate.opening import drop_storage_members
+from compatgate.discovery.node_labels import LARGEST
+from compatgate.documents.specs import NAME_PATTERN
+from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, InconclusiveInput
-from compatgate.gate_client import Body
-from compatgate.kit.cli.commands import Option, Row, add_rows, print_answer
+from compatgate.kit.cli.output import read_text
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.discovery.integrations.drafts import Draft
-
-_EXAMPLES = """\
-examples:
-  compatgate target list --label tier=prod
-  compatgate target what-if prod-a100 --set driver=580.95.05
-  kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
-
-Create and change targets with compatgate matrix import.
-"""
 
 
 def _list_pools(targets: Iterable[Body]) -> list[Body]:
@@ -50,81 +42,18 @@ def _list_pools(targets: Iterable[Body]) -> list[Body]:
     ]
 
 
-def _format_document(target: Body) -> str:
-    from compatgate.documents.text import to_yaml
-
-    return to_yaml([drop_storage_members(target)]).rstrip("\n")
-
-
-LIST = Row(
-    "list",
-    "list_targets",
-    "list targets",
-    (
-        Option("label", help="only targets with this label", metavar="KEY=VALUE"),
-        Option("owner", help="only targets of this owner"),
-        Option("gpu", help="GPU, exactly as the target spells it", metavar="GPU"),
-        Option("driver", help="driver, exactly as the target states it", metavar="VERSION"),
-        Option("search", help="part of the name", metavar="TEXT"),
-    ),
-    {
-        "target": "target",
-        "mode": "mode",
-        "pool": "name",
-        "gpu": "gpu",
-        "driver": "driver",
-        "nodes": "count",
-        "revision": "revision",
-    },
-    "no targets",
-)
-_NAME = Option("name", metavar="NAME", help="name of the target")
-SHOW = Row("show", "show_target", "print a target as a document", (_NAME,), text=_format_document)
-DELETE = Row(
-    "delete",
-    "delete_target",
-    "delete a target without entries or waivers",
-    (_NAME,),
-    text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
-    reason="target delete {name}",
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
-    from compatgate.cli.gate.comparison import what_if_arguments
-
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add_rows(actions, (LIST, SHOW))
-    what_if = actions.add_parser(
-        "what-if", help="show what another driver, GPU or CUDA would break or fix"
-    )
-    what_if_arguments(what_if)
-    add_rows(actions, (DELETE,))
-    add_from_arguments(actions.add_parser("from", help=FROM_HELP))
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run an action."""
-    if args.action == "what-if":
-        from compatgate.cli.gate.comparison import run_what_if
-
-        return run_what_if(args)
-    if args.action == "from":
-        return run_from(args)
-    if args.action == "list":
-        targets = ask_row(args, LIST)
-        rows = targets if args.format == "json" else _list_pools(targets)
-        return print_answer(args.format, LIST, rows)
-    if args.action == "show":
-        return run_row(args, SHOW)
-    made = {"name": args.argument_name, "deleted": True, **ask_row(args, DELETE)}
-    return print_answer(args.format, DELETE, made)
-
-
-FROM_HELP = "draft a target from Kubernetes nodes and GPU Operator objects"
-_FROM_EXAMPLES = """\
+@action(
+    "from",
+    "draft a target from Kubernetes nodes and GPU Operator objects",
+    """\
+files: FILE|- ...       YAML or JSON files, read together
+--name NAME (required)  name of the target
+--gpu PRODUCT           GPU; overrides the files
+--driver VERSION        driver; overrides the files
+--cpu {x86_64,aarch64}  CPU; overrides the files
+--format {yaml,json} = yaml  output format
+""",
+    epilog="""\
 examples:
   compatgate target from nodes.yaml --name staging-h100 > target.yaml
   kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
@@ -132,32 +61,11 @@ examples:
   compatgate matrix import target.yaml
 
 Values that no file states are left out and listed, with exit status 3: state them with options.
-"""
-
-
-def add_from_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``target from``."""
-    parser.epilog = _FROM_EXAMPLES
-    parser.add_argument(
-        "files", nargs="+", metavar="FILE|-", help="YAML or JSON files, read together"
-    )
-    parser.add_argument("--name", required=True, help="name of the target")
-    parser.add_argument("--gpu", metavar="PRODUCT", help="GPU; overrides the files")
-    parser.add_argument("--driver", metavar="VERSION", help="driver; overrides the files")
-    parser.add_argument("--cpu", choices=("x86_64", "aarch64"), help="CPU; overrides the files")
-    parser.add_argument(
-        "--format", choices=("yaml", "json"), default="yaml", help="output format (default: yaml)"
-    )
-
-
+""",
+)
 def run_from(args: argparse.Namespace) -> int:
     """Print the drafted target, with notes as comments (JSON: on standard error)."""
-    from compatgate.catalog import load_facts
     from compatgate.discovery.integrations.drafts import draft_target, read_drafts
-    from compatgate.discovery.node_labels import LARGEST
-    from compatgate.documents.specs import NAME_PATTERN
-    from compatgate.documents.text import to_json, to_yaml
-    from compatgate.kit.cli.output import read_text
 
     if not re.fullmatch(NAME_PATTERN, args.name):
         hint = "letters, digits, and . _ - between them"
@@ -165,7 +73,10 @@ def run_from(args: argparse.Namespace) -> int:
     facts = load_facts()
     if args.files.count("-") > 1:
         raise BadInput("standard input can be read only once", field="files")
-    texts = [(_origin_name(path), read_text(path, "files", LARGEST)) for path in args.files]
+    texts = [
+        ("standard input" if path == "-" else path, read_text(path, "files", LARGEST))
+        for path in args.files
+    ]
     draft = read_drafts(texts, facts).filled(
         facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
     )
@@ -179,16 +90,13 @@ def run_from(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     missing = [f"{pool.name}: {name}" for pool in draft.pools for name in pool.missing]
     if missing:
-        raise InconclusiveInput(
-            f"missing: {', '.join(missing)}",
-            field=args.name,
-            hint="state it with --gpu or --driver, or add a file that states it",
-        )
+        what = f"missing: {', '.join(missing)}"
+        hint = "state it with --gpu or --driver, or add a file that states it"
+        raise InconclusiveInput(what, field=args.name, hint=hint)
     return 0
 
 
 def _list_remarks(draft: Draft) -> list[str]:
-
     unknown = [
         f"pool {pool.name}: {name} is not known: {pool.why.get(name, 'nothing names it')}"
         for pool in draft.pools
@@ -197,5 +105,68 @@ def _list_remarks(draft: Draft) -> list[str]:
     return [" ".join(strip_controls(text).split()) for text in (*unknown, *draft.notes)]
 
 
-def _origin_name(path: str) -> str:
-    return "standard input" if path == "-" else path
+def _list(args: argparse.Namespace) -> int:
+    targets = LIST.ask(args)
+    return print_row(args.format, LIST, targets if args.format == "json" else _list_pools(targets))
+
+
+def _delete(args: argparse.Namespace) -> int:
+    made = {"name": args.name, "deleted": True, **DELETE.ask(args)}
+    return print_row(args.format, DELETE, made)
+
+
+LIST = Row(
+    "list",
+    "list_targets",
+    "list targets",
+    """\
+--label KEY=VALUE  only targets with this label
+--owner OWNER      only targets of this owner
+--gpu GPU          GPU, exactly as the target spells it
+--driver VERSION   driver, exactly as the target states it
+--search TEXT      part of the name
+""",
+    {
+        "target": "target",
+        "mode": "mode",
+        "pool": "name",
+        "gpu": "gpu",
+        "driver": "driver",
+        "nodes": "count",
+        "revision": "revision",
+    },
+    "no targets",
+    act=_list,
+)
+DELETE = Row(
+    "delete",
+    "delete_target",
+    "delete a target without entries or waivers",
+    "NAME  name of the target",
+    text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
+    reason="target delete {name}",
+    act=_delete,
+)
+run = Group(
+    (
+        LIST,
+        Row(
+            "show",
+            "show_target",
+            "print a target as a document",
+            "NAME  name of the target",
+            text=lambda target: to_yaml([drop_storage_members(target)]).rstrip("\n"),
+        ),
+        run_what_if,
+        DELETE,
+        run_from,
+    ),
+    epilog="""\
+examples:
+  compatgate target list --label tier=prod
+  compatgate target what-if prod-a100 --set driver=580.95.05
+  kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
+
+Create and change targets with compatgate matrix import.
+""",
+)

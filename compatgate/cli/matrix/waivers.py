@@ -2,51 +2,50 @@
 
 from __future__ import annotations
 
+import argparse
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import Operations
+from compatgate.cli.gate.opening import Operations, asking
 from compatgate.core.rule import REFUSING
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import add_authorship, add_format, user_name
+from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, user_name
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.usage import action
+from compatgate.kit.clock import today
 
 if TYPE_CHECKING:
-    import argparse
-
     from compatgate.client import Client
 
 DAYS = 7
-_EXAMPLES = """\
+
+
+@action(
+    "waive",
+    "waive the rules that denied one stack",
+    f"""\
+VERDICT            id of the denied verdict
+--name NAME        name of the waiver (default: target and first rule)
+--owner OWNER      owner of the waiver (default: your user name)
+--days N = {DAYS}  days until the last day of the waiver
+--dry-run          show what the waiver would allow
+""",
+    AUTHORSHIP,
+    FORMAT,
+    PLACE,
+    epilog="""\
 examples:
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --dry-run
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --days 3
 
 The waiver covers exactly the verdict's rules, target and image; without an image, the versions of
 its stack. --dry-run shows which other recorded questions it would allow.
-"""
-
-
-def waive_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the arguments of ``matrix waive``."""
-    parser.epilog = _EXAMPLES
-    parser.add_argument("verdict", metavar="VERDICT", help="id of the denied verdict")
-    parser.add_argument("--name", help="name of the waiver (default: target and first rule)")
-    parser.add_argument("--owner", help="owner of the waiver (default: your user name)")
-    parser.add_argument(
-        "--days",
-        type=positive_count,
-        default=DAYS,
-        metavar="N",
-        help=f"days until the last day of the waiver (default: {DAYS})",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show what the waiver would allow")
-    add_authorship(parser)
-    add_format(parser)
-
-
+""",
+    days={"type": positive_count},
+)
+@asking
 def waive(args: argparse.Namespace, gate: Client) -> int:
     """Run ``matrix waive``."""
     from compatgate.cli.matrix.files import describe_preview, describe_result
@@ -72,7 +71,6 @@ def waive(args: argparse.Namespace, gate: Client) -> int:
 
 def _draft(args: argparse.Namespace, verdict: Body) -> Body:
     """Return the document of a waiver for one verdict."""
-    from compatgate.kit.clock import today
     from compatgate.service.matrix.waivers.service import (
         draft_waiver_form,
         parse_components,
@@ -104,7 +102,7 @@ def _draft(args: argparse.Namespace, verdict: Body) -> Body:
             "rules": rules,
             "targets": [begun["targets"]],
             "match": match,
-            "owner": args.owner or args.author or user_name(),
+            "owner": args.owner or args.changed_by or user_name(),
             "reason": args.reason or "dry run",
             "expires": (today() + timedelta(days=args.days)).isoformat(),
         },

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
+import socket
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from compatgate.cli.gate.opening import Operations, add_place, ask_row, gate_of, run_row
+import msgspec
+
+from compatgate.catalog import load_facts
+from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, print_rows, time_of
+from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
-from compatgate.kit.cli.commands import (
-    Body,
-    Cell,
-    Option,
-    Row,
-    add_rows,
-    declared_rows,
-    find_row,
-    print_rows,
-    time_of,
+from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
+from compatgate.kit.cli.output import (
+    format_json_time,
+    print_answer,
+    print_json,
+    print_table,
+    read_text,
 )
-from compatgate.kit.cli.options import add_format, read_interval, repeat
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import action
+from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
+from compatgate.strict_json import DECODE_ERRORS
 
-if TYPE_CHECKING:
-    import argparse
-
-_EXAMPLES = """\
-examples:
-  compatgate k8s nodes --report --cluster prod-eu
-  compatgate nodes report --cluster prod-eu
-  compatgate nodes import fleet.json
-  compatgate nodes list --target prod-a100 --driver-state not-blessed
-  compatgate nodes drift"""
 _NONE = "no nodes yet; report them with: compatgate k8s nodes --report"
 _NO_DRIFT = "no reported node differs from its target (nodes list shows all)"
 
@@ -48,16 +42,6 @@ def _remarks(node: Body) -> str:
     return strip_controls("; ".join([*remarks, *node["disagreements"], *node["notes"]]))
 
 
-_WHERE = (
-    Option("cluster", "", "cluster", "NAME"),
-    Option("target", "", "target", "NAME"),
-    Option("gpu", "", "GPU, in any spelling"),
-    Option("stale", "", "only nodes without a report for a day", form="yes-no"),
-)
-_ONE = (
-    Option("name", "", "name of the node", "NAME"),
-    Option("cluster", "", "cluster, if several have a node with this name", "NAME"),
-)
 _COLUMNS: dict[str, Cell] = {
     "cluster": "cluster",
     "node": "name",
@@ -68,119 +52,43 @@ _COLUMNS: dict[str, Cell] = {
     "seen": time_of("seen_at"),
     "remarks": _remarks,
 }
-_DRIFT_HELP = "property that differs: driver, gpu, platform, or a part like fabric-manager"
-DRIFT = Row(
-    "drift",
-    "list_drift",
-    "list nodes that differ from their targets",
-    options=(*_WHERE, Option("what", "", _DRIFT_HELP, "PROPERTY")),
+
+
+@action(
+    "report",
+    "report driver, GPUs, parts and settings of a node",
+    """\
+--probe FILE              output of compatgate probe (default: probe this machine)
+--root DIR = /            root folder of the node, if this runs in a container
+--name NAME               name of the node (default: host name)
+--cluster NAME = default  cluster of the node
+--every DURATION          repeat at this interval, for example 10m
+""",
+    PLACE,
+    FORMAT,
 )
-ROWS = (
-    Row(
-        "list",
-        "list_nodes",
-        "list nodes",
-        options=(
-            *_WHERE,
-            Option("search", "", "part of the name, case-insensitive", "TEXT"),
-            Option("driver", "", "driver version"),
-            Option("driver_state", "", "driver state: whether an entry allows the driver"),
-            Option("disagrees", "", "only nodes whose sources disagree"),
-        ),
-        columns=_COLUMNS,
-        empty=_NONE,
-    ),
-    DRIFT,
-    Row(
-        "show",
-        "show_node",
-        "show a node with the reports of each source",
-        options=_ONE,
-        text=lambda node: format_node(node),
-    ),
-    Row(
-        "remove",
-        "remove_node",
-        "remove a node that no longer exists",
-        options=(Option("reason", "", "reason, kept in the audit log"), *_ONE),
-        text=lambda node: f"removed {node['cluster']}/{node['name']}",
-    ),
-)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command and its actions."""
-    parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    add_rows(actions, (*ROWS, *declared_rows("nodes")))
-    for each in _add_reports(actions):
-        add_place(each)
-        add_format(each)
-
-
-def _add_reports(actions: Any) -> tuple[argparse.ArgumentParser, ...]:
-    report = actions.add_parser("report", help="report driver, GPUs, parts and settings of a node")
-    report.add_argument(
-        "--probe", metavar="FILE", help="output of compatgate probe (default: probe this machine)"
-    )
-    report.add_argument(
-        "--root",
-        metavar="DIR",
-        default="/",
-        help="root folder of the node, if this runs in a container (default: /)",
-    )
-    report.add_argument("--name", help="name of the node (default: host name)")
-    report.add_argument(
-        "--cluster",
-        metavar="NAME",
-        default="default",
-        help="cluster of the node (default: default)",
-    )
-    report.add_argument(
-        "--every", metavar="DURATION", help="repeat at this interval, for example 10m"
-    )
-    imported = actions.add_parser("import", help="report nodes from a file")
-    imported.add_argument(
-        "file", metavar="FILE", help='JSON file, as the body of POST /nodes ("-": standard input)'
-    )
-    imported.add_argument(
-        "--dry-run", action="store_true", help="print the result without storing it"
-    )
-    return report, imported
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the chosen action."""
-    if args.action == "drift":
-        nodes = ask_row(args, DRIFT)
-        if args.format == "json":
-            print_json(nodes)
-        else:
-            print_drift(nodes, args.argument_what)
-        return 0
-    if action := {"report": _report, "import": _import}.get(args.action):
-        return action(args)
-    return run_row(args, find_row((*ROWS, *declared_rows("nodes")), args.action))
-
-
 def _report(args: argparse.Namespace) -> int:
     def report_once() -> int:
         body = own_report(args.probe, args.name, root=args.root)
         with gate_of(args) as gate:
             (node,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
-        if args.format == "json":
-            print_json(node)
-        else:
-            print(format_node(node))
-        return 0
+        return print_answer(args.format, node, lambda: format_node(node))
 
     return repeat(report_once, read_interval(args.every)) if args.every else report_once()
 
 
+@action(
+    "import",
+    "report nodes from a file",
+    """\
+FILE       JSON file, as the body of POST /nodes ("-": standard input)
+--dry-run  print the result without storing it
+""",
+    PLACE,
+    FORMAT,
+)
 def _import(args: argparse.Namespace) -> int:
     """Report the nodes of a file, in as many reports as their number needs."""
-    from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
-
     document = _read_report(args.file)
     nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
     reported: list[Body] = []
@@ -198,11 +106,6 @@ def _import(args: argparse.Namespace) -> int:
 
 def _read_report(path: str) -> Body:
     """Read a report of nodes; the gate checks its nodes."""
-    import msgspec
-
-    from compatgate.kit.cli.output import read_text
-    from compatgate.strict_json import DECODE_ERRORS
-
     hint = 'like {"cluster": "prod-eu", "nodes": [{"name": "gpu-17", "probe": {...}}]}'
     try:
         document = msgspec.json.decode(read_text(path, "FILE"))
@@ -223,16 +126,12 @@ def own_report(probe: str | None, name: str | None, *, root: str = "/") -> Body:
     is probed, whose files lie under ``root`` where this process runs in a container.
     """
     if probe is None:
-        import socket
-
-        from compatgate.catalog import load_facts
         from compatgate.discovery.probe import probe_machine
 
         document: Mapping[str, Any] = probe_machine(load_facts(), root=root).to_json()
         name = name or socket.gethostname().lower()
     else:
         from compatgate.discovery.probe import read_probe
-        from compatgate.kit.cli.output import read_text
 
         document = read_probe(read_text(probe, "--probe"), origin=probe)
     if not name:
@@ -322,3 +221,77 @@ def _source_text(witness: dict[str, Any]) -> str:
     said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
     what = ", ".join(said) or "nothing"
     return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"
+
+
+def _show_drift(args: argparse.Namespace) -> int:
+    nodes = DRIFT.ask(args)
+    if args.format == "json":
+        print_json(nodes)
+    else:
+        print_drift(nodes, args.what)
+    return 0
+
+
+_WHERE = """\
+--cluster NAME    cluster
+--target NAME     target
+--gpu GPU         GPU, in any spelling
+--stale {yes,no}  only nodes without a report for a day
+"""
+_ONE = """\
+NAME            name of the node
+--cluster NAME  cluster, if several have a node with this name
+"""
+DRIFT = Row(
+    "drift",
+    "list_drift",
+    "list nodes that differ from their targets",
+    _WHERE
+    + """\
+--what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
+""",
+    act=_show_drift,
+)
+run = Group(
+    (
+        Row(
+            "list",
+            "list_nodes",
+            "list nodes",
+            _WHERE
+            + """\
+--search TEXT      part of the name, case-insensitive
+--driver DRIVER    driver version
+--driver-state {}  driver state: whether an entry allows the driver
+--disagrees        only nodes whose sources disagree
+""",
+            _COLUMNS,
+            _NONE,
+        ),
+        DRIFT,
+        Row(
+            "show",
+            "show_node",
+            "show a node with the reports of each source",
+            _ONE,
+            text=format_node,
+        ),
+        Row(
+            "remove",
+            "remove_node",
+            "remove a node that no longer exists",
+            "--reason REASON  reason, kept in the audit log\n" + _ONE,
+            text=lambda node: f"removed {node['cluster']}/{node['name']}",
+        ),
+        *declared_rows("nodes"),
+        _report,
+        _import,
+    ),
+    epilog="""\
+examples:
+  compatgate k8s nodes --report --cluster prod-eu
+  compatgate nodes report --cluster prod-eu
+  compatgate nodes import fleet.json
+  compatgate nodes list --target prod-a100 --driver-state not-blessed
+  compatgate nodes drift""",
+)

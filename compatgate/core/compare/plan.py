@@ -132,8 +132,8 @@ class Plan(TargetDifferences, frozen=True, kw_only=True):
             parts.insert(0, "pools that the driver does not support")
         entries = sum(one.kind == "entry" for one in self.subjects)
         running = len(self.subjects) - entries
-        total = f"{count_things(entries, 'entry')}, {count_things(running, 'running stack')}"
-        return f"{self.about}: {'; '.join(parts) if parts else 'breaks nothing'} ({total})"
+        total = f"{count_things(entries, 'entry')} and {count_things(running, 'running stack')}"
+        return f"{self.about}: {'; '.join(parts) if parts else 'breaks nothing'} (of {total})"
 
 
 def make_plan(asked: Question, *, facts: Facts, matrix: Matrix, now: datetime) -> Plan:

@@ -32,6 +32,8 @@ Pattern = tuple[Piece, ...]
 
 WORD = re.compile("[0-9_]*[a-z][a-z0-9_]*")
 """A whole word of a text in lower case; numbers are none."""
+NUMBER = re.compile(r"\d+")
+_WHOLE_NUMBER = re.compile(r"(?<![a-z0-9_])\d+(?![a-z0-9_])")
 
 
 class Signature(Struct, frozen=True):
@@ -56,7 +58,7 @@ class Signature(Struct, frozen=True):
 
 
 Search = tuple[Signature, tuple[tuple[Pattern, frozenset[str], frozenset[str]], ...]]
-"""A signature; of each pattern the whole words, and the words at its ends."""
+"""A signature; of each pattern the whole words and numbers, and the words at its ends."""
 
 
 class Cause(Struct, frozen=True):
@@ -118,6 +120,7 @@ def _words(pattern: Pattern) -> tuple[frozenset[str], frozenset[str]]:
     whole: set[str] = set()
     parts: set[str] = set()
     for piece in pattern:
+        whole.update(_WHOLE_NUMBER.findall(piece.text))
         for match in WORD.finditer(piece.text):
             at_end = match.start() == 0 or match.end() == len(piece.text)
             (parts if at_end else whole).add(match[0])

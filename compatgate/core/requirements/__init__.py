@@ -34,14 +34,7 @@ from compatgate.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "Impl",
-    "MalformedRequirement",
-    "Properties",
-    "Question",
-    "RequirementAnswer",
-    "check",
-]
+__all__ = ["Impl", "MalformedRequirement", "Properties", "Question", "RequirementAnswer", "check"]
 
 _DIALECTS: Mapping[str, Dialect] = {"go": go.DIALECT, "c": c.DIALECT}
 _MAX_CACHED_LENGTH = 8192

@@ -12,13 +12,13 @@ from compatgate.core import changes, constraints
 from compatgate.core.components import label_of
 from compatgate.core.facts.compilers import COMPILERS, BuildConflict
 from compatgate.core.parts import BUILD, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG204", "host-compiler", reads=BUILD)
-def host_compiler(context: RuleContext) -> RuleAnswer:
+def host_compiler(context: RuleContext) -> Answer:
     """The toolkit's nvcc refuses the host compiler: "unsupported GNU version!".
 
     The header ``crt/host_config.h`` of each toolkit accepts a range of GCC, Clang and MSVC; any
@@ -103,7 +103,7 @@ def _propose_compiler(
 
 
 @rule("CG205", "build-conflict", reads=BUILD)
-def build_conflict(context: RuleContext) -> RuleAnswer:
+def build_conflict(context: RuleContext) -> Answer:
     """Parts of a build do not fit together, though nvcc accepts each of them.
 
     Headers of the C library, of the C++ library and of the toolkit contradict each other in some
@@ -140,7 +140,7 @@ def _is_met(conflict: BuildConflict, context: RuleContext, cuda: Version) -> boo
 
 
 def _report_conflict(context: RuleContext, conflict: BuildConflict, cuda: Version) -> Problem:
-    name = _concerned(conflict)
+    name = next(name for name in conflict.components if name != "cuda")
     said = f' ("{conflict.message}")' if conflict.message else ""
     return Problem(
         conflict.outcome,
@@ -151,11 +151,6 @@ def _report_conflict(context: RuleContext, conflict: BuildConflict, cuda: Versio
         source=conflict.source,
         candidates=lambda: _propose_parts(context, conflict, cuda),
     )
-
-
-def _concerned(conflict: BuildConflict) -> str:
-    """Return the part that a conflict is reported for: the first that is not the toolkit."""
-    return next(name for name in conflict.components if name != "cuda")
 
 
 def _propose_parts(
@@ -180,7 +175,7 @@ def _propose_parts(
 
 
 @rule("CG206", "cxx-standard", reads=BUILD)
-def cxx_standard(context: RuleContext) -> RuleAnswer:
+def cxx_standard(context: RuleContext) -> Answer:
     """The toolkit's nvcc does not have the C++ standard: "Value 'c++20' is not defined".
 
     CUDA 11 accepts standards up to C++17, CUDA 12 up to C++20, CUDA 13 up to C++23.
@@ -196,25 +191,23 @@ def cxx_standard(context: RuleContext) -> RuleAnswer:
     if have is None:
         return NOT_APPLICABLE
     if cuda is None:
-        return [_report_no_toolkit("cxx", have)]
+        return _report_no_toolkit("cxx", have)
     table = context.facts.compilers.standards
     row = next((one for one in table if one.cuda.allows(cuda)), None)
     if row is None or cuda.major_minor > context.facts.compilers.series[-1]:
         message = f"which C++ standards the nvcc of CUDA {cuda} accepts is not known"
-        return [Problem("unknown", "cxx", message, have=have.text)]
+        return Problem("unknown", "cxx", message, have=have.text)
     if have.major in row.accepts:
         return PASS
-    return [
-        Problem(
-            "fail",
-            "cxx",
-            f"the nvcc of CUDA {cuda} has no C++{have.major:02}: {_name_standards(row.accepts)}",
-            have=have.text,
-            need=_name_standards(row.accepts),
-            source=row.source,
-            candidates=lambda: _propose_standard(context, row.accepts, have),
-        )
-    ]
+    return Problem(
+        "fail",
+        "cxx",
+        f"the nvcc of CUDA {cuda} has no C++{have.major:02}: {_name_standards(row.accepts)}",
+        have=have.text,
+        need=_name_standards(row.accepts),
+        source=row.source,
+        candidates=lambda: _propose_standard(context, row.accepts, have),
+    )
 
 
 def _name_standards(accepted: Iterable[int]) -> str:

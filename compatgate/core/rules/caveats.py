@@ -17,9 +17,9 @@ from compatgate.core.parts import DRIVER, FORWARD, NOTHING, VERSIONS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     FindingOutcome,
     Problem,
-    RuleAnswer,
     report_left_out,
     rule,
 )
@@ -38,7 +38,7 @@ REQUIRE_SOURCE = Source(
 
 
 @rule("CG601", "require-cuda", reads=DRIVER)
-def require_cuda(context: RuleContext) -> RuleAnswer:
+def require_cuda(context: RuleContext) -> Answer:
     """The image's ``NVIDIA_REQUIRE_*`` expressions are not met on the pool.
 
     NVIDIA's container runtime refuses to start such a container. This check is independent of the
@@ -67,12 +67,10 @@ def require_cuda(context: RuleContext) -> RuleAnswer:
     decides = c if isinstance(go, MalformedRequirement) else go
     if isinstance(decides, MalformedRequirement):
         message = f"the container runtime cannot read the image's requirements: {decides.detail}"
-        return (_report_refusal(context, message),)
+        return _report_refusal(context, message)
     if not decides.satisfied:
-        return (
-            _report_refusal(
-                context, f"the container runtime refuses this image here: {decides.reason}"
-            ),
+        return _report_refusal(
+            context, f"the container runtime refuses this image here: {decides.reason}"
         )
     other = go if decides is c else c
     if isinstance(other, MalformedRequirement):
@@ -83,7 +81,7 @@ def require_cuda(context: RuleContext) -> RuleAnswer:
         message = f"{refuses}: {other.reason}"
     else:
         return PASS
-    return (Problem("warn", "require", message, source=REQUIRE_SOURCE),)
+    return Problem("warn", "require", message, source=REQUIRE_SOURCE)
 
 
 def _report_refusal(context: RuleContext, message: str) -> Problem:
@@ -134,7 +132,7 @@ def _describe_cuda(context: RuleContext) -> str:
 
 
 @rule("CG701", "known-issue", reads=VERSIONS | FORWARD | {"arch"}, states_outcome=True)
-def known_issue(context: RuleContext) -> RuleAnswer:
+def known_issue(context: RuleContext) -> Answer:
     """The combination is on the known-issues list.
 
     The list is data, and each issue has a link: ``compatgate facts show known_issues``. Operators
@@ -212,7 +210,7 @@ def _propose_fixes(issue: KnownIssue) -> Iterator[Candidate]:
 
 
 @rule("CG821", "waived", cause="matrix", reads=NOTHING, not_waivable="records waivers")
-def waived(context: RuleContext) -> RuleAnswer:
+def waived(context: RuleContext) -> Answer:
     """A finding was waived: a named exception covers it, with an owner, a reason and an end date.
 
     The finding stays visible, but no longer affects the verdict. This warning names the owner of
@@ -227,7 +225,7 @@ def waived(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG822", "exempted", cause="matrix", reads=NOTHING)
-def exempted(context: RuleContext) -> RuleAnswer:
+def exempted(context: RuleContext) -> Answer:
     """The Kubernetes hook admitted a workload although its verdict denies it.
 
     The verdict does not change; only the answer of the hook does. This needs a valid waiver that
@@ -246,7 +244,7 @@ def exempted(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG831", "target-contradicted", cause="matrix", reads=NOTHING)
-def target_contradicted(context: RuleContext) -> RuleAnswer:
+def target_contradicted(context: RuleContext) -> Answer:
     """A workload names a target on whose nodes Kubernetes cannot place it.
 
     Namespace, node selector or affinity, and the requested resource decide where a pod can run.
@@ -268,7 +266,7 @@ def target_contradicted(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG832", "no-pool-for-request", cause="matrix", reads=NOTHING)
-def no_pool_for_request(context: RuleContext) -> RuleAnswer:
+def no_pool_for_request(context: RuleContext) -> Answer:
     """No pool of the target has the GPU product that a workload requests.
 
     A MIG slice is a separate product: a container that requests ``nvidia.com/mig-1g.10gb`` is
@@ -289,7 +287,7 @@ def no_pool_for_request(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG834", "no-node-for-pod", cause="matrix", reads=NOTHING)
-def no_node_for_pod(context: RuleContext) -> RuleAnswer:
+def no_node_for_pod(context: RuleContext) -> Answer:
     """No known node accepts a workload, although its target has the requested GPU.
 
     Where nodes of a pool are known (node reports), labels, taints and resources of these nodes say
@@ -313,13 +311,9 @@ def no_node_for_pod(context: RuleContext) -> RuleAnswer:
 
 
 @rule(
-    "CG833",
-    "some-pools",
-    cause="matrix",
-    reads=NOTHING,
-    not_waivable="names what was not checked",
+    "CG833", "some-pools", cause="matrix", reads=NOTHING, not_waivable="names what was not checked"
 )
-def some_pools(context: RuleContext) -> RuleAnswer:
+def some_pools(context: RuleContext) -> Answer:
     """The question is about some pools of the target; the others were not judged.
 
     A question can name ``pools`` of its target. The Kubernetes hook does so if only some pools
@@ -341,7 +335,7 @@ def some_pools(context: RuleContext) -> RuleAnswer:
     reads=NOTHING,
     not_waivable="names what was not judged",
 )
-def admission_note(context: RuleContext) -> RuleAnswer:
+def admission_note(context: RuleContext) -> Answer:
     """Kubernetes admission says more about an object than the verdicts on its stacks.
 
     Examples: a GPU workload matches no target, an annotation cannot be parsed, a resource claim is
@@ -361,7 +355,7 @@ def admission_note(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG901", "incomplete", reads=VERSIONS, not_waivable="names what is not known")
-def incomplete(context: RuleContext) -> RuleAnswer:
+def incomplete(context: RuleContext) -> Answer:
     """A value that the decision needs is not known; the message names it and how to provide it.
 
     Driver, GPU and CUDA are always needed, and so is every version that a lockfile, an SBOM or an
@@ -419,7 +413,6 @@ def _report_no_cuda(context: RuleContext) -> Problem:
 
 
 def _write_build(found: FrameworkMatch, build: Build, *, lacks_plugin: bool) -> str:
-    """Write how a stack states this build."""
     if build.plugins and lacks_plugin:
         return f"{build.plugins[0]}={found.version.public}"
     label = build.label
@@ -427,7 +420,7 @@ def _write_build(found: FrameworkMatch, build: Build, *, lacks_plugin: bool) -> 
 
 
 @rule("CG902", "witness-conflict")
-def witness_conflict(context: RuleContext) -> RuleAnswer:
+def witness_conflict(context: RuleContext) -> Answer:
     """Two sources of the stack contradict each other (a warning).
 
     A lockfile, an SBOM or a folder can state a version several times: in a variable, a package, or

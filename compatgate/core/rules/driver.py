@@ -14,9 +14,9 @@ from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidat
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     FindingOutcome,
     Problem,
-    RuleAnswer,
     report_missing_fact,
     report_no_effect,
     rule,
@@ -27,7 +27,7 @@ from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG101", "driver-too-old", reads=CUDA | FORWARD)
-def driver_too_old(context: RuleContext) -> RuleAnswer:
+def driver_too_old(context: RuleContext) -> Answer:
     """The driver is older than the minimum for the stack's CUDA.
 
     From CUDA 11 on, programs built with any toolkit of a major run on a driver at or above that
@@ -55,7 +55,7 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
     if cuda is None or newer is not NOT_APPLICABLE:
         return newer
     if why := _explain_unknown_toolkit(context, cuda):
-        return (Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context)),)
+        return Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context))
     if context.jetson:
         return NOT_APPLICABLE  # its driver has numbers of its own: CG131 judges the L4T release
     if context.floor is None:
@@ -69,20 +69,18 @@ def driver_too_old(context: RuleContext) -> RuleAnswer:
     message = f"driver {driver} is too old for CUDA {cuda}, which needs {floor} or newer"
     if forward and context.forward_may_help:
         message += f"; forward compatibility could lift that, but {forward.reason}"
-    return (
-        Problem(
-            "unknown" if context.forward_may_help else "fail",
-            "driver",
-            message,
-            have=driver.text,
-            need=f">={floor}",
-            source=source,
-            candidates=lambda: _propose_driver_or_cuda(context, floor),
-        ),
+    return Problem(
+        "unknown" if context.forward_may_help else "fail",
+        "driver",
+        message,
+        have=driver.text,
+        need=f">={floor}",
+        source=source,
+        candidates=lambda: _propose_driver_or_cuda(context, floor),
     )
 
 
-def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -> RuleAnswer:
+def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -> Answer:
     """Judge a toolkit without a published minimum: a driver for a newer one runs it."""
     newer = (one for one in context.facts.cuda_driver.toolkits if one.version > cuda)
     floors = [find_floor(one.version, one, context.pool, context.facts) for one in newer]
@@ -94,7 +92,7 @@ def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -
     return report_missing_fact("driver", message, need=need, have=driver.text)
 
 
-def _check_major(context: RuleContext, driver: Version, known: int) -> RuleAnswer:
+def _check_major(context: RuleContext, driver: Version, known: int) -> Answer:
     """Judge the newest CUDA major that a build names, above the major that is known."""
     if context.jetson:
         return NOT_APPLICABLE  # CG131 judges it
@@ -108,17 +106,15 @@ def _check_major(context: RuleContext, driver: Version, known: int) -> RuleAnswe
     floor = compat.minimum.get(context.os) if compat else None
     if compat is None or floor is None or driver >= floor:
         return NOT_APPLICABLE  # CG901 asks for the CUDA
-    return (
-        Problem(
-            "unknown" if context.stack.cuda_compat else "fail",
-            "driver",
-            f"driver {driver} is too old for CUDA {major}, for which {name} is built: each of its "
-            f"releases needs {floor} or newer",
-            have=driver.text,
-            need=f">={floor}",
-            source=compat.source,
-            candidates=lambda: (changes.raise_driver(context, floor),),
-        ),
+    return Problem(
+        "unknown" if context.stack.cuda_compat else "fail",
+        "driver",
+        f"driver {driver} is too old for CUDA {major}, for which {name} is built: each of its "
+        f"releases needs {floor} or newer",
+        have=driver.text,
+        need=f">={floor}",
+        source=compat.source,
+        candidates=lambda: (changes.raise_driver(context, floor),),
     )
 
 
@@ -143,7 +139,7 @@ def _propose_driver_or_cuda(context: RuleContext, floor: Version) -> Iterator[Ca
 
 
 @rule("CG102", "minor-compat-limits", reads=CODE | RECORDS | FORWARD)
-def minor_compat_limits(context: RuleContext) -> RuleAnswer:
+def minor_compat_limits(context: RuleContext) -> Answer:
     """The driver is older than the toolkit's own and runs it by minor-version compatibility only.
 
     Compatible is not identical: code with SASS for the GPU runs, but PTX made by the newer toolkit
@@ -165,7 +161,7 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     if cuda.major < context.facts.cuda_driver.first_compatible_major or driver < context.floor[0]:
         return NOT_APPLICABLE
     own = toolkit.driver.get(context.os)
-    older = _reports_older(context, cuda)
+    older = context.driver_cuda is None or context.driver_cuda < cuda.major_minor
     if own is None and not (older and context.driver_cuda_is_exact):
         return report_no_effect(  # CG202 judges PTX, all else is a warning
             "driver",
@@ -180,19 +176,15 @@ def minor_compat_limits(context: RuleContext) -> RuleAnswer:
     )
     than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
     limit = _describe_limit(context, older=older, needs_jit=needs_jit)
-    return (
-        Problem(
-            ("unknown" if explain_open_reach(context) else "fail") if needs_jit else "warn",
-            "driver",
-            f"driver {driver} ({_describe_cuda(context)}) is older than {than}: it works by "
-            f"minor-version compatibility for code with SASS for this GPU, {limit}",
-            have=driver.text,
-            need=f">={own}"
-            if own
-            else f"a driver of CUDA {format_parts(cuda.major_minor)} or newer",
-            source=weakest_source(context, toolkit.source) if needs_jit else toolkit.source,
-            candidates=lambda: _propose_driver_or_sass(context, own, needs_jit=needs_jit),
-        ),
+    return Problem(
+        ("unknown" if explain_open_reach(context) else "fail") if needs_jit else "warn",
+        "driver",
+        f"driver {driver} ({_describe_cuda(context)}) is older than {than}: it works by "
+        f"minor-version compatibility for code with SASS for this GPU, {limit}",
+        have=driver.text,
+        need=f">={own}" if own else f"a driver of CUDA {format_parts(cuda.major_minor)} or newer",
+        source=weakest_source(context, toolkit.source) if needs_jit else toolkit.source,
+        candidates=lambda: _propose_driver_or_sass(context, own, needs_jit=needs_jit),
     )
 
 
@@ -201,10 +193,6 @@ def _forward_compat_covers(context: RuleContext, cuda: Version) -> bool:
     if not (context.forward and context.forward.usable and context.usable_cuda):
         return False
     return context.usable_cuda >= cuda.major_minor
-
-
-def _reports_older(context: RuleContext, cuda: Version) -> bool:
-    return context.driver_cuda is None or context.driver_cuda < cuda.major_minor
 
 
 def _describe_cuda(context: RuleContext) -> str:
@@ -235,7 +223,7 @@ def _propose_driver_or_sass(
 
 
 @rule("CG103", "forward-compat", reads=FORWARD)
-def forward_compat(context: RuleContext) -> RuleAnswer:
+def forward_compat(context: RuleContext) -> Answer:
     """The forward-compatibility package is in the stack and cannot be used here.
 
     ``cuda-compat`` brings a newer user-mode driver. It works on data-center GPUs (and select RTX
@@ -264,29 +252,25 @@ def forward_compat(context: RuleContext) -> RuleAnswer:
             return PASS
         table, gpu = context.facts.forward_compat, context.pool.gpu
         if gpu and gpu.segment in table.conditional_segments:
-            return (
-                Problem(
-                    "warn",
-                    "cuda-compat",
-                    f"forward compatibility on {gpu.segment} products is supported for select "
-                    f"NGC-Server-Ready SKUs only; whether {gpu.sku} is one is not published",
-                    have=compat.text,
-                    source=table.hardware,
-                ),
+            return Problem(
+                "warn",
+                "cuda-compat",
+                f"forward compatibility on {gpu.segment} products is supported for select "
+                f"NGC-Server-Ready SKUs only; whether {gpu.sku} is one is not published",
+                have=compat.text,
+                source=table.hardware,
             )
         return PASS
-    return (
-        Problem(
-            "unknown" if forward.usable is None else "fail",
-            "cuda-compat",
-            f"cuda-compat {compat} is not usable here: {forward.reason}"
-            if forward.usable is False
-            else f"whether cuda-compat {compat} is usable here is not known: {forward.reason}",
-            have=compat.text,
-            need=forward.need or None,
-            source=forward.source,
-            candidates=lambda: _propose_without_compat(context),
-        ),
+    return Problem(
+        "unknown" if forward.usable is None else "fail",
+        "cuda-compat",
+        f"cuda-compat {compat} is not usable here: {forward.reason}"
+        if forward.usable is False
+        else f"whether cuda-compat {compat} is usable here is not known: {forward.reason}",
+        have=compat.text,
+        need=forward.need or None,
+        source=forward.source,
+        candidates=lambda: _propose_without_compat(context),
     )
 
 
@@ -310,7 +294,7 @@ EOL_NOTICE = timedelta(days=90)
 
 
 @rule("CG104", "driver-branch-eol", reads=DRIVER, pool_only=True)
-def driver_branch_eol(context: RuleContext) -> RuleAnswer:
+def driver_branch_eol(context: RuleContext) -> Answer:
     """The driver branch is past its end of life, or within 90 days of it (a warning).
 
     A branch past its end of life gets no security fixes, and later cuda-compat packages do not
@@ -339,16 +323,14 @@ def driver_branch_eol(context: RuleContext) -> RuleAnswer:
         message += f" ({when})" if when else ""
     else:
         return report_no_effect("driver", f"no end of life of branch {branch.branch} is published")
-    return (
-        Problem(
-            "warn",
-            "driver",
-            message,
-            have=driver.text,
-            need="a supported branch",
-            source=branch.source,
-            candidates=lambda: _find_supported_branch(context),
-        ),
+    return Problem(
+        "warn",
+        "driver",
+        message,
+        have=driver.text,
+        need="a supported branch",
+        source=branch.source,
+        candidates=lambda: _find_supported_branch(context),
     )
 
 

@@ -17,9 +17,10 @@ from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidat
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     FindingOutcome,
     Problem,
-    RuleAnswer,
+    list_problems,
     report_left_out,
     report_missing_fact,
     rule,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @rule("CG401", "framework-cuda", reads=DRIVER | RECORDS)
-def framework_cuda(context: RuleContext) -> RuleAnswer:
+def framework_cuda(context: RuleContext) -> Answer:
     """No build of this framework release is published for this CUDA.
 
     The rule fails where the facts list all builds of the release and name a source for that; where
@@ -66,7 +67,7 @@ def framework_cuda(context: RuleContext) -> RuleAnswer:
     return ask_each_framework(context, _check_cuda)
 
 
-def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_cuda(context: RuleContext, found: FrameworkMatch) -> Answer:
     if found.without_cuda:
         return _make_problem(
             found,
@@ -110,7 +111,7 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     return _check_stated_cuda(context, found, build)
 
 
-def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> Answer:
     """Report a release without a row, unless its own wheel was measured."""
     if context.has_record(found.name):
         return NOT_APPLICABLE  # CG411 to CG414 judge what the wheel was measured to hold
@@ -122,7 +123,7 @@ def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> Rule
     return _make_problem(found, "unknown", message, need=need)
 
 
-def _check_stated_cuda(context: RuleContext, found: FrameworkMatch, build: Build) -> RuleAnswer:
+def _check_stated_cuda(context: RuleContext, found: FrameworkMatch, build: Build) -> Answer:
     """Compare the CUDA that the stack states with that of the build that a label names."""
     stated = context.stack.get("cuda")
     if stated is None or not found.version.cuda:
@@ -141,13 +142,13 @@ def _check_stated_cuda(context: RuleContext, found: FrameworkMatch, build: Build
 
 def _make_problem(
     found: FrameworkMatch, outcome: FindingOutcome, message: str, **more: Any
-) -> RuleAnswer:
-    return (Problem(outcome, found.name, message, have=found.version.text, **more),)
+) -> Answer:
+    return Problem(outcome, found.name, message, have=found.version.text, **more)
 
 
 def _report_cpu_only(
     context: RuleContext, found: FrameworkMatch, release: Release, what: str, source: Source
-) -> RuleAnswer:
+) -> Answer:
     """Report an index without a wheel with CUDA: it fails unless another build may be meant."""
     build = found.build or default_build(release)
     label = build.label if build else None
@@ -214,7 +215,7 @@ def _explain_unpublished(found: FrameworkMatch) -> str:
     return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
 
 
-def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> RuleAnswer:
+def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> Answer:
     """Report a CUDA without a known build: it fails where the list of builds is complete."""
     asked = found.version.cuda or (context.cuda.parts if context.cuda else None)
     if asked is None:
@@ -225,23 +226,21 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
     release_name = f"{found.name} {found.version.public}"
     build = f"build of {release_name} for CUDA {format_parts(asked)}"
     complete = None if release.inferred else found.table.source_of_completeness(release.version)
-    return (
-        Problem(
-            "fail" if complete else "unknown",
-            found.name,
-            f"no {build} is published; there are builds for {titles}"
-            if complete
-            else f"whether there is a {build} is not known; known are builds for {titles}",
-            have=found.version.text,
-            need=titles,
-            source=complete or release.source,
-            candidates=lambda: changes.other_build(context, found),
-        ),
+    return Problem(
+        "fail" if complete else "unknown",
+        found.name,
+        f"no {build} is published; there are builds for {titles}"
+        if complete
+        else f"whether there is a {build} is not known; known are builds for {titles}",
+        have=found.version.text,
+        need=titles,
+        source=complete or release.source,
+        candidates=lambda: changes.other_build(context, found),
     )
 
 
 @rule("CG404", "framework-python", reads=CUDA | {"python"})
-def framework_python(context: RuleContext) -> RuleAnswer:
+def framework_python(context: RuleContext) -> Answer:
     """No wheel of the framework release is for this Python.
 
     The tags of the wheels decide, not ``Requires-Python``: torch 2.5 says >=3.8 and has no wheel
@@ -254,7 +253,7 @@ def framework_python(context: RuleContext) -> RuleAnswer:
     return ask_each_framework(context, _check_python)
 
 
-def _check_python(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_python(context: RuleContext, found: FrameworkMatch) -> Answer:
     have, release = context.stack.get("python"), found.release
     if have is None or release is None:
         return NOT_APPLICABLE
@@ -278,19 +277,17 @@ def _check_python(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     source = release.python_source or release.source
     derived = source is not None and source.confidence == "derived"
     wheels_of = f"{found.name} {found.version.public}"
-    return (
-        Problem(
-            "unknown" if derived else "fail",
-            "python",
-            f"whether {wheels_of} has a wheel for Python {series} is not known, other releases have"
-            f" them for {need}"
-            if derived
-            else f"{wheels_of} has no wheel for Python {series}, but for {need}",
-            have=have.text,
-            need=need,
-            source=source,
-            candidates=lambda: changes.other_python(have, release),
-        ),
+    return Problem(
+        "unknown" if derived else "fail",
+        "python",
+        f"whether {wheels_of} has a wheel for Python {series} is not known, other releases have"
+        f" them for {need}"
+        if derived
+        else f"{wheels_of} has no wheel for Python {series}, but for {need}",
+        have=have.text,
+        need=need,
+        source=source,
+        candidates=lambda: changes.other_python(have, release),
     )
 
 
@@ -301,7 +298,7 @@ def _is_in_range(have: Version, low: str | None, high: str | None) -> bool:
 
 
 @rule("CG405", "framework-arch", reads=CODE | RECORDS | FORWARD)
-def framework_arch(context: RuleContext) -> RuleAnswer:
+def framework_arch(context: RuleContext) -> Answer:
     """The published wheel has no code for the pool's GPU.
 
     Architectures depend on the wheel, not on its CUDA: Volta is absent from torch 2.7 cu128,
@@ -326,7 +323,7 @@ def framework_arch(context: RuleContext) -> RuleAnswer:
     return ask_each_framework(context, _check_arch)
 
 
-def _check_arch(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
     device, build = context.capability, found.build
     if device is None or found.name in context.stack.measured:
         return NOT_APPLICABLE  # CG411 judges what was measured
@@ -383,7 +380,7 @@ def _find_pinned_torch_without_code(
     return replace(problem, source=fact.source) if fact and came_later else problem
 
 
-def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> RuleAnswer:
+def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> Answer:
     """Judge a release candidate or nightly build by the nearest release, which never denies."""
     answer = _check_arch(context, release)
     if isinstance(answer, str):
@@ -394,11 +391,11 @@ def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkM
             outcome="unknown" if one.outcome == "fail" else one.outcome,
             message=f"{found.title} is assumed to be like {release.title}: {one.message}",
         )
-        for one in answer
+        for one in list_problems(answer)
     ]
 
 
-def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> RuleAnswer:
+def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> Answer:
     """Judge a release whose build is not known: it fails where every build excludes the GPU."""
     builds = found.release.preferred if found.release and context.cuda is None else ()
     if (source := found.table.refuses_newer_gpus) and builds:
@@ -428,9 +425,7 @@ def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
     return has_index(context.jetson, found.name, found.version.local)
 
 
-def _check_code(
-    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
-) -> RuleAnswer:
+def _check_code(context: RuleContext, found: FrameworkMatch, build: Build, device: Pair) -> Answer:
     pool = context.pool
     code = build.code_for(pool.os, pool.cpu)
     if code is None:
@@ -444,8 +439,8 @@ def _check_code(
     problem = _report_no_code(context, found, build, message, have)
     if dispute := context.find_dispute(code):
         text = f"{message} itself; {dispute.text}"
-        return (replace(problem, outcome="unknown", message=text, source=dispute.source),)
-    return (problem,)
+        return replace(problem, outcome="unknown", message=text, source=dispute.source)
+    return problem
 
 
 def _check_plugins(
@@ -498,7 +493,7 @@ def _plugins_are_for(
 
 def _check_minimum(
     context: RuleContext, found: FrameworkMatch, build: Build, device: Pair, minimum: Pair
-) -> RuleAnswer:
+) -> Answer:
     if device >= minimum:
         if _minimum_covers(context, found, build, device) or context.has_record(found.name):
             return PASS
@@ -508,7 +503,7 @@ def _check_minimum(
     message = (
         f"{found.title} needs compute capability {format_parts(minimum)}, not {context.gpu_name}"
     )
-    return (_report_no_code(context, found, build, message, f">={format_parts(minimum)}"),)
+    return _report_no_code(context, found, build, message, f">={format_parts(minimum)}")
 
 
 def _minimum_covers(
@@ -547,7 +542,7 @@ def _report_no_code(
     )
 
 
-def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str) -> RuleAnswer:
+def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str) -> Answer:
     """Report unknown code, unless a record or the stated code is judged in its place."""
     if context.has_record(found.name) or context.stack.arch is not None:
         return NOT_APPLICABLE  # CG411 judges what its wheel was measured to hold, CG201 the stated
@@ -558,7 +553,7 @@ def _report_unknown_code(context: RuleContext, found: FrameworkMatch, what: str)
         for release in found.table.releases
         for build in release.builds
     ):
-        return (Problem("unknown", found.name, message, have=found.version.text, need=need),)
+        return Problem("unknown", found.name, message, have=found.version.text, need=need)
     if _all_measured_run(context, found):
         return PASS
     return report_missing_fact(found.name, message, need=need, have=found.version.text)
@@ -583,7 +578,7 @@ def _all_measured_run(context: RuleContext, found: FrameworkMatch) -> bool:
 
 
 @rule("CG407", "framework-driver", reads=CUDA | FORWARD)
-def framework_driver(context: RuleContext) -> RuleAnswer:
+def framework_driver(context: RuleContext) -> Answer:
     """The driver is below the minimum that the project publishes for its build.
 
     Most projects name the minimum of the CUDA major (CG101). TensorRT requires more: branch 535
@@ -597,7 +592,7 @@ def framework_driver(context: RuleContext) -> RuleAnswer:
     return ask_each_framework(context, _check_driver)
 
 
-def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_driver(context: RuleContext, found: FrameworkMatch) -> Answer:
     driver, build = context.usable_driver, found.build
     if driver is None or context.driver is None or build is None or context.os not in build.driver:
         return NOT_APPLICABLE
@@ -615,22 +610,20 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
         return PASS
     if context.floor and driver < context.floor[0] and minimum <= context.floor[0]:
         return NOT_APPLICABLE  # CG101 asks for at least as much
-    return (
-        Problem(
-            "fail",
-            "driver",
-            f"driver {context.driver} is too old for {found.title}, which needs {minimum} or newer",
-            have=context.driver.text,
-            need=f">={minimum}",
-            source=build.source,
-            candidates=lambda: (changes.raise_driver(context, minimum),),
-        ),
+    return Problem(
+        "fail",
+        "driver",
+        f"driver {context.driver} is too old for {found.title}, which needs {minimum} or newer",
+        have=context.driver.text,
+        need=f">={minimum}",
+        source=build.source,
+        candidates=lambda: (changes.raise_driver(context, minimum),),
     )
 
 
 def ask_each_framework(
-    context: RuleContext, check: Callable[[RuleContext, FrameworkMatch], RuleAnswer]
-) -> RuleAnswer:
+    context: RuleContext, check: Callable[[RuleContext, FrameworkMatch], Answer]
+) -> Answer:
     """Check every framework of the stack; collect the problems, and pass if one check passes."""
     problems: list[Problem] = []
     passed = False
@@ -639,5 +632,5 @@ def ask_each_framework(
         if isinstance(answer, str):
             passed = passed or answer == PASS
         else:
-            problems += answer
+            problems += list_problems(answer)
     return problems or (PASS if passed else NOT_APPLICABLE)

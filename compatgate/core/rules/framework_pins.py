@@ -13,9 +13,10 @@ from compatgate.core.parts import CUDNN, NCCL, PACKAGES
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     FindingOutcome,
     Problem,
-    RuleAnswer,
+    list_problems,
     report_missing_fact,
     rule,
 )
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @rule("CG402", "framework-cudnn", reads=CUDNN)
-def framework_cudnn(context: RuleContext) -> RuleAnswer:
+def framework_cudnn(context: RuleContext) -> Answer:
     """The cuDNN is not the one that the framework's build expects.
 
     Another major fails, because the ABI differs. A cuDNN older than the build's pin fails. A newer
@@ -47,7 +48,7 @@ def framework_cudnn(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG403", "framework-nccl", reads=NCCL)
-def framework_nccl(context: RuleContext) -> RuleAnswer:
+def framework_nccl(context: RuleContext) -> Answer:
     """The NCCL is not the one that the framework's build expects.
 
     As for CG402, another major or an older release than the pin fails. A newer one is a warning if
@@ -61,7 +62,7 @@ def framework_nccl(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG406", "framework-framework", reads=PACKAGES)
-def framework_framework(context: RuleContext) -> RuleAnswer:
+def framework_framework(context: RuleContext) -> Answer:
     """A library that the framework's release is built on has another version than the pinned one.
 
     vLLM is compiled against exactly one torch: another torch has another ABI. The wheel of torch
@@ -79,7 +80,7 @@ def framework_framework(context: RuleContext) -> RuleAnswer:
     return ask_each_framework(context, _check_framework_pins)
 
 
-def _check_framework_pins(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_framework_pins(context: RuleContext, found: FrameworkMatch) -> Answer:
     if found.release is None:
         return NOT_APPLICABLE
     others = found.table.pinned - {"cudnn", "nccl"}
@@ -87,7 +88,7 @@ def _check_framework_pins(context: RuleContext, found: FrameworkMatch) -> RuleAn
     for by in (found.release, found.build):
         if by and by.requires and _is_of_metadata(context, found):
             answers += _check_requirements(context, found, by)
-    problems = [p for answer in answers if not isinstance(answer, str) for p in answer]
+    problems = [problem for answer in answers for problem in list_problems(answer)]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
 
 
@@ -103,7 +104,7 @@ _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 
 def _check_requirements(
     context: RuleContext, found: FrameworkMatch, by: Build | Release
-) -> Iterator[RuleAnswer]:
+) -> Iterator[Answer]:
     """Check the metadata's requirements on packages that the stack states."""
     from compatgate.core.package_requirements import (
         requirements_of_framework,
@@ -169,7 +170,7 @@ def _check_toolkit_libraries(
     asked: PlatformRequirement,
     toolkit: Pair,
     source: Source | None,
-) -> Iterator[RuleAnswer]:
+) -> Iterator[Answer]:
     """Compare the toolkit that metadata names (``cuda-toolkit[nvjitlink]``) with its libraries."""
     table = context.facts.cuda_components
     for package in context.packages:
@@ -197,7 +198,7 @@ def _begin_message(found: FrameworkMatch) -> str:
     return f"{found.name} {found.version.public}{build} expects"
 
 
-def _check_pin(context: RuleContext, found: FrameworkMatch, component: str) -> RuleAnswer:
+def _check_pin(context: RuleContext, found: FrameworkMatch, component: str) -> Answer:
     have = context.stack.get(component)
     if have is None or found.release is None:
         return NOT_APPLICABLE
@@ -213,7 +214,7 @@ def _check_pin(context: RuleContext, found: FrameworkMatch, component: str) -> R
 
 def _check_without_pin(
     context: RuleContext, found: FrameworkMatch, component: str, have: Version
-) -> RuleAnswer:
+) -> Answer:
     """Judge a build without a known pin by those of its release, else of the nearest releases.
 
     A project that never pinned the component before this release is taken not to pin it here.
@@ -233,7 +234,7 @@ def _check_without_pin(
         ]
     known = own or (older[-1:] + newer[:1] if older else [])
     answers = [_compare_with_pin(context, found, pin, have) for pin in known]
-    if not any(not isinstance(one, str) and one[0].outcome == "fail" for one in answers):
+    if all(one.outcome != "fail" for answer in answers for one in list_problems(answer)):
         return PASS if known else NOT_APPLICABLE
     message = f"which {component} {found.name} {version} ({found.build.title}) expects is not known"
     specs = " or ".join(dict.fromkeys(f"{component} {pin.spec}" for pin in known))
@@ -243,7 +244,7 @@ def _check_without_pin(
 
 def _compare_with_pin(
     context: RuleContext, found: FrameworkMatch, pin: Pin, have: Version
-) -> RuleAnswer:
+) -> Answer:
     expects = f"{_begin_message(found)} {pin.component} {pin.spec}"
     outcome: FindingOutcome = "fail"
     if pin.floor and pin.same_major and have.major != pin.floor.major:
@@ -260,16 +261,14 @@ def _compare_with_pin(
         why = f"{pin.component} {have} is outside that range"
     else:
         return PASS
-    return (
-        Problem(
-            outcome,
-            pin.component,
-            f"{expects}; {why}",
-            have=have.text,
-            need=pin.spec,
-            source=pin.source,
-            candidates=lambda: changes.follow_pin(context, pin),
-        ),
+    return Problem(
+        outcome,
+        pin.component,
+        f"{expects}; {why}",
+        have=have.text,
+        need=pin.spec,
+        source=pin.source,
+        candidates=lambda: changes.follow_pin(context, pin),
     )
 
 

@@ -20,8 +20,8 @@ from compatgate.core.parts import CODE, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     Problem,
-    RuleAnswer,
     report_left_out,
     report_missing_fact,
     report_no_effect,
@@ -39,7 +39,7 @@ from compatgate.core.versions import Version, format_parts, parse_version
 
 
 @rule("CG105", "driver-gpu", reads=DRIVER, pool_only=True)
-def driver_gpu(context: RuleContext) -> RuleAnswer:
+def driver_gpu(context: RuleContext) -> Answer:
     """The driver branch is older than the first, or newer than the last, that supports the GPU.
 
     Branch 580 is the last for Maxwell, Pascal and Volta, 470 for Kepler; Blackwell needs 570 or
@@ -78,11 +78,11 @@ def driver_gpu(context: RuleContext) -> RuleAnswer:
     if problems := _find_wsl_problem(context, driver):
         return problems
     if problem := _find_late_product(context, driver, gpu):
-        return (problem,)
+        return problem
     return _judge_first(context, number, gpu)
 
 
-def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
+def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> Answer:
     """Judge a GPU whose first branch may be open: any branch for a newer capability knows it."""
     if not gpu.product:
         message = f"the first driver for {gpu.name} depends on the product, which is not stated"
@@ -102,7 +102,6 @@ def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> RuleAnswer:
 
 
 def _number_of(context: RuleContext, branch: int, *, end: bool = False) -> int:
-    """Return the first or last number that drivers of a branch have on the pool's system."""
     if context.os == "linux":
         return branch
     rows = context.facts.driver_branches.windows
@@ -110,7 +109,7 @@ def _number_of(context: RuleContext, branch: int, *, end: bool = False) -> int:
     return branch if own is None else own.last if end else own.first
 
 
-def _report_unknown_branch(context: RuleContext, driver: Version) -> RuleAnswer:
+def _report_unknown_branch(context: RuleContext, driver: Version) -> Answer:
     table = context.facts.driver_branches
     if context.os == "windows":
         newest = max((one.last for one in table.windows), default=0)
@@ -122,10 +121,10 @@ def _report_unknown_branch(context: RuleContext, driver: Version) -> RuleAnswer:
     message = f"driver branch {driver.major} is not known; known are {oldest} to {newest}"
     message += "; is it a Windows driver (os=windows)?" if is_between else ""
     need = f"a driver of a known branch, {oldest} to {newest}"
-    return (Problem("unknown", "driver", message, have=driver.text, need=need),)
+    return Problem("unknown", "driver", message, have=driver.text, need=need)
 
 
-def _find_wsl_problem(context: RuleContext, driver: Version) -> RuleAnswer | None:
+def _find_wsl_problem(context: RuleContext, driver: Version) -> Answer | None:
     """Return what is wrong with a Windows driver whose branch may carry no CUDA for WSL."""
     rows, branch = context.facts.driver_branches.wsl, context.branch
     if context.pool.os != "wsl" or not branch:
@@ -167,22 +166,20 @@ def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Probl
 
 def _report_undriven_gpu(
     context: RuleContext, driver: Version, gpu: Gpu, why: str, need: str
-) -> RuleAnswer:
-    return (
-        Problem(
-            "fail",
-            "driver",
-            f"driver {driver} does not support this GPU: {why}",
-            have=driver.text,
-            need=need,
-            source=gpu.source,
-            candidates=lambda: changes.driver_for_gpu(context),
-        ),
+) -> Answer:
+    return Problem(
+        "fail",
+        "driver",
+        f"driver {driver} does not support this GPU: {why}",
+        have=driver.text,
+        need=need,
+        source=gpu.source,
+        candidates=lambda: changes.driver_for_gpu(context),
     )
 
 
 @rule("CG106", "mig-driver", reads=DRIVER, pool_only=True)
-def mig_driver(context: RuleContext) -> RuleAnswer:
+def mig_driver(context: RuleContext) -> Answer:
     """The driver is older than the first that offers MIG on this GPU.
 
     A pool of MIG slices needs a driver that supports MIG on the GPU: H100 from 525.85.12, B300
@@ -200,20 +197,18 @@ def mig_driver(context: RuleContext) -> RuleAnswer:
         return _judge_open_mig(context, driver, gpu)
     if driver >= minimum:
         return PASS
-    return (
-        Problem(
-            "fail",
-            "driver",
-            f"driver {driver} does not offer MIG on {gpu.name}, which came with {minimum}",
-            have=driver.text,
-            need=f">={minimum}",
-            source=gpu.source,
-            candidates=lambda: (changes.raise_driver(context, minimum),),
-        ),
+    return Problem(
+        "fail",
+        "driver",
+        f"driver {driver} does not offer MIG on {gpu.name}, which came with {minimum}",
+        have=driver.text,
+        need=f">={minimum}",
+        source=gpu.source,
+        candidates=lambda: (changes.raise_driver(context, minimum),),
     )
 
 
-def _judge_open_mig(context: RuleContext, driver: Version, gpu: Gpu) -> RuleAnswer:
+def _judge_open_mig(context: RuleContext, driver: Version, gpu: Gpu) -> Answer:
     """Judge MIG without a published minimum by those of all GPUs of the same capability."""
     message = f"the first driver with MIG on {gpu.name} is not published"
     known = [
@@ -232,7 +227,7 @@ def _judge_open_mig(context: RuleContext, driver: Version, gpu: Gpu) -> RuleAnsw
 
 
 @rule("CG201", "no-kernel-image", reads=CODE | FORWARD)
-def no_kernel_image(context: RuleContext) -> RuleAnswer:
+def no_kernel_image(context: RuleContext) -> Answer:
     """The workload has no code for this GPU: "no kernel image is available for execution".
 
     Machine code (SASS) runs on GPUs of the same major and the same or a higher minor, but never on
@@ -269,21 +264,19 @@ def no_kernel_image(context: RuleContext) -> RuleAnswer:
     dispute = context.find_dispute(codes)
     if dispute:
         message += f"; {dispute.text}"
-    return (
-        Problem(
-            "unknown" if dispute else "fail",
-            "arch",
-            message,
-            have=have,
-            need=f"sm_{device[0]}{device[1]}, or PTX of compute_{device[0]}{device[1]} or below",
-            source=dispute.source if dispute else context.facts.arch.binary,
-            candidates=lambda: changes.add_sass(context),
-        ),
+    return Problem(
+        "unknown" if dispute else "fail",
+        "arch",
+        message,
+        have=have,
+        need=f"sm_{device[0]}{device[1]}, or PTX of compute_{device[0]}{device[1]} or below",
+        source=dispute.source if dispute else context.facts.arch.binary,
+        candidates=lambda: changes.add_sass(context),
     )
 
 
 @rule("CG202", "ptx-toolchain", reads=CODE | RECORDS | FORWARD)
-def ptx_toolchain(context: RuleContext) -> RuleAnswer:
+def ptx_toolchain(context: RuleContext) -> Answer:
     """The driver must compile PTX, but a toolkit newer than the driver's CUDA made it.
 
     The program stops with "the provided PTX was compiled with an unsupported toolchain".
@@ -309,30 +302,28 @@ def ptx_toolchain(context: RuleContext) -> RuleAnswer:
     if reach is None:
         why = f"the CUDA version of driver {driver} is not known"
         message = f"{why}, so whether it compiles this PTX is not known either"
-        return (Problem("unknown", "driver", message),)
+        return Problem("unknown", "driver", message)
     if context.ptx_cuda <= reach:
         return _check_run_time_code(context, driver)
     cuda, own = _find_ptx_toolkit(context)
     if why := explain_open_reach(context, context.ptx_cuda):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
-        return (Problem("unknown", "driver", message, have=driver.text),)
-    return (
-        Problem(
-            "fail",
-            "driver",
-            f"this workload needs its PTX compiled by the driver, but CUDA {cuda} made it and "
-            f"driver {driver} understands PTX up to CUDA {format_parts(reach)}",
-            have=driver.text,
-            need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
-            source=weakest_source(context, context.facts.arch.ptx),
-            candidates=lambda: _propose_compilation(context),
-        ),
+        return Problem("unknown", "driver", message, have=driver.text)
+    return Problem(
+        "fail",
+        "driver",
+        f"this workload needs its PTX compiled by the driver, but CUDA {cuda} made it and "
+        f"driver {driver} understands PTX up to CUDA {format_parts(reach)}",
+        have=driver.text,
+        need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
+        source=weakest_source(context, context.facts.arch.ptx),
+        candidates=lambda: _propose_compilation(context),
     )
 
 
-def _check_run_time_code(context: RuleContext, driver: Version) -> RuleAnswer:
+def _check_run_time_code(context: RuleContext, driver: Version) -> Answer:
     """Judge the PTX that parts of the stack make with its toolkit when they run."""
-    silent: RuleAnswer = PASS if context.ptx_cuda else NOT_APPLICABLE
+    silent: Answer = PASS if context.ptx_cuda else NOT_APPLICABLE
     cuda = context.cuda
     reach = find_reach(context, cuda.major_minor if cuda else None)
     if cuda is None or reach is None or cuda.major_minor <= reach:
@@ -406,7 +397,7 @@ def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
 
 def _judge_range(
     context: RuleContext, cuda: Version, device: Pair, fact: CapabilityFact | None
-) -> RuleAnswer:
+) -> Answer:
     """Judge a toolkit without a list of targets by the first and last toolkit for the GPU."""
     if context.toolkit is None:
         return NOT_APPLICABLE  # CG101 says that this CUDA is not known
@@ -419,7 +410,7 @@ def _judge_range(
 
 
 @rule("CG203", "toolkit-arch", reads=CODE | RECORDS)
-def toolkit_arch(context: RuleContext) -> RuleAnswer:
+def toolkit_arch(context: RuleContext) -> Answer:
     """No code that this toolkit can make runs on the GPU: support was dropped, or came later.
 
     CUDA 13 drops everything below 7.5, CUDA 12 drops Kepler; Blackwell needs 12.8. A toolkit that
@@ -452,7 +443,7 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         message = (
             f"compute capability {format_parts(device)} is not known; the newest known is {newest}"
         )
-        return (Problem("unknown", "gpu", message, have=format_parts(device)),)
+        return Problem("unknown", "gpu", message, have=format_parts(device))
     dropped = fact.last_toolkit is not None and cuda.major_minor > fact.last_toolkit
     message, need = _describe_range(context, cuda, fact, dropped=dropped)
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
@@ -466,16 +457,14 @@ def toolkit_arch(context: RuleContext) -> RuleAnswer:
         )
     elif newer:
         message += "; this CUDA is only assumed: state the CUDA that is installed"
-    return (
-        Problem(
-            "warn" if runs_anyway else "unknown" if newer else "fail",
-            "cuda",
-            message,
-            have=cuda.text,
-            need=need,
-            source=fact.source,
-            candidates=lambda: changes.cuda_for_gpu(context),
-        ),
+    return Problem(
+        "warn" if runs_anyway else "unknown" if newer else "fail",
+        "cuda",
+        message,
+        have=cuda.text,
+        need=need,
+        source=fact.source,
+        candidates=lambda: changes.cuda_for_gpu(context),
     )
 
 
@@ -493,7 +482,7 @@ def _describe_range(
 
 
 @rule("CG210", "precision")
-def precision(context: RuleContext) -> RuleAnswer:
+def precision(context: RuleContext) -> Answer:
     """The GPU does not compute in a number format that the workload needs.
 
     FP8 came with capability 8.9, FP4 and block scales with 10.0, BF16 and TF32 with 8.0; INT4 ends
@@ -515,7 +504,7 @@ def precision(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG211", "memory")
-def memory(context: RuleContext) -> RuleAnswer:
+def memory(context: RuleContext) -> Answer:
     """The GPU, or MIG slice, has less memory than the workload needs.
 
     The need is for one GPU, or for one slice: ``60GiB`` is 60 * 2**30 bytes, ``80GB`` is 80 *
@@ -535,12 +524,12 @@ def memory(context: RuleContext) -> RuleAnswer:
     return _check_needs(context, Needs(memory=needs.memory))
 
 
-def _check_needs(context: RuleContext, needs: Needs) -> RuleAnswer:
+def _check_needs(context: RuleContext, needs: Needs) -> Answer:
     gpu = context.pool.gpu
     if gpu is None:
         wanted = ", ".join(needs.precision) or (needs.memory.text if needs.memory else "")
         message = f"the workload needs {wanted}, and which GPU runs it is not stated"
-        return [Problem("unknown", "gpu", message, need=wanted)]
+        return Problem("unknown", "gpu", message, need=wanted)
     return [_report_unmet(context, one) for one in find_unmet(needs, gpu, context.facts)] or PASS
 
 

@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair
 from compatgate.core.parts import CODE, CUDNN, DRIVER, FORWARD, JETSON, Candidate
-from compatgate.core.rule import (
-    NOT_APPLICABLE,
-    PASS,
-    Problem,
-    RuleAnswer,
-    report_missing_fact,
-    rule,
-)
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_missing_fact, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import is_jetson
 from compatgate.core.versions import Version, format_parts, parse_version
@@ -31,7 +24,7 @@ if TYPE_CHECKING:  # imported by the first question about a Jetson
 
 
 @rule("CG130", "jetson-release", reads=JETSON | DRIVER, pool_only=True)
-def jetson_release(context: RuleContext) -> RuleAnswer:
+def jetson_release(context: RuleContext) -> Answer:
     """The L4T release of a Jetson is not known, contradicts itself, or does not support the module.
 
     The release is stated (``l4t=36.4.3``, the first line of ``/etc/nv_tegra_release``; or
@@ -49,7 +42,7 @@ def jetson_release(context: RuleContext) -> RuleAnswer:
     if host is None:
         return NOT_APPLICABLE
     if not host.releases:
-        return (_report_unknown_release(context, host),)
+        return _report_unknown_release(context, host)
     return [*_find_contradictions(context, host), *_check_device(context, host)] or PASS
 
 
@@ -166,7 +159,7 @@ def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | No
 
 
 @rule("CG131", "jetson-cuda", reads=JETSON | CUDNN | FORWARD)
-def jetson_cuda(context: RuleContext) -> RuleAnswer:
+def jetson_cuda(context: RuleContext) -> Answer:
     """The Jetson's L4T release does not run programs of the stack's CUDA.
 
     The CUDA of libcuda decides: the CUDA of the L4T release, or of an upgrade package
@@ -202,27 +195,25 @@ def jetson_cuda(context: RuleContext) -> RuleAnswer:
             f"CUDA {cuda} is newer than {own}: it works by minor-version compatibility for code "
             "with SASS for this GPU, but PTX made by this toolkit is not understood"
         )
-        return (Problem("warn", "cuda", message, cuda.text, need, source),)
+        return Problem("warn", "cuda", message, cuda.text, need, source)
     if context.forward_may_help and context.forward:
         message = f"CUDA {cuda} does not run on {own}; whether cuda-compat helps is not known"
-        return (Problem("unknown", "cuda", message, cuda.text, need, context.forward.source),)
+        return Problem("unknown", "cuda", message, cuda.text, need, context.forward.source)
     message = f"CUDA {cuda} does not run on {own}"
     if found == "not-published":
         message = f"whether CUDA {cuda} runs on {own} is not published"
-    return (
-        Problem(
-            "fail" if found == "refused" else "unknown",
-            "cuda",
-            message,
-            have=cuda.text,
-            need=need,
-            source=source,
-            candidates=lambda: _propose_cuda(context, host, cuda),
-        ),
+    return Problem(
+        "fail" if found == "refused" else "unknown",
+        "cuda",
+        message,
+        have=cuda.text,
+        need=need,
+        source=source,
+        candidates=lambda: _propose_cuda(context, host, cuda),
     )
 
 
-def _check_cudnn(context: RuleContext, host: JetsonHost) -> RuleAnswer:
+def _check_cudnn(context: RuleContext, host: JetsonHost) -> Answer:
     """Compare the stack's cuDNN with that of the L4T release."""
     have = context.stack.get("cudnn")
     brought = [one.cudnn for one in host.releases if one.cudnn]
@@ -243,7 +234,7 @@ def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iter
 
 
 @rule("CG132", "jetson-wheels", reads=JETSON | CODE | DRIVER)
-def jetson_wheels(context: RuleContext) -> RuleAnswer:
+def jetson_wheels(context: RuleContext) -> Answer:
     """A wheel is built for Arm servers (SBSA), and this Jetson has another CUDA.
 
     Up to JetPack 6 a Jetson has a separate build of CUDA (``aarch64-jetson``). The wheels of the

@@ -12,21 +12,14 @@ from msgspec.structs import replace
 
 from compatgate.core import changes
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts.nvidia import (
-    CudnnBuild,
-    CudnnRow,
-    NcclRelease,
-    Pair,
-    Source,
-    ToolkitArch,
-)
+from compatgate.core.facts.nvidia import CudnnBuild, CudnnRow, NcclRelease, Pair, Source
 from compatgate.core.parts import CUDNN, FORWARD, NCCL
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     FindingOutcome,
     Problem,
-    RuleAnswer,
     report_missing_fact,
     report_no_effect,
     rule,
@@ -38,7 +31,7 @@ from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG301", "cudnn-cuda", reads=CUDNN)
-def cudnn_cuda(context: RuleContext) -> RuleAnswer:
+def cudnn_cuda(context: RuleContext) -> Answer:
     """The cuDNN build and the CUDA major do not belong together.
 
     A cuDNN build is for one CUDA major, and works with every minor of it. CUDA 12 builds begin
@@ -67,30 +60,28 @@ def cudnn_cuda(context: RuleContext) -> RuleAnswer:
         message = f"this cuDNN {have.public} was built for CUDA {major}, the stack has CUDA {cuda}"
     else:
         return PASS
-    return (
-        Problem(
-            "fail",
-            "cudnn",
-            message,
-            have=have.text,
-            need=f"a build for CUDA {cuda.major if cuda else major}",
-            source=release.source,
-            candidates=lambda: changes.other_cudnn(context),
-        ),
+    return Problem(
+        "fail",
+        "cudnn",
+        message,
+        have=have.text,
+        need=f"a build for CUDA {cuda.major if cuda else major}",
+        source=release.source,
+        candidates=lambda: changes.other_cudnn(context),
     )
 
 
 def _report_unknown_release(
     component: str, title: str, have: Version, known: Sequence[Version]
-) -> RuleAnswer:
+) -> Answer:
     """Report a release without a row."""
     message = f"{title} {have} is not known; {name_known(known, have)}"
     need = f"a known release, or a record of this one in an overlay of {component}"
-    return (Problem("unknown", component, message, have=have.text, need=need),)
+    return Problem("unknown", component, message, have=have.text, need=need)
 
 
 @rule("CG302", "cudnn-gpu", reads=CUDNN)
-def cudnn_gpu(context: RuleContext) -> RuleAnswer:
+def cudnn_gpu(context: RuleContext) -> Answer:
     """The cuDNN release does not support the GPU's compute capability.
 
     9.11 dropped Maxwell, Pascal and Volta, also in its CUDA 12 build. Blackwell is listed in
@@ -120,20 +111,20 @@ def cudnn_gpu(context: RuleContext) -> RuleAnswer:
         return PASS
     if support is Support.UNKNOWN:
         message = f"whether cuDNN {have} supports {context.gpu_name} is not published"
-        return (Problem("unknown", "cudnn", message, have=have.text),)
+        return Problem("unknown", "cudnn", message, have=have.text)
     forward = have >= context.facts.cudnn.forward_compatible_from
     if support is Support.NEWER and forward:
         message = (
             f"cuDNN {have} does not list {context.gpu_name}: only operation graphs that are "
             "hardware forward compatible work"
         )
-        return (_gpu_problem(context, "warn", message, None, context.facts.cudnn.forward_source),)
+        return _gpu_problem(context, "warn", message, None, context.facts.cudnn.forward_source)
     message, need = _explain_unsupported(context, build, support)
     source = build.capability_source if support is Support.TOO_OLD else None
-    return (_gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source),)
+    return _gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source)
 
 
-def _check_brought(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
+def _check_brought(context: RuleContext, found: FrameworkMatch) -> Answer:
     """Judge the releases that a framework's build asks for, where the stack states none."""
     pin = found.build.pins.get("cudnn") if found.build else None
     device = context.capability
@@ -155,15 +146,13 @@ def _check_brought(context: RuleContext, found: FrameworkMatch) -> RuleAnswer:
     below = any(one.minimum_capability and device < one.minimum_capability for _, one in builds)
     if not below or (found.release and found.release.inferred):
         source = replace(source, confidence="derived")  # its PTX may yet be compiled
-    return (
-        Problem(
-            "fail",
-            found.name,
-            message,
-            have=f"cuDNN {pin.spec}",
-            source=source,
-            candidates=lambda: changes.other_build(context, found),
-        ),
+    return Problem(
+        "fail",
+        found.name,
+        message,
+        have=f"cuDNN {pin.spec}",
+        source=source,
+        candidates=lambda: changes.other_build(context, found),
     )
 
 
@@ -182,11 +171,6 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
         return True
     newest = max(build.capabilities, default=None)
     return newest is not None and device > newest and not covers(build.capabilities, device)
-
-
-def _find_toolkit(context: RuleContext) -> ToolkitArch | None:
-    series = context.cuda and format_parts(context.cuda.major_minor)
-    return context.facts.arch.toolkits.get(series) if series else None
 
 
 def _explain_unsupported(
@@ -221,7 +205,7 @@ def _gpu_problem(
 
 
 @rule("CG303", "cudnn-driver", reads=CUDNN | FORWARD)
-def cudnn_driver(context: RuleContext) -> RuleAnswer:
+def cudnn_driver(context: RuleContext) -> Answer:
     """The driver is below the minimum that the cuDNN release was published with.
 
     The support matrix of the release has a minimum for each CUDA and GPU: Blackwell on 9.10.2
@@ -245,20 +229,15 @@ def cudnn_driver(context: RuleContext) -> RuleAnswer:
         return PASS
     if context.floor and driver < context.floor[0] and floor <= context.floor[0]:
         return NOT_APPLICABLE  # CG101 asks for at least as much
-    return (
-        Problem(
-            "fail",
-            "driver",
-            f"driver {context.driver} is too old for cuDNN {have} on {context.gpu_name}, "
-            f"which needs {floor} or newer",
-            have=context.driver.text,
-            need=f">={floor}",
-            source=build.source,
-            candidates=lambda: (
-                changes.raise_driver(context, floor),
-                *changes.other_cudnn(context),
-            ),
-        ),
+    return Problem(
+        "fail",
+        "driver",
+        f"driver {context.driver} is too old for cuDNN {have} on {context.gpu_name}, "
+        f"which needs {floor} or newer",
+        have=context.driver.text,
+        need=f">={floor}",
+        source=build.source,
+        candidates=lambda: (changes.raise_driver(context, floor), *changes.other_cudnn(context)),
     )
 
 
@@ -266,7 +245,7 @@ def _find_floors(context: RuleContext, build: CudnnBuild) -> list[Version]:
     return [row.driver[context.os] for row in find_rows(context, build) if context.os in row.driver]
 
 
-def _check_without_rows(context: RuleContext, have: Version, driver: Version) -> RuleAnswer:
+def _check_without_rows(context: RuleContext, have: Version, driver: Version) -> Answer:
     """Judge a release without driver minimums by the highest of all releases for the CUDA major."""
     if context.floor and driver < context.floor[0]:
         return NOT_APPLICABLE  # CG101 fails
@@ -336,7 +315,8 @@ def _infer_support(context: RuleContext, device: Pair, minimum: Pair | None) -> 
         return Support.NEWER
     if before and not earlier and device > max(before[0]):
         return Support.NEWER
-    toolkit = _find_toolkit(context)
+    series = context.cuda and format_parts(context.cuda.major_minor)
+    toolkit = context.facts.arch.toolkits.get(series) if series else None
     known = minimum is not None and toolkit is not None and device in toolkit.sass
     return Support.LISTED if known else Support.UNKNOWN
 
@@ -388,7 +368,7 @@ def _nccl_major(context: RuleContext) -> int | None:
 
 
 @rule("CG501", "nccl-cuda", reads=NCCL)
-def nccl_cuda(context: RuleContext) -> RuleAnswer:
+def nccl_cuda(context: RuleContext) -> Answer:
     """The NCCL build and the CUDA major do not belong together.
 
     A build is for one CUDA major (``nvidia-nccl-cu12``, ``libnccl2=2.21.5-1+cuda12.4``) and works
@@ -421,21 +401,19 @@ def nccl_cuda(context: RuleContext) -> RuleAnswer:
         message = f"NCCL {have} has no build for CUDA {major}, only for CUDA {built}"
     else:
         return PASS
-    return (
-        Problem(
-            "fail",
-            "nccl",
-            message,
-            have=have.text,
-            need=f"a build for CUDA {cuda.major if cuda else major}",
-            source=release.source,
-            candidates=lambda: changes.other_nccl(context),
-        ),
+    return Problem(
+        "fail",
+        "nccl",
+        message,
+        have=have.text,
+        need=f"a build for CUDA {cuda.major if cuda else major}",
+        source=release.source,
+        candidates=lambda: changes.other_nccl(context),
     )
 
 
 @rule("CG502", "nccl-gpu", reads=NCCL)
-def nccl_gpu(context: RuleContext) -> RuleAnswer:
+def nccl_gpu(context: RuleContext) -> Answer:
     """The NCCL build has no code for the GPU by default (a warning).
 
     From 2.28.3 on, the CUDA 11 and 12 builds have no code for Maxwell, and CUDA 13 builds start at
@@ -454,15 +432,13 @@ def nccl_gpu(context: RuleContext) -> RuleAnswer:
     if device >= minimum:
         return PASS
     lowest = format_parts(minimum)
-    return (
-        Problem(
-            "warn",
-            "nccl",
-            f"NCCL {have} for CUDA {major} is built by default for {lowest} and newer, "
-            f"not for {context.gpu_name}",
-            have=have.text,
-            need=f"a build with sm_{device[0]}{device[1]}",
-            source=release.source,
-            candidates=lambda: changes.other_nccl(context),
-        ),
+    return Problem(
+        "warn",
+        "nccl",
+        f"NCCL {have} for CUDA {major} is built by default for {lowest} and newer, "
+        f"not for {context.gpu_name}",
+        have=have.text,
+        need=f"a build with sm_{device[0]}{device[1]}",
+        source=release.source,
+        candidates=lambda: changes.other_nccl(context),
     )

@@ -15,7 +15,7 @@ from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.parts import EVIDENCE, VERSIONS, Candidate
 from compatgate.core.pooled_runs import TOO_OLD, Coverage, RunPool
 from compatgate.core.revocations import find_revocation
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, rule
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rule_context import RuleContext
 
 _MAX_NAMED = 3
@@ -23,7 +23,7 @@ _MAX_NAMED = 3
 
 
 @rule("CG801", "not-blessed", cause="matrix", reads=VERSIONS)
-def not_blessed(context: RuleContext) -> RuleAnswer:
+def not_blessed(context: RuleContext) -> Answer:
     """The target's policy requires a blessed entry of the matrix, and none matches.
 
     An entry matches when every component that it constrains is in the stack (or is the pool's
@@ -50,15 +50,13 @@ def not_blessed(context: RuleContext) -> RuleAnswer:
     if context.entries:
         best = context.entries[0]
         message = f"entry {best.name} matches but is a candidate: not yet blessed for {where}"
-        return (
-            Problem(
-                "fail",
-                "entry",
-                message,
-                have=best.name,
-                need="status blessed",
-                candidates=lambda: changes.nearest_entry(context),
-            ),
+        return Problem(
+            "fail",
+            "entry",
+            message,
+            have=best.name,
+            need="status blessed",
+            candidates=lambda: changes.nearest_entry(context),
         )
     nearest = None if context.brief else context.nearest
     message = f"no entry of the matrix matches this stack on {where}"
@@ -68,14 +66,12 @@ def not_blessed(context: RuleContext) -> RuleAnswer:
         message += f"; the nearest is {nearest.name}, which {difference}"
     suites = ", ".join(context.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
-    return (
-        Problem(
-            "fail",
-            "entry",
-            message,
-            need=_describe_entry(nearest) if nearest else "a blessed entry",
-            candidates=lambda: changes.nearest_entry(context),
-        ),
+    return Problem(
+        "fail",
+        "entry",
+        message,
+        need=_describe_entry(nearest) if nearest else "a blessed entry",
+        candidates=lambda: changes.nearest_entry(context),
     )
 
 
@@ -96,7 +92,7 @@ def _report_unnamed(context: RuleContext, entry: Entry, names: Sequence[str]) ->
 
 
 @rule("CG802", "revoked", cause="matrix", reads=VERSIONS)
-def revoked(context: RuleContext) -> RuleAnswer:
+def revoked(context: RuleContext) -> Answer:
     """The best matching entry was revoked: this combination is known to be bad here.
 
     A revocation also matches a stack that leaves out a part of the entry or the label of a build,
@@ -114,23 +110,21 @@ def revoked(context: RuleContext) -> RuleAnswer:
     if found is None:
         return PASS if context.deciding else NOT_APPLICABLE
     if not found.doubts:
-        return (_status_problem(context, found.entry, "fail"),)
+        return _status_problem(context, found.entry, "fail")
     entry, doubts = found.entry, found.doubts
     reason = f" ({entry.reason})" if entry.reason else ""
     open_parts = "; ".join(f"{name} {doubts[name]}" for name in sort_components(doubts))
-    return (
-        Problem(
-            "unknown",
-            "entry",
-            f"this may be entry {entry.name}, which is revoked{reason}: {open_parts}",
-            have=entry.name,
-            need=f"state {', '.join(sort_components(doubts))}, or name the image to be read",
-        ),
+    return Problem(
+        "unknown",
+        "entry",
+        f"this may be entry {entry.name}, which is revoked{reason}: {open_parts}",
+        have=entry.name,
+        need=f"state {', '.join(sort_components(doubts))}, or name the image to be read",
     )
 
 
 @rule("CG803", "deprecated", cause="matrix", reads=VERSIONS)
-def deprecated(context: RuleContext) -> RuleAnswer:
+def deprecated(context: RuleContext) -> Answer:
     """The best matching entry is deprecated (a warning).
 
     Fix: use the entry's replacement.
@@ -142,11 +136,11 @@ def deprecated(context: RuleContext) -> RuleAnswer:
         return NOT_APPLICABLE
     if best.status != "deprecated":
         return PASS
-    return (_status_problem(context, best, "warn"),)
+    return _status_problem(context, best, "warn")
 
 
 @rule("CG804", "assumed-pins", cause="matrix", reads=VERSIONS)
-def assumed_pins(context: RuleContext) -> RuleAnswer:
+def assumed_pins(context: RuleContext) -> Answer:
     """The stack leaves out libraries that an entry names; those that its wheel pins are assumed.
 
     ``torch=2.8.0+cu128`` installs the cuDNN and NCCL that its wheel pins. Where the target requires
@@ -169,18 +163,16 @@ def assumed_pins(context: RuleContext) -> RuleAnswer:
     versions = join_words([f"{label_of(name)} {version}" for name, version in pins.items()])
     wheels = join_words([one.title for one in context.built if one.name not in pins])
     are = "is" if len(pins) == 1 else "are"
-    return (
-        Problem(
-            "warn",
-            next(iter(pins)),
-            f"{entry.status} as {entry.name}, if its {names} {are} the wheel's"
-            f" ({versions} for {wheels})",
-            have="not stated",
-            need=versions,
-            candidates=lambda: [
-                Candidate({name: pin.text for name, pin in pins.items()}, f"state {versions}")
-            ],
-        ),
+    return Problem(
+        "warn",
+        next(iter(pins)),
+        f"{entry.status} as {entry.name}, if its {names} {are} the wheel's"
+        f" ({versions} for {wheels})",
+        have="not stated",
+        need=versions,
+        candidates=lambda: [
+            Candidate({name: pin.text for name, pin in pins.items()}, f"state {versions}")
+        ],
     )
 
 
@@ -225,7 +217,7 @@ def _describe_entry(entry: Entry) -> str:
 
 
 @rule("CG811", "canary-missing", cause="evidence", reads=EVIDENCE)
-def canary_missing(context: RuleContext) -> RuleAnswer:
+def canary_missing(context: RuleContext) -> Answer:
     """The policy requires canary evidence, and no judged run of a suite covers this stack and SKU.
 
     A run covers an image with the same GPU content: components, GPU packages with their file
@@ -263,7 +255,7 @@ def canary_missing(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG812", "canary-stale", cause="evidence", reads=EVIDENCE)
-def canary_stale(context: RuleContext) -> RuleAnswer:
+def canary_stale(context: RuleContext) -> Answer:
     """The passed runs are too old, or used another driver or an earlier version of the suite.
 
     A driver change on the target makes older evidence stale: compatible is not identical. A change
@@ -294,7 +286,7 @@ def canary_stale(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG813", "canary-failed", cause="evidence", reads=EVIDENCE)
-def canary_failed(context: RuleContext) -> RuleAnswer:
+def canary_failed(context: RuleContext) -> Answer:
     """A judged run of a suite failed for this stack on this SKU.
 
     The rule pools all runs that the policy still counts. One failure denies, even if other runs

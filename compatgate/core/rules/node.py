@@ -12,8 +12,8 @@ from compatgate.core.parts import DRIVER, NODE, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     Problem,
-    RuleAnswer,
     report_left_out,
     report_missing_fact,
     report_no_effect,
@@ -26,7 +26,7 @@ _OTHER: dict[Flavour, Flavour] = {"open": "proprietary", "proprietary": "open"}
 
 
 @rule("CG110", "kernel-module-flavour", reads=NODE | DRIVER, pool_only=True)
-def kernel_module_flavour(context: RuleContext) -> RuleAnswer:
+def kernel_module_flavour(context: RuleContext) -> Answer:
     """The loaded kernel modules have the wrong flavour for the GPU or for the driver branch.
 
     Maxwell, Pascal and Volta need the proprietary modules. Grace Hopper, Blackwell and later need
@@ -48,7 +48,7 @@ def kernel_module_flavour(context: RuleContext) -> RuleAnswer:
     if have is None or context.os != "linux":
         return NOT_APPLICABLE
     if have == "nouveau":
-        return [_report_nouveau(context)]
+        return _report_nouveau(context)
     flavour: Flavour = "open" if have == "open" else "proprietary"
     problems = [*_check_branch(context, flavour), *_check_architecture(context, flavour)]
     return problems or PASS
@@ -168,7 +168,7 @@ def _propose_flavours(context: RuleContext, flavour: Flavour) -> Iterator[Candid
 
 
 @rule("CG111", "gsp-firmware", reads=NODE, pool_only=True)
-def gsp_firmware(context: RuleContext) -> RuleAnswer:
+def gsp_firmware(context: RuleContext) -> Answer:
     """GSP firmware is off but the kernel modules need it, or on but the GPU has no GSP.
 
     The open kernel modules need GSP firmware of exactly the driver's version. The proprietary
@@ -191,9 +191,9 @@ def gsp_firmware(context: RuleContext) -> RuleAnswer:
     if have == "on" and row and row.gsp is False:
         message = f"GSP firmware cannot be on: {context.gpu_name} has no GSP"
         said = table.statements["gsp-default"]
-        return [
-            Problem("warn", "gsp-firmware", message, have, "off", said.source, _switch_gsp("off"))
-        ]
+        return Problem(
+            "warn", "gsp-firmware", message, have, "off", said.source, _switch_gsp("off")
+        )
     if have == "on":
         return PASS
     needs_open = row is not None and row.proprietary == "must-not"
@@ -201,9 +201,7 @@ def gsp_firmware(context: RuleContext) -> RuleAnswer:
         said = table.statements["open-needs-gsp"]
         which = "" if modules == "open" else f"{context.gpu_name} needs the open modules, and "
         message = f"GSP firmware is off: {which}{said.fact}"
-        return [
-            Problem("fail", "gsp-firmware", message, have, "on", said.source, _switch_gsp("on"))
-        ]
+        return Problem("fail", "gsp-firmware", message, have, "on", said.source, _switch_gsp("on"))
     if modules is None and (row is None or row.gsp):
         what = "GSP firmware is off; whether the open kernel modules are loaded is not stated"
         return report_left_out("gsp-firmware", what)
@@ -215,7 +213,7 @@ def _switch_gsp(value: str) -> Callable[[], Iterable[Candidate]]:
 
 
 @rule("CG112", "fabric-manager-version", reads=NODE | DRIVER, pool_only=True)
-def fabric_manager_version(context: RuleContext) -> RuleAnswer:
+def fabric_manager_version(context: RuleContext) -> Answer:
     """Fabric Manager or IMEX does not have exactly the version of the driver.
 
     On systems with NVSwitch (HGX and DGX), Fabric Manager compares its version with the loaded
@@ -261,7 +259,8 @@ def _check_fabric(
             what = f"{title} is not stated; where {where}, it must be {driver}, as the driver"
             yield from report_left_out(name, what)
         return
-    have = _read_as_driver(text)
+    match = _DRIVER_NUMBER.match(text)
+    have = parse_version("driver", match[0]) if match else None
     if have == driver:
         return
     if presence in ("no", "switch-trays"):
@@ -298,12 +297,6 @@ def _presence(context: RuleContext, name: str, system: FabricSystem | None) -> s
 
 
 _DRIVER_NUMBER = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
-
-
-def _read_as_driver(text: str) -> Version | None:
-    """Read ``580.95.05`` or the version of a package of it, ``580.95.05-1ubuntu1``."""
-    match = _DRIVER_NUMBER.match(text)
-    return parse_version("driver", match[0]) if match else None
 
 
 def _propose_one_version(

@@ -17,8 +17,8 @@ from compatgate.core.parts import DRIVER, NODE, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     Problem,
-    RuleAnswer,
     report_left_out,
     report_missing_fact,
     report_no_effect,
@@ -29,7 +29,7 @@ from compatgate.core.versions import Version, format_parts
 
 
 @rule("CG118", "kernel-driver", reads=NODE | DRIVER, pool_only=True)
-def kernel_driver(context: RuleContext) -> RuleAnswer:
+def kernel_driver(context: RuleContext) -> Answer:
     """The driver's modules do not support the Linux kernel of the nodes.
 
     Drivers from branch 555 on need Linux 4.15, older ones 3.10. A kernel is unknown if it is newer
@@ -53,7 +53,7 @@ def kernel_driver(context: RuleContext) -> RuleAnswer:
     if "-rc" in kernel.text:
         said = support.statements["release-candidates"]
         message = f"Linux {kernel} is a release candidate: {said.fact}"
-        return [Problem("unknown", "kernel", message, kernel.text, None, said.source)]
+        return Problem("unknown", "kernel", message, kernel.text, None, said.source)
     if problem := _check_minimum(support, kernel, driver):
         return problem
     failed = [
@@ -123,7 +123,7 @@ def _report_failure(context: RuleContext, failure: BuildFailure, kernel: Version
 
 def _check_named(
     context: RuleContext, support: KernelSupport, kernel: Version, driver: Version
-) -> RuleAnswer:
+) -> Answer:
     """Compare the kernel with the newest that the driver's source names.
 
     A branch after the newest of the table was released later: it names at least what they do.
@@ -151,21 +151,19 @@ def _check_named(
         )
     if kernel.major_minor <= newest.kernel.major_minor:
         return PASS
-    return [
-        Problem(
-            "unknown",
-            "kernel",
-            f"whether the modules of driver {driver} build on Linux {kernel} is not known: "
-            f"the source of {newest.driver} names kernels up to {newest.kernel}",
-            have=kernel.text,
-            need=f"<={newest.kernel}",
-            source=newest.source,
-            candidates=lambda: _propose_named(context, support, kernel),
-        )
-    ]
+    return Problem(
+        "unknown",
+        "kernel",
+        f"whether the modules of driver {driver} build on Linux {kernel} is not known: "
+        f"the source of {newest.driver} names kernels up to {newest.kernel}",
+        have=kernel.text,
+        need=f"<={newest.kernel}",
+        source=newest.source,
+        candidates=lambda: _propose_named(context, support, kernel),
+    )
 
 
-def _check_ceiling(ceiling: KernelCeiling, kernel: Version, driver: Version) -> RuleAnswer:
+def _check_ceiling(ceiling: KernelCeiling, kernel: Version, driver: Version) -> Answer:
     """Compare the kernel with the newest on which the branch builds without patches."""
     if kernel.major_minor <= ceiling.kernel.major_minor:
         return PASS
@@ -177,7 +175,7 @@ def _check_ceiling(ceiling: KernelCeiling, kernel: Version, driver: Version) -> 
     if ceiling.patched:
         message += f"; packagers patch it up to {ceiling.patched}"
     need = f"<={ceiling.kernel}"
-    return [Problem("unknown", "kernel", message, kernel.text, need, ceiling.source)]
+    return Problem("unknown", "kernel", message, kernel.text, need, ceiling.source)
 
 
 def _propose_named(
@@ -195,7 +193,7 @@ def _propose_named(
 
 
 @rule("CG119", "distribution-driver", reads=NODE | DRIVER, pool_only=True)
-def distribution_driver(context: RuleContext) -> RuleAnswer:
+def distribution_driver(context: RuleContext) -> Answer:
     """NVIDIA does not list the Linux distribution of the nodes for the driver's branch (a warning).
 
     The list names the distributions that NVIDIA tests and supports; others can work, too, because
@@ -217,21 +215,19 @@ def distribution_driver(context: RuleContext) -> RuleAnswer:
         return report_no_effect("distribution", what)
     if _is_listed(have, row.names):
         return PASS
-    return [
-        Problem(
-            "warn",
-            "distribution",
-            f"NVIDIA does not list {have} for driver branch {driver.major}",
-            have=have,
-            need=f"one of {', '.join(row.names)}",
-            source=row.source,
-            candidates=lambda: (
-                changes.raise_driver(context, branch.first)
-                for number, branch in context.facts.driver_branches.branches.items()
-                if branch.first and number in lists and _is_listed(have, lists[number].names)
-            ),
-        )
-    ]
+    return Problem(
+        "warn",
+        "distribution",
+        f"NVIDIA does not list {have} for driver branch {driver.major}",
+        have=have,
+        need=f"one of {', '.join(row.names)}",
+        source=row.source,
+        candidates=lambda: (
+            changes.raise_driver(context, branch.first)
+            for number, branch in context.facts.driver_branches.branches.items()
+            if branch.first and number in lists and _is_listed(have, lists[number].names)
+        ),
+    )
 
 
 def _is_listed(name: str, listed: tuple[str, ...]) -> bool:
@@ -243,7 +239,7 @@ def _is_listed(name: str, listed: tuple[str, ...]) -> bool:
 
 
 @rule("CG120", "secure-boot", reads=NODE, pool_only=True)
-def secure_boot(context: RuleContext) -> RuleAnswer:
+def secure_boot(context: RuleContext) -> Answer:
     """Secure Boot is on, and the nodes have software with unsigned kernel modules.
 
     With Secure Boot the kernel loads only modules that are signed with an enrolled key. The GPU
@@ -282,7 +278,7 @@ def secure_boot(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG121", "gpudirect-rdma", reads=NODE | DRIVER, pool_only=True)
-def gpudirect_rdma(context: RuleContext) -> RuleAnswer:
+def gpudirect_rdma(context: RuleContext) -> Answer:
     """RDMA to GPU memory does not work with the nodes' modules, kernel, driver or GPU.
 
     ``dma-buf`` needs the open kernel modules, Linux 5.12, driver 515 and a Turing or newer GPU,
@@ -346,7 +342,7 @@ def _report_rdma(path: RdmaPath, why: str, need: str) -> Problem:
 
 
 @rule("CG122", "peer-traffic", reads=NODE, pool_only=True)
-def peer_traffic(context: RuleContext) -> RuleAnswer:
+def peer_traffic(context: RuleContext) -> Answer:
     """ACS or a translating IOMMU sends traffic between GPUs and NICs through the root complex.
 
     On bare metal, NCCL is then slow or hangs, and GPUDirect gives no advantage. A virtual machine
@@ -385,7 +381,7 @@ def peer_traffic(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG123", "persistence-off", reads=NODE, pool_only=True)
-def persistence_off(context: RuleContext) -> RuleAnswer:
+def persistence_off(context: RuleContext) -> Answer:
     """Persistence mode is off with the open kernel modules (a warning).
 
     Without persistence mode, the driver releases a GPU when its last program ends, and initialises
@@ -404,7 +400,7 @@ def persistence_off(context: RuleContext) -> RuleAnswer:
     said = context.facts.kernel_modules.statements["open-initialisation"]
     message = f"persistence mode is off: {said.fact}"
     fix = Candidate({"persistence": "on"}, "run nvidia-persistenced")
-    return [Problem("warn", "persistence", message, have, "on", said.source, lambda: (fix,))]
+    return Problem("warn", "persistence", message, have, "on", said.source, lambda: (fix,))
 
 
 _NOT_JUDGED = {
@@ -415,7 +411,7 @@ _NOT_JUDGED = {
 
 
 @rule("CG124", "node-not-judged", reads=NODE | DRIVER, pool_only=True)
-def node_not_judged(context: RuleContext) -> RuleAnswer:
+def node_not_judged(context: RuleContext) -> Answer:
     """No published fact judges a stated part of the nodes (a note; the verdict does not change).
 
     NVLSM has other version numbers, minimum VBIOS versions are not published, and no table of

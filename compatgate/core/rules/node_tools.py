@@ -10,8 +10,8 @@ from compatgate.core.parts import CUDA, DRIVER, FORWARD, NODE, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     Problem,
-    RuleAnswer,
     report_left_out,
     report_no_effect,
     rule,
@@ -59,7 +59,7 @@ def _name_condition(when: When) -> str:
 
 
 @rule("CG113", "node-tool-too-old", reads=NODE | DRIVER, pool_only=True)
-def node_tool_too_old(context: RuleContext) -> RuleAnswer:
+def node_tool_too_old(context: RuleContext) -> Answer:
     """The container toolkit, DCGM or the GPU Operator is older than the GPU or a mode needs.
 
     CDI specifications need container toolkit 1.12.0, and those of MIG devices need 1.16.1. DCGM
@@ -112,7 +112,7 @@ def _raise(component: str, version: Version) -> Candidate:
 
 
 @rule("CG114", "toolkit-forward-compat", reads=NODE | FORWARD | CUDA)
-def toolkit_forward_compat(context: RuleContext) -> RuleAnswer:
+def toolkit_forward_compat(context: RuleContext) -> Answer:
     """The stack relies on forward compatibility, and the node's container toolkit ignores it.
 
     Container toolkit 1.17.4 does not mount the CUDA forward-compatibility libraries of an image.
@@ -139,28 +139,26 @@ def toolkit_forward_compat(context: RuleContext) -> RuleAnswer:
     if floor is None or driver is None or driver >= floor[0]:
         return PASS
     fixed = changes.raise_driver(context, floor[0])
-    return [
-        Problem(
-            "fail",
-            "container-toolkit",
-            f"CUDA {context.cuda} needs the forward-compatibility libraries on driver {driver}: "
-            f"{said.fact}",
-            have=have.text,
-            need="any other release",
-            source=said.source,
-            candidates=lambda: (
-                Candidate(
-                    {"container-toolkit": ">=1.17.5"},
-                    "raise NVIDIA Container Toolkit to 1.17.5 or newer",
-                ),
-                fixed,
+    return Problem(
+        "fail",
+        "container-toolkit",
+        f"CUDA {context.cuda} needs the forward-compatibility libraries on driver {driver}: "
+        f"{said.fact}",
+        have=have.text,
+        need="any other release",
+        source=said.source,
+        candidates=lambda: (
+            Candidate(
+                {"container-toolkit": ">=1.17.5"},
+                "raise NVIDIA Container Toolkit to 1.17.5 or newer",
             ),
-        )
-    ]
+            fixed,
+        ),
+    )
 
 
 @rule("CG115", "node-tool-defect", reads=NODE | DRIVER, pool_only=True)
-def node_tool_defect(context: RuleContext) -> RuleAnswer:
+def node_tool_defect(context: RuleContext) -> Answer:
     """A release of the container toolkit, DCGM, GPU Operator or driver has a known defect.
 
     The defects are data, each with a source: ``compatgate facts show node_components``. The rule
@@ -181,7 +179,7 @@ def node_tool_defect(context: RuleContext) -> RuleAnswer:
     problems = [
         problem
         for name in _TITLES
-        if (have := _version_of(context, name))
+        if (have := (context.driver if name == "driver" else context.pool.node_version(name)))
         for problem in _report_defects(context, name, have)
     ]
     for name, known in (
@@ -194,10 +192,6 @@ def node_tool_defect(context: RuleContext) -> RuleAnswer:
             what = f"{_TITLES[name]} {version} is newer than {known}, the newest in the facts"
             problems += report_no_effect(name, f"{what}: its defects are not known")
     return problems or PASS
-
-
-def _version_of(context: RuleContext, component: str) -> Version | None:
-    return context.driver if component == "driver" else context.pool.node_version(component)
 
 
 def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[Problem]:
@@ -244,7 +238,7 @@ def _mend(context: RuleContext, component: str, fixed: Version) -> Candidate:
 
 
 @rule("CG116", "dcgm-driver", reads=NODE | DRIVER, pool_only=True)
-def dcgm_driver(context: RuleContext) -> RuleAnswer:
+def dcgm_driver(context: RuleContext) -> Answer:
     """The DCGM of the nodes does not support a driver this old (a warning).
 
     DCGM 4 supports drivers of branch 450 and newer, DCGM 3.0 and 3.1 450.80.02, DCGM 2 branch 418
@@ -268,21 +262,19 @@ def dcgm_driver(context: RuleContext) -> RuleAnswer:
     floor = (row.driver_nvswitch if switched else None) or row.driver
     if driver >= floor:
         return PASS
-    return [
-        Problem(
-            "warn",
-            "driver",
-            f"DCGM {have} supports driver {floor} and newer, not {driver}",
-            have=driver.text,
-            need=f">={floor}",
-            source=row.source,
-            candidates=lambda: (changes.raise_driver(context, floor),),
-        )
-    ]
+    return Problem(
+        "warn",
+        "driver",
+        f"DCGM {have} supports driver {floor} and newer, not {driver}",
+        have=driver.text,
+        need=f">={floor}",
+        source=row.source,
+        candidates=lambda: (changes.raise_driver(context, floor),),
+    )
 
 
 @rule("CG117", "operator-driver", reads=NODE | DRIVER, pool_only=True)
-def operator_driver(context: RuleContext) -> RuleAnswer:
+def operator_driver(context: RuleContext) -> Answer:
     """The GPU Operator's series does not list or does not recommend the driver (a warning).
 
     NVIDIA lists drivers for each series of the GPU Operator, and extends the list after a release.
@@ -313,7 +305,7 @@ def operator_driver(context: RuleContext) -> RuleAnswer:
         message = f"the driver container for {context.gpu_name} starts with {least}, not {driver}"
         candidate = changes.raise_driver(context, least)
         need = f">={least}"
-        return [_report_operator(driver, message, need, series, [candidate])]
+        return _report_operator(driver, message, need, series, [candidate])
     default = {one.driver_default for one in parts.operators if one.version == have}
     wanted = " or ".join(map(str, series.recommended))
     if driver in series.recommended:
@@ -325,7 +317,7 @@ def operator_driver(context: RuleContext) -> RuleAnswer:
     else:
         message = f"the series of GPU Operator {have} does not list driver {driver}, and its branch"
         message += " is not an active production branch; it recommends"
-    return [_report_operator(driver, f"{message} {wanted}", wanted, series, _recommended(series))]
+    return _report_operator(driver, f"{message} {wanted}", wanted, series, _recommended(series))
 
 
 def _is_production(context: RuleContext) -> bool:

@@ -12,7 +12,7 @@ from compatgate.core.node import NODE_COMPONENTS, parse_node_version
 from compatgate.core.parts import CUDA, DRIVER, NODE, Candidate
 from compatgate.core.performance import near_names
 from compatgate.core.platforms import find_platforms, has_gpu
-from compatgate.core.rule import NOT_APPLICABLE, PASS, FindingOutcome, Problem, RuleAnswer, rule
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, FindingOutcome, Problem, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 
@@ -27,7 +27,7 @@ def _platform_of(context: RuleContext) -> Platform | None:
 
 
 @rule("CG125", "platform-unknown", reads=NODE, pool_only=True)
-def platform_unknown(context: RuleContext) -> RuleAnswer:
+def platform_unknown(context: RuleContext) -> Answer:
     """The facts do not know the pool's platform, so none of its limits were checked.
 
     Platforms are kinds of machines: ``aws/p6e-gb200``, ``gcp/a4x``, ``azure/ndgb200``,
@@ -48,16 +48,14 @@ def platform_unknown(context: RuleContext) -> RuleAnswer:
         return PASS
     near = _propose_names(context, name)
     meant = f"; did you mean {near[0]}?" if near else ""
-    return (
-        Problem(
-            "unknown",
-            "platform",
-            f"platform {name} is not in the facts: its limits were not checked{meant}",
-            have=name,
-            need="a platform from compatgate facts show platforms",
-            candidates=lambda: (
-                Candidate({"platform": one}, f"state the platform as {one}") for one in near
-            ),
+    return Problem(
+        "unknown",
+        "platform",
+        f"platform {name} is not in the facts: its limits were not checked{meant}",
+        have=name,
+        need="a platform from compatgate facts show platforms",
+        candidates=lambda: (
+            Candidate({"platform": one}, f"state the platform as {one}") for one in near
         ),
     )
 
@@ -71,7 +69,7 @@ def _propose_names(context: RuleContext, name: str) -> list[str]:
 
 
 @rule("CG126", "platform-gpu", reads=NODE, pool_only=True)
-def platform_gpu(context: RuleContext) -> RuleAnswer:
+def platform_gpu(context: RuleContext) -> Answer:
     """The platform does not have the pool's GPU.
 
     Either the stated platform or the stated GPU is wrong. All other findings are then about a
@@ -91,16 +89,14 @@ def platform_gpu(context: RuleContext) -> RuleAnswer:
     if has_gpu(platform, gpu, capabilities):
         return PASS
     has = " or ".join(platform.gpus)
-    return (
-        Problem(
-            "fail",
-            "platform",
-            f"{platform.name} ({platform.title}) has {has}, not {gpu.sku}",
-            have=platform.name,
-            need=f"the platform of {gpu.sku}, or gpu={platform.gpus[0]}",
-            source=platform.source,
-            candidates=lambda: _propose_platforms(context),
-        ),
+    return Problem(
+        "fail",
+        "platform",
+        f"{platform.name} ({platform.title}) has {has}, not {gpu.sku}",
+        have=platform.name,
+        need=f"the platform of {gpu.sku}, or gpu={platform.gpus[0]}",
+        source=platform.source,
+        candidates=lambda: _propose_platforms(context),
     )
 
 
@@ -115,7 +111,7 @@ def _propose_platforms(context: RuleContext) -> Iterator[Candidate]:
 
 
 @rule("CG127", "platform-driver", reads=NODE | DRIVER, pool_only=True)
-def platform_driver(context: RuleContext) -> RuleAnswer:
+def platform_driver(context: RuleContext) -> Answer:
     """The driver is outside of what the platform supports.
 
     A driver that supports the GPU can still fail with other parts of the machine, such as the
@@ -137,7 +133,7 @@ def platform_driver(context: RuleContext) -> RuleAnswer:
 
 
 @rule("CG128", "platform-system", reads=NODE, pool_only=True)
-def platform_system(context: RuleContext) -> RuleAnswer:
+def platform_system(context: RuleContext) -> Answer:
     """The platform has another operating system, or another processor, than the pool.
 
     Driver versions depend on the operating system, and wheels on the processor: the answer would
@@ -177,7 +173,7 @@ def _report_system(platform: Platform, key: str, have: str, need: str) -> Proble
 
 
 @rule("CG129", "platform-parts", reads=NODE | CUDA | {"cudnn", "nccl"})
-def platform_parts(context: RuleContext) -> RuleAnswer:
+def platform_parts(context: RuleContext) -> Answer:
     """A part of the nodes, or of the stack, is outside of what the platform supports.
 
     Example: the Azure kernel 6.11 on ``azure/nvadsa10``, where the GRID guest driver fails; CUDA
@@ -192,7 +188,7 @@ def platform_parts(context: RuleContext) -> RuleAnswer:
     return _judge_limits(context, of_driver=False)
 
 
-def _judge_limits(context: RuleContext, *, of_driver: bool) -> RuleAnswer:
+def _judge_limits(context: RuleContext, *, of_driver: bool) -> Answer:
     """Judge the platform's limits of the driver, or those of everything else."""
     limits = context.facts.platforms.limits_of.get(context.pool.platform or "", ())
     checked = [

@@ -6,21 +6,14 @@ from collections.abc import Iterator
 
 from compatgate.core.facts.vgpu import SharingFact, SharingLimit
 from compatgate.core.parts import NODE, Candidate
-from compatgate.core.rule import (
-    NOT_APPLICABLE,
-    PASS,
-    Problem,
-    RuleAnswer,
-    report_missing_fact,
-    rule,
-)
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_missing_fact, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.vgpu import is_guest
 from compatgate.core.versions import format_parts
 
 
 @rule("CG140", "mps-support", reads=NODE, pool_only=True)
-def mps_support(context: RuleContext) -> RuleAnswer:
+def mps_support(context: RuleContext) -> Answer:
     """The pool shares its GPUs by MPS, which does not work on them or isolates less.
 
     MPS runs on Linux and QNX, on GPUs from capability 3.5 on; before Volta (7.0), all clients
@@ -101,7 +94,7 @@ def _other_sharing() -> Iterator[Candidate]:
 
 
 @rule("CG141", "time-slicing-metrics", reads=NODE, pool_only=True)
-def time_slicing_metrics(context: RuleContext) -> RuleAnswer:
+def time_slicing_metrics(context: RuleContext) -> Answer:
     """The pool shares its GPUs by time slicing, and DCGM cannot distinguish the containers.
 
     With time slicing DCGM-Exporter cannot associate metrics with containers, so accounting and
@@ -121,13 +114,11 @@ def time_slicing_metrics(context: RuleContext) -> RuleAnswer:
     if fact is None:
         return NOT_APPLICABLE
     exclusive = Candidate({"sharing": "exclusive"}, "give each container its own GPU")
-    return (
-        Problem(
-            fact.effect,
-            "sharing",
-            fact.text,
-            have=f"dcgm {pool.node['dcgm']}",
-            source=fact.source,
-            candidates=lambda: (exclusive,),
-        ),
+    return Problem(
+        fact.effect,
+        "sharing",
+        fact.text,
+        have=f"dcgm {pool.node['dcgm']}",
+        source=fact.source,
+        candidates=lambda: (exclusive,),
     )

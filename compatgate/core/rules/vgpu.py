@@ -12,7 +12,7 @@ from compatgate.core import changes
 from compatgate.core.facts.vgpu import Vgpu, VgpuFeature
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.parts import DRIVER, NODE, Candidate
-from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_no_effect, rule
+from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_no_effect, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 
@@ -29,7 +29,7 @@ def is_guest(context: RuleContext) -> bool:
 
 
 @rule("CG135", "vgpu-host-guest", reads=GUEST, pool_only=True)
-def vgpu_host_guest(context: RuleContext) -> RuleAnswer:
+def vgpu_host_guest(context: RuleContext) -> Answer:
     """The vGPU host does not support guests with this driver.
 
     NVIDIA supports guests of the host's own major release and of the one before, and on a host of
@@ -56,7 +56,7 @@ def vgpu_host_guest(context: RuleContext) -> RuleAnswer:
     if host is None or guest is None:
         unknown = f"vGPU manager {manager}" if host is None else f"driver {driver}"
         why = f"the vGPU release of {unknown} is not known, so whether they fit is not either"
-        return (Problem("unknown", "driver", why, have=driver.text),)
+        return Problem("unknown", "driver", why, have=driver.text)
     if guest == host:
         return PASS
     window = table.windows.get(host)
@@ -77,7 +77,7 @@ def _guest_release(context: RuleContext, table: Vgpu, driver: Version) -> int | 
 
 def _refuse_guest(
     context: RuleContext, table: Vgpu, host: int, guest: int, manager: Version
-) -> RuleAnswer:
+) -> Answer:
     window, driver = table.windows.get(host), context.driver
     both = f"a guest of vGPU {guest} (driver {driver}) on a host of vGPU {host} ({manager})"
     have = driver.text if driver else None
@@ -89,16 +89,16 @@ def _refuse_guest(
     if guest > host:
         message = f"{both} is in no list of combinations: the vGPU does not load"
         source = table.rules.get("guest newer than host")
-        return (Problem("fail", "driver", message, have, need, source, candidates),)
+        return Problem("fail", "driver", message, have, need, source, candidates)
     if window and guest in window.accepts:
         message = f"{both} passes the host's interface check, but NVIDIA does not list it"
-        return (Problem("warn", "driver", message, have, need, window.source, candidates),)
+        return Problem("warn", "driver", message, have, need, window.source, candidates)
     if window and guest < window.lowest:
         message = f"{both} is refused: the host takes guests from vGPU {window.lowest} on"
         source = table.rules.get("guest below the interface")
-        return (Problem("fail", "driver", message, have, need, source, candidates),)
+        return Problem("fail", "driver", message, have, need, source, candidates)
     message = f"{both}: no source was found that allows or refuses it"
-    return (Problem("unknown", "driver", message, have, need, candidates=candidates),)
+    return Problem("unknown", "driver", message, have, need, candidates=candidates)
 
 
 def _join(majors: tuple[int, ...]) -> str:
@@ -125,7 +125,7 @@ def _other_releases(
 
 
 @rule("CG136", "vgpu-guest-driver", reads=GUEST, pool_only=True)
-def vgpu_guest_driver(context: RuleContext) -> RuleAnswer:
+def vgpu_guest_driver(context: RuleContext) -> Answer:
     """The driver of a vGPU guest is not a guest driver of vGPU software.
 
     A vGPU needs the guest driver of a vGPU release. The data-center driver ends with "NVRM: The
@@ -154,34 +154,24 @@ def vgpu_guest_driver(context: RuleContext) -> RuleAnswer:
         return _unknown_guest(context, table, driver)
     message = f"driver {driver} is not a guest driver: branch {driver.major} has no vGPU release"
     need = f"a driver of branch {' or '.join(map(str, sorted(table.of_branch)[-5:]))}"
-    return (
-        Problem(
-            "fail",
-            "driver",
-            message,
-            driver.text,
-            need,
-            source,
-            lambda: _nearest_guests(table, driver),
-        ),
+    return Problem(
+        "fail", "driver", message, driver.text, need, source, lambda: _nearest_guests(table, driver)
     )
 
 
-def _unknown_guest(context: RuleContext, table: Vgpu, driver: Version) -> RuleAnswer:
+def _unknown_guest(context: RuleContext, table: Vgpu, driver: Version) -> Answer:
     message = f"no vGPU release that the facts know has the guest driver {driver}"
     of_branch = table.of_branch.get(driver.major)
     newest = table.newest(of_branch) if of_branch and context.os == "linux" else None
     if newest:
         message += f"; the newest of its branch is {newest.guest_linux} (vGPU {newest.release})"
-    return (
-        Problem(
-            "unknown",
-            "driver",
-            message,
-            driver.text,
-            newest.guest_linux.text if newest and newest.guest_linux else None,
-            candidates=lambda: _nearest_guests(table, driver) if newest else iter(()),
-        ),
+    return Problem(
+        "unknown",
+        "driver",
+        message,
+        driver.text,
+        newest.guest_linux.text if newest and newest.guest_linux else None,
+        candidates=lambda: _nearest_guests(table, driver) if newest else iter(()),
     )
 
 
@@ -204,7 +194,7 @@ _SERVICES = ("dcgm", "fabric-manager", "nvlsm", "imex")
 
 
 @rule("CG138", "vgpu-service", reads=NODE, pool_only=True)
-def vgpu_service(context: RuleContext) -> RuleAnswer:
+def vgpu_service(context: RuleContext) -> Answer:
     """A service that the pool states for its nodes does not work in a vGPU guest.
 
     NVIDIA's driver container omits Fabric Manager, NVLSM and IMEX with a vGPU driver: they belong
@@ -246,7 +236,7 @@ def _report_service(name: str, feature: VgpuFeature, have: str) -> tuple[Problem
 
 
 @rule("CG139", "vgpu-host", reads=GUEST, pool_only=True)
-def vgpu_host(context: RuleContext) -> RuleAnswer:
+def vgpu_host(context: RuleContext) -> Answer:
     """The nodes of the pool are vGPU hosts: their driver is the vGPU manager.
 
     The vGPU manager serves virtual machines; ``nvidia-smi`` on the host prints ``CUDA Version:
@@ -266,4 +256,4 @@ def vgpu_host(context: RuleContext) -> RuleAnswer:
         f"driver {driver} is the vGPU manager of these nodes: workloads run in their guests, "
         "which have a driver and a GPU name of their own"
     )
-    return (Problem("unknown", "driver", message, have=driver.text),)
+    return Problem("unknown", "driver", message, have=driver.text)

@@ -14,8 +14,8 @@ from compatgate.core.parts import NEEDS, NODE, VERSIONS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
+    Answer,
     Problem,
-    RuleAnswer,
     report_left_out,
     report_missing_fact,
     report_no_effect,
@@ -34,7 +34,7 @@ from compatgate.core.vgpus import (
 
 
 @rule("CG137", "vgpu-type", reads=GUEST, pool_only=True)
-def vgpu_type(context: RuleContext) -> RuleAnswer:
+def vgpu_type(context: RuleContext) -> Answer:
     """The driver of the guest, or of its host, does not know this type of vGPU.
 
     Releases add types: 16.1 added L40S, branch 570 added H200, 580 added B200. Types of Volta and
@@ -118,7 +118,7 @@ def _report_unread(
 
 
 @rule("CG142", "vgpu-cuda", reads=NODE, pool_only=True)
-def vgpu_cuda(context: RuleContext) -> RuleAnswer:
+def vgpu_cuda(context: RuleContext) -> Answer:
     """The type of vGPU does not run CUDA.
 
     CUDA and OpenCL run on vGPUs of the C- and Q-series. A-series (applications) and B-series
@@ -149,7 +149,7 @@ def vgpu_cuda(context: RuleContext) -> RuleAnswer:
         Candidate({"gpu": other}, f"use {other}") for other in _types_with_cuda(name, kind, feature)
     )
     need = " or ".join(kind.cuda_only or (f"{one}-series" for one in sorted(feature.series)))
-    return (Problem("fail", "gpu", message, gpu.vgpu, need, feature.source, lambda: iter(found)),)
+    return Problem("fail", "gpu", message, gpu.vgpu, need, feature.source, lambda: iter(found))
 
 
 def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> It
 
 
 @rule("CG143", "vgpu-feature", reads=NODE | VERSIONS | NEEDS)
-def vgpu_feature(context: RuleContext) -> RuleAnswer:
+def vgpu_feature(context: RuleContext) -> Answer:
     """The type of vGPU cannot do what the workload needs.
 
     Unified memory and CUDA peer to peer over NVLink work on types that own all memory of a GPU;

@@ -121,7 +121,6 @@ def _begins(line: str) -> bool:
 
 
 def _join_lines(lines: list[str], at: int, escape: str) -> tuple[str, int]:
-    """Return an instruction on one line, and the number of the line after it."""
     parts: list[str] = []
     while at < len(lines):
         line = lines[at].rstrip()

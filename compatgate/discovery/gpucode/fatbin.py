@@ -251,8 +251,6 @@ class Region(Struct):
 
 
 class _Record(Struct, frozen=True):
-    """The stored header of an entry."""
-
     kind: int
     header_size: int
     size: int

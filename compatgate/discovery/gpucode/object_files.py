@@ -193,48 +193,6 @@ def _call_elftools(
         raise damaged_error(source.name, base, what) from None
 
 
-_NEEDED, _SONAME = 1, 14
-_LARGEST_DYNAMIC = 4 * 1024 * 1024
-_LONGEST_NAME = 256
-
-
-class DynamicNames(Struct, frozen=True):
-    """The names in a dynamic section, as ``libcudart.so.12``."""
-
-    soname: str | None = None
-    needed: tuple[str, ...] = ()
-
-
-def read_dynamic(source: Source) -> DynamicNames:
-    """Read the dynamic section of a seekable ELF file; return an empty one where it has none."""
-    head = source.peek(64)
-    if head[:6] != ELF_MAGIC + b"\2\1" or source.size is None:
-        return DynamicNames()
-    sections = {s.name: s for s in read_sections(source, 0, source.size) or ()}
-    tags, names = (
-        _section_bytes(source, sections.get(".dynamic")),
-        _section_bytes(source, sections.get(".dynstr")),
-    )
-    soname, needed = None, []
-    for tag, value in struct.iter_unpack("<QQ", tags[: len(tags) // 16 * 16]):
-        if tag in (_NEEDED, _SONAME):
-            name = (
-                names[value : value + _LONGEST_NAME].partition(b"\0")[0].decode("utf-8", "replace")
-            )
-            if tag == _SONAME:
-                soname = name
-            else:
-                needed.append(name)
-    return DynamicNames(soname, tuple(needed))
-
-
-def _section_bytes(source: Source, section: Section | None) -> bytes:
-    if section is None or section.start > (source.size or 0):
-        return b""
-    source.seek(section.start)
-    return source.read(min(section.end - section.start, _LARGEST_DYNAMIC))
-
-
 PE_MAGIC = b"MZ"
 LARGEST_PE_HEADERS = 64 * 1024
 """Bytes at the beginning of a file that must contain its headers."""

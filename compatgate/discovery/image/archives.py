@@ -168,8 +168,6 @@ def is_of_root(path: str) -> bool:
 
 
 class _Span:
-    """A part of a feed, as a stream."""
-
     def __init__(self, feed: ByteFeed, size: int) -> None:
         self._feed, self._left = feed, size
 
@@ -236,8 +234,6 @@ def find_partition(file: BinaryIO, size: int) -> SifPartition:
 
 
 class _Descriptor(Struct, frozen=True):
-    """A descriptor: type of its data, and where the data lie."""
-
     kind: int
     offset: int
     size: int

@@ -20,13 +20,7 @@ from compatgate.core.gpu_code import parse_arch
 from compatgate.core.stack_values import CompatUse
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.registry.image_spec import Config
-from compatgate.discovery.signals import (
-    COMPAT_USE,
-    Signal,
-    Signals,
-    split_package,
-    tidy_version,
-)
+from compatgate.discovery.signals import COMPAT_USE, Signal, Signals, split_package, tidy_version
 from compatgate.errors import BadInput
 
 REQUIRE = "NVIDIA_REQUIRE_"

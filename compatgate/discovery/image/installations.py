@@ -124,12 +124,8 @@ def split_findings(seen: LayerFindings, facts: CudaArch | None) -> dict[str, Lay
 
 
 def _select(
-    seen: LayerFindings,
-    names: set[str],
-    place: Callable[[str], str],
-    places: Places,
+    seen: LayerFindings, names: set[str], place: Callable[[str], str], places: Places
 ) -> LayerFindings:
-    """Return the findings of these installations."""
     inventory = Inventory(
         {
             folder: one

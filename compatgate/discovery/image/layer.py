@@ -11,15 +11,14 @@ Sources: RFC 1952 (gzip; members may follow each other), RFC 8878 (zstd; so may 
 
 from __future__ import annotations
 
-import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from queue import Empty, Full, Queue
 from typing import IO, Protocol, cast
 
 from msgspec import Struct
 
+from compatgate.background import BackgroundReader
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.tar import ByteFeed
 from compatgate.discovery.registry.image_spec import Descriptor
@@ -93,14 +92,6 @@ DEPTH = 4
 """Number of pieces that wait."""
 JOIN_TIMEOUT_S = 2.0
 """Seconds to wait for the thread's end; a thread that waits for a socket ends with the socket."""
-_POLL_S = 0.1
-
-
-class _EndMarker:
-    """The last item of the queue, with the error that ended the pieces."""
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
 
 
 @contextmanager
@@ -109,58 +100,12 @@ def read_ahead(pieces: Iterable[bytes]) -> Iterator[Iterator[bytes]]:
 
     An error in the thread is raised at the next piece.
     """
-    queue: Queue[bytes | _EndMarker] = Queue(DEPTH)
-    stop = threading.Event()
-    thread = threading.Thread(
-        target=_fill_queue, args=(pieces, queue, stop), name="compatgate-layer", daemon=True
-    )
-    thread.start()
+    items = (piece for piece in pieces)
+    reader = BackgroundReader(items, most=DEPTH, name="compatgate-layer")
     try:
-        yield _pieces(queue)
+        yield iter(reader)
     finally:
-        stop.set()
-        _empty_queue(queue)
-        thread.join(JOIN_TIMEOUT_S)
-
-
-def _fill_queue(
-    pieces: Iterable[bytes], queue: Queue[bytes | _EndMarker], stop: threading.Event
-) -> None:
-    error: BaseException | None = None
-    try:
-        for piece in pieces:
-            if not _put(queue, piece, stop):
-                return
-    except BaseException as raised:
-        error = raised
-    _put(queue, _EndMarker(error), stop)
-
-
-def _put(queue: Queue[bytes | _EndMarker], item: bytes | _EndMarker, stop: threading.Event) -> bool:
-    """Put an item into the queue; return False once the reader has stopped."""
-    while not stop.is_set():
-        try:
-            queue.put(item, timeout=_POLL_S)
-        except Full:
-            continue
-        return True
-    return False
-
-
-def _empty_queue(queue: Queue[bytes | _EndMarker]) -> None:
-    """Empty the queue, so that the thread stops at once."""
-    try:
-        while True:
-            queue.get_nowait()
-    except Empty:
-        return
-
-
-def _pieces(queue: Queue[bytes | _EndMarker]) -> Iterator[bytes]:
-    while not isinstance(piece := queue.get(), _EndMarker):
-        yield piece
-    if piece.error is not None:
-        raise piece.error
+        reader.close(JOIN_TIMEOUT_S)
 
 
 PIECE = 256 * 1024

@@ -16,12 +16,12 @@ from compatgate.discovery.image.file_reading import (
     FileCode,
     FileReader,
     FileReading,
+    LayerRecords,
     largest_text,
 )
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
 from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
-from compatgate.discovery.image.layer_records import LayerRecords
 from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.image.visibility import Visibility

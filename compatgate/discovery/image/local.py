@@ -22,12 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from compatgate.discovery.image import archives, squashfs
-from compatgate.discovery.image.archives import (
-    ArchiveFiles,
-    FolderFiles,
-    is_layout,
-    root_members,
-)
+from compatgate.discovery.image.archives import ArchiveFiles, FolderFiles, is_layout, root_members
 from compatgate.discovery.image.layer import Budget, Layer
 from compatgate.discovery.image.layers import LayerScan
 from compatgate.discovery.image.read import DEADLINE_S, ImageWork
@@ -155,8 +150,6 @@ def _kind(path: str) -> str:
 
 
 class _Reader:
-    """Reads one image in a file or folder."""
-
     def __init__(
         self,
         path: str,

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -140,8 +141,8 @@ class ImageReading(Struct, frozen=True):
         """Return ``{"stack", "observations", "conflicts", "open", "image"}``."""
         return {
             "stack": self.stack_body,
-            "observations": [o.to_json() for o in self.observations],
-            "conflicts": [c.to_json() for c in self.conflicts],
+            "observations": msgspec.to_builtins([*self.observations]),
+            "conflicts": msgspec.to_builtins([*self.conflicts]),
             "open": list(self.open),
             "image": {
                 "reference": self.reference,

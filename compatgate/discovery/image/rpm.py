@@ -29,8 +29,6 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct
-
 from compatgate.errors import quote_error
 
 _NAME_TAG, _VERSION_TAG, _RELEASE_TAG = 1000, 1001, 1002
@@ -115,49 +113,86 @@ _COUNTER = 4
 """Bytes of the value of key 0: the last package number, not a header."""
 
 
-class _Pages(Struct):
-    """The pages of a database.
+class _BerkeleyHash:
+    """The pages of a Berkeley DB hash."""
 
-    Attributes:
-        order: byte order of numbers, ``<`` or ``>``.
-        taken: for each page whether it was read as part of a chain.
-    """
+    def __init__(self, data: bytearray) -> None:
+        order = _byte_order(data)
+        if order is None or len(data) < 512:
+            raise ValueError("it ends early")
+        version, size = struct.unpack_from(f"{order}II", data, 16)
+        last = struct.unpack_from(f"{order}I", data, 32)[0]
+        encryption, kind, flags = data[24:27]
+        if version not in _BERKELEY_VERSIONS or kind != _META or size not in _PAGE_SIZES:
+            what = f"it is a Berkeley DB hash of version {version} that rpm does not write"
+            raise ValueError(what)
+        if encryption or flags:
+            raise ValueError("its pages are encrypted or have checksums, which rpm does not write")
+        if (last + 1) * size > len(data):
+            raise ValueError(f"it ends early: {last + 1} pages of {size} bytes should be there")
+        self._data, self._order, self._size, self._count = memoryview(data), order, size, last + 1
+        self._chained = bytearray(last + 1)  # for each page, whether a chain had it
 
-    data: memoryview
-    order: str
-    size: int
-    count: int
-    taken: bytearray
+    def headers(self, check: Callable[[], None]) -> Iterator[bytes]:
+        """Yield the headers of all packages."""
+        for number in range(1, self._count):
+            check()
+            if self._data[number * self._size + 25] in (_UNSORTED, _SORTED):
+                yield from (v for v in self._values(number) if len(v) != _COUNTER)
 
-    def page(self, number: int) -> memoryview:
+    def _page(self, number: int) -> memoryview:
         """Return a page, if its header has its number."""
-        if not 0 < number < self.count:
+        if not 0 < number < self._count:
             raise ValueError(f"its page {number} is not in the file")
-        page = self.data[number * self.size : (number + 1) * self.size]
-        if self.u32(page, 8) != number:
+        page = self._data[number * self._size : (number + 1) * self._size]
+        if self._number("I", page, 8) != number:
             raise ValueError(f"its page {number} is damaged")
         return page
 
-    def u16(self, page: memoryview, at: int) -> int:
-        value: int = struct.unpack_from(f"{self.order}H", page, at)[0]
+    def _number(self, form: str, page: memoryview, at: int) -> int:
+        value: int = struct.unpack_from(self._order + form, page, at)[0]
         return value
 
-    def u32(self, page: memoryview, at: int) -> int:
-        value: int = struct.unpack_from(f"{self.order}I", page, at)[0]
-        return value
+    def _values(self, number: int) -> Iterator[bytes]:
+        """Yield the values on a page: every second item."""
+        page = self._page(number)
+        items = self._number("H", page, 20)
+        lowest, end = _PAGE_HEADER + 2 * items, self._size
+        if items % 2 or lowest > end:
+            raise ValueError(f"its page {number} is damaged")
+        for item in range(items):
+            start = self._number("H", page, _PAGE_HEADER + 2 * item)
+            if not lowest <= start < end:
+                raise ValueError(f"its page {number} is damaged")
+            value, end = page[start:end], start
+            if item % 2 == 0:
+                continue
+            if value[0] == _KEYDATA:
+                yield bytes(value[1:])
+            elif value[0] == _OFFPAGE and len(value) == _OFFPAGE_SIZE:
+                yield self._chain(self._number("I", value, 4), self._number("I", value, 8))
+            else:
+                what = f"its page {number} has an item of a kind that rpm does not write"
+                raise ValueError(what)
 
-
-def berkeley_headers(data: bytearray, check: Callable[[], None]) -> Iterator[bytes]:
-    """Yield the headers of all packages."""
-    pages = _open_pages(data)
-    for number in range(1, pages.count):
-        check()
-        kind = pages.data[number * pages.size + 25]
-        if kind in (_UNSORTED, _SORTED):
-            page = pages.page(number)
-            for value in _page_values(pages, page, number):
-                if len(value) != _COUNTER:
-                    yield value
+    def _chain(self, number: int, length: int) -> bytes:
+        """Return the bytes on a chain of overflow pages."""
+        parts: list[memoryview] = []
+        left = length
+        while left > 0:
+            page = self._page(number)
+            used = self._number("H", page, 22)
+            fits = 0 < used <= self._size - _PAGE_HEADER
+            if page[25] != _OVERFLOW or self._chained[number] or not fits:
+                raise ValueError(f"its overflow page {number} is damaged")
+            self._chained[number] = True
+            parts.append(page[_PAGE_HEADER : _PAGE_HEADER + used])
+            left -= used
+            number = self._number("I", page, 16)
+        if left:
+            what = f"a value of {length} bytes has {length - left} on its overflow pages"
+            raise ValueError(what)
+        return b"".join(parts)
 
 
 def _byte_order(data: bytearray) -> str | None:
@@ -166,68 +201,6 @@ def _byte_order(data: bytearray) -> str | None:
         if data[12:16] == struct.pack(f"{order}I", _BERKELEY_MAGIC):
             return order
     return None
-
-
-def _open_pages(data: bytearray) -> _Pages:
-    order = _byte_order(data)
-    if order is None or len(data) < 512:
-        raise ValueError("it ends early")
-    version, size = struct.unpack_from(f"{order}II", data, 16)
-    last = struct.unpack_from(f"{order}I", data, 32)[0]
-    encryption, kind, flags = data[24:27]
-    if version not in _BERKELEY_VERSIONS or kind != _META or size not in _PAGE_SIZES:
-        raise ValueError(f"it is a Berkeley DB hash of version {version} that rpm does not write")
-    if encryption or flags:
-        raise ValueError("its pages are encrypted or have checksums, which rpm does not write")
-    if (last + 1) * size > len(data):
-        raise ValueError(f"it ends early: {last + 1} pages of {size} bytes should be there")
-    return _Pages(memoryview(data), order, size, last + 1, bytearray(last + 1))
-
-
-def _page_values(pages: _Pages, page: memoryview, number: int) -> Iterator[bytes]:
-    """Yield the values on a page: every second item."""
-    items = pages.u16(page, 20)
-    lowest = _PAGE_HEADER + 2 * items
-    if items % 2 or lowest > pages.size:
-        raise ValueError(f"its page {number} is damaged")
-    end = pages.size
-    for item in range(items):
-        start = pages.u16(page, _PAGE_HEADER + 2 * item)
-        if not lowest <= start < end:
-            raise ValueError(f"its page {number} is damaged")
-        if item % 2:
-            yield _item_value(pages, page[start:end], number)
-        end = start
-
-
-def _item_value(pages: _Pages, item: memoryview, number: int) -> bytes:
-    if item[0] == _KEYDATA:
-        return bytes(item[1:])
-    if item[0] == _OFFPAGE and len(item) == _OFFPAGE_SIZE:
-        return _overflow_chain(pages, pages.u32(item, 4), pages.u32(item, 8))
-    raise ValueError(f"its page {number} has an item of a kind that rpm does not write")
-
-
-def _overflow_chain(pages: _Pages, number: int, length: int) -> bytes:
-    """Return the bytes on a chain of overflow pages."""
-    parts: list[memoryview] = []
-    left = length
-    while left > 0:
-        page = pages.page(number)
-        used = pages.u16(page, 22)
-        if (
-            page[25] != _OVERFLOW
-            or pages.taken[number]
-            or not 0 < used <= pages.size - _PAGE_HEADER
-        ):
-            raise ValueError(f"its overflow page {number} is damaged")
-        pages.taken[number] = True
-        parts.append(page[_PAGE_HEADER : _PAGE_HEADER + used])
-        left -= used
-        number = pages.u32(page, 16)
-    if left:
-        raise ValueError(f"a value of {length} bytes has {length - left} on its overflow pages")
-    return b"".join(parts)
 
 
 LARGEST_RPM = 64 * 1024 * 1024
@@ -239,7 +212,7 @@ def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[s
     if data.startswith(_SQLITE_MAGIC) and len(data) >= _SQLITE_HEADER:
         headers = sqlite_headers(data, check)
     elif _byte_order(data) is not None:
-        headers = berkeley_headers(data, check)
+        headers = _BerkeleyHash(data).headers(check)
     elif data.startswith(_NDB_MAGIC):
         raise ValueError("it is in rpm's ndb format (SUSE), which is not supported")
     else:

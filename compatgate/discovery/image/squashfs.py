@@ -12,8 +12,8 @@ from __future__ import annotations
 import lzma
 import struct
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -76,8 +76,8 @@ class SquashFs:
 
     def __init__(self, file: BinaryIO, begin: int, length: int, budget: Budget) -> None:
         self._file, self._begin, self._length, self._budget = file, begin, length, budget
-        self._metadata: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
-        self._fragments: OrderedDict[int, bytes] = OrderedDict()
+        self.metadata = lru_cache(_CACHED_METADATA)(self._read_metadata)
+        self._fragment = lru_cache(_CACHED_FRAGMENTS)(self._read_fragment)
         self._packed = self._unpacked = self._holes = 0
         head = self._read(0, _SUPERBLOCK.size)
         fields = _SUPERBLOCK.unpack(head)
@@ -152,11 +152,8 @@ class SquashFs:
                 raise damaged_error("a fragment of the SquashFS image ends early")
             yield data
 
-    def _fragment(self, number: int) -> bytes:
+    def _read_fragment(self, number: int) -> bytes:
         """Return the block that holds the ends of several files."""
-        if (known := self._fragments.get(number)) is not None:
-            self._fragments.move_to_end(number)
-            return known
         if number >= self._fragment_count:
             raise damaged_error(f"the SquashFS image has no fragment {number}")
         block, index = divmod(number, _FRAGMENTS_PER_BLOCK)
@@ -164,11 +161,7 @@ class SquashFs:
         entry = _Cursor(self, table, index * 16).take(16)
         start, stated, _ = _FRAGMENT.unpack(entry)
         size = stated & (_UNCOMPRESSED_DATA - 1)
-        data = self._data(start, size, not stated & _UNCOMPRESSED_DATA, self._block)
-        self._fragments[number] = data
-        while len(self._fragments) > _CACHED_FRAGMENTS:
-            self._fragments.popitem(last=False)
-        return data
+        return self._data(start, size, not stated & _UNCOMPRESSED_DATA, self._block)
 
     def _entries(self, folder: _Inode) -> Iterator[tuple[str, int]]:
         """Yield the names in a folder, with the references of their inodes."""
@@ -209,19 +202,12 @@ class SquashFs:
             return _Inode(kind, mode, size, start, offset, fragment, cursor.place)
         return _Inode(kind, mode)
 
-    def metadata(self, place: int) -> tuple[bytes, int]:
+    def _read_metadata(self, place: int) -> tuple[bytes, int]:
         """Return the metadata block at a place, and the place of the next one."""
-        if (known := self._metadata.get(place)) is not None:
-            self._metadata.move_to_end(place)
-            return known
         (stated,) = struct.unpack("<H", self._read(place, 2))
         size = stated & (_UNCOMPRESSED_METADATA - 1)
         packed = not stated & _UNCOMPRESSED_METADATA
-        block = (self._data(place + 2, size, packed, _METADATA), place + 2 + size)
-        self._metadata[place] = block
-        while len(self._metadata) > _CACHED_METADATA:
-            self._metadata.popitem(last=False)
-        return block
+        return self._data(place + 2, size, packed, _METADATA), place + 2 + size
 
     def _data(self, place: int, size: int, packed: bool, largest: int) -> bytes:
         """Return a block of data, at most ``largest`` bytes when decompressed."""

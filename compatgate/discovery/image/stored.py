@@ -10,9 +10,8 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, cast
+from typing import cast
 
-import msgspec
 from msgspec import Struct
 
 from compatgate.discovery.image.archives import FilePart, Files
@@ -26,15 +25,13 @@ from compatgate.discovery.registry.image_spec import (
     is_digest,
     parse_manifest,
 )
-from compatgate.discovery.registry.limits import damaged_error
+from compatgate.discovery.registry.limits import damaged_error, decode_content
 from compatgate.discovery.registry.transport import Response
-from compatgate.errors import BadInput, NotFound, quote_error
-from compatgate.strict_json import DECODE_ERRORS
+from compatgate.errors import BadInput, NotFound
 
 _DEEPEST_INDEX = 4
 _REF_NAME = "org.opencontainers.image.ref.name"
 _CONTAINERD_NAME = "io.containerd.image.name"
-_T = TypeVar("_T")
 
 
 class StoredImage(Struct, frozen=True):
@@ -86,7 +83,7 @@ class _Index(Struct, frozen=True):
 
 def read_layout(files: Files, wanted: Platform, name: str, ref: str = "") -> StoredImage:
     """Find an image in an OCI layout."""
-    listed = _decode(_small(files, "index.json", LARGEST_MANIFEST), _Index, "index.json")
+    listed = decode_content(_small(files, "index.json", LARGEST_MANIFEST), _Index, "index.json")
     entry, doubts = _choose_entry(listed.manifests, wanted, name, ref)
     index = None
     for _ in range(_DEEPEST_INDEX):
@@ -172,7 +169,7 @@ def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
     uncompressed, as Docker and Podman do.
     """
     data = _small(files, "manifest.json", LARGEST_MANIFEST)
-    saved = _decode(data, list[_SavedImage], "manifest.json")
+    saved = decode_content(data, list[_SavedImage], "manifest.json")
     tags = [tag for one in saved for tag in one.repo_tags or ()]
     if ref:
         saved = [one for one in saved if any(_fits(ref, tag) for tag in one.repo_tags or ())]
@@ -188,7 +185,7 @@ def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
     stated = re.search(r"(?:^|/|:)([0-9a-f]{64})(?:\.json)?$", image.config)
     if stated and digest != f"sha256:{stated[1]}":
         raise damaged_error(f"the config {image.config} has the digest {digest}")
-    diff_ids = _decode(config, _SavedConfig, image.config).rootfs.diff_ids
+    diff_ids = decode_content(config, _SavedConfig, image.config).rootfs.diff_ids
     if len(diff_ids) != len(image.layers):
         counts = f"{len(image.layers)} layers, its config {len(diff_ids)}"
         raise damaged_error(f"manifest.json of {name} states {counts}")
@@ -250,10 +247,3 @@ def _small(files: Files, path: str, largest: int) -> bytes:
 
 def _missing(what: str) -> NotFound:
     return NotFound(f"has no {what}", field="image", hint="copy or save the whole image again")
-
-
-def _decode(data: bytes, kind: type[_T], what: str) -> _T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except DECODE_ERRORS as error:
-        raise damaged_error(f"{what} cannot be read: {quote_error(error)}") from None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 
@@ -86,13 +87,6 @@ class PackageOrigin(Struct, frozen=True):
     digests: tuple[str, ...] = ()
 
 
-class Selection(Struct, frozen=True):
-    """The selected optional parts of a lock: extras and dependency groups."""
-
-    extras: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-
-
 class LockFile(Struct, frozen=True):
     """A lockfile to read.
 
@@ -111,21 +105,30 @@ class LockFile(Struct, frozen=True):
         return "." not in self.name or self.name.endswith(endings)
 
 
-class LockFormat(Protocol):
-    """One lockfile format."""
+class LockFormat(Struct, frozen=True):
+    """One lockfile format.
 
-    @property
-    def name(self) -> str:
-        """Return the name of the format in messages and in `LockReading.format`."""
-        ...
+    Attributes:
+        name: of the format in messages and in `LockReading.format`.
+        read: returns the packages of a file for a platform.
+        shapes: patterns that together tell the format by its text.
+        endings: of the names of files whose text decides; none: the text of every file does.
+        files: names that decide, whatever the text.
+    """
+
+    name: str
+    read: Callable[[LockFile, Platform], LockContents]
+    shapes: tuple[re.Pattern[str], ...]
+    endings: tuple[str, ...] = ()
+    files: re.Pattern[str] | None = None
 
     def recognises(self, file: LockFile) -> bool:
         """Return whether the file's name and content are of this format; never raises."""
-        ...
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return the packages for a platform."""
-        ...
+        if self.files and self.files.fullmatch(file.name):
+            return True
+        return (not self.endings or file.may_end(*self.endings)) and all(
+            shape.search(file.text) for shape in self.shapes
+        )
 
 
 class LockReading(Struct, frozen=True):

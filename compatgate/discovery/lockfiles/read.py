@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -11,8 +11,7 @@ from packaging.utils import canonicalize_name
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
-from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS
-from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
+from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS, REQUIREMENTS
 from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
@@ -20,7 +19,6 @@ from compatgate.discovery.lockfiles.interface import (
     LockFile,
     LockFormat,
     LockReading,
-    Selection,
     describe_unrelated,
 )
 from compatgate.discovery.lockfiles.platform import Platform
@@ -37,20 +35,13 @@ _MAX_OPEN = 50
 
 
 def read_lockfile(
-    path_or_name: str | os.PathLike[str],
-    data: bytes,
-    *,
-    platform: Platform,
-    known: Packages,
-    extras: Collection[str] = (),
-    groups: Collection[str] = (),
+    path_or_name: str | os.PathLike[str], data: bytes, *, platform: Platform, known: Packages
 ) -> LockReading:
     """Read a lockfile of any known format for one platform.
 
     Args:
         path_or_name: a `Path` if included files may be read from its folder; text is the name of a
             file from a client, whose includes stay open.
-        groups: selected dependency groups (pixi: environments; conda-lock: categories).
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)
@@ -59,7 +50,7 @@ def read_lockfile(
     if not any(known.recognises(file) for known in QUOTING_FORMATS):
         refuse_template(text, name)
     form = recognise(file)
-    contents = form.read(file, platform, Selection(frozenset(extras), frozenset(groups)))
+    contents = form.read(file, platform)
     if not contents.packages and not contents.open:
         problem = f"has no packages for {platform}"
         raise InconclusiveInput(problem, field=name, hint="lock the project first")
@@ -114,7 +105,7 @@ def _conclude_reading(
         *find_unknown_cuda(observations, of_index, file),
         *find_open_versions(observations, file),
     ]
-    if isinstance(form, RequirementsTxt) and not observations:
+    if form is REQUIREMENTS and not observations:
         names = [p.name for p in chosen if p.version is None and _name_in_stack(p, known)]
         if names:
             source = file if "." in file else "FILE"
@@ -171,7 +162,7 @@ def _describe_optional_parts(
         if component and (package.selection not in parts or is_framework(component)):
             parts[package.selection] = f"{package.selection} has {component} {package.version}"
     if parts:
-        return [f"{file} installs no component by default: {'; '.join(parts.values())}; choose"]
+        return [f"{file} installs no component by default: {'; '.join(parts.values())}"]
     return [describe_unrelated(file)]
 
 

@@ -61,78 +61,74 @@ def parse_xml(text: str) -> Report | None:
         return None
     end = text.find(_XML_END, start)
     document = text[start : end + len(_XML_END)] if end >= 0 else text[start:]
-    reader = _XmlReader()
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = reader.start
-    parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.data
     try:
-        parser.Parse(document, True)
+        elements = list_elements(document)
     except expat.ExpatError as error:
         raise BadInput(
             f"the XML of nvidia-smi is incomplete: {quote_error(error)}",
             hint="run nvidia-smi -q -x again",
         ) from None
-    windows = any(model in _WINDOWS_MODELS for model in reader.models)
+    head: dict[str, str] = {}
+    devices: list[Device] = []
+    windows = False
+    for path, value in elements:
+        if path == ("gpu", "@id"):
+            devices.append(Device("", bus=value.strip('\\"').lower()))
+        elif len(path) == 1:
+            head[path[0]] = value
+        elif path[:1] == ("gpu",):
+            windows = windows or (path[-1] == "current_dm" and value in _WINDOWS_MODELS)
+            devices[-1] = _set_element(devices[-1], path[1:], value)
+    attached = head.get("attached_gpus", "")
     return Report(
         "-q -x",
-        driver=read_value(reader.driver),
-        cuda=read_value(reader.cuda),
+        driver=read_value(head.get("driver_version") or head.get("kmd_version")),
+        cuda=read_value(head.get("cuda_version") or head.get("cuda_umd_version")),
         os="windows" if windows else "linux",
-        attached=reader.attached,
-        devices=tuple(reader.devices),
+        attached=int(attached) if attached.isdecimal() else None,
+        devices=tuple(devices),
     )
 
 
-class _XmlReader:
-    """A parser that collects the needed elements by their path below the root."""
+def list_elements(document: str) -> list[tuple[tuple[str, ...], str]]:
+    """Return path below the root and text of each element, in their order.
 
-    def __init__(self) -> None:
-        self.driver: str | None = None
-        self.cuda: str | None = None
-        self.attached: int | None = None
-        self.models: list[str | None] = []
-        self.devices: list[Device] = []
-        self._path: list[str] = []
-        self._text: list[str] = []
+    A GPU and a MIG device begin with an element ``@id``: its attribute.
+    """
+    found: list[tuple[tuple[str, ...], str]] = []
+    path: list[str] = []
+    text: list[str] = []
 
-    def start(self, name: str, attributes: dict[str, Any]) -> None:
-        self._path.append(name)
-        self._text = []
-        if self._path[1:] == ["gpu"]:
-            self.devices.append(Device("", bus=str(attributes.get("id", "")).strip('\\"').lower()))
-        elif self._path[1:] == ["gpu", "mig_devices", "mig_device"]:
-            self._change(slices=(*self.devices[-1].slices, Slice()))
+    def start(name: str, attributes: dict[str, Any]) -> None:
+        path.append(name)
+        text.clear()
+        if name in ("gpu", "mig_device"):
+            found.append(((*path[1:], "@id"), str(attributes.get("id", ""))))
 
-    def data(self, text: str) -> None:
-        self._text.append(text)
+    def end(_: str) -> None:
+        found.append((tuple(path[1:]), "".join(text).strip()))
+        path.pop()
+        text.clear()
 
-    def end(self, name: str) -> None:
-        path, value = tuple(self._path[1:]), "".join(self._text).strip()
-        self._path.pop()
-        self._text = []
-        if path in (("driver_version",), ("kmd_version",)):
-            self.driver = value
-        elif path in (("cuda_version",), ("cuda_umd_version",)):
-            self.cuda = value
-        elif path == ("attached_gpus",) and value.isdecimal():
-            self.attached = int(value)
-        elif path[:1] == ("gpu",):
-            self._device(path[1:], value)
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = text.append
+    parser.Parse(document, True)
+    return found
 
-    def _device(self, path: tuple[str, ...], value: str) -> None:
-        if path == ("driver_model", "current_dm"):
-            self.models.append(read_value(value))
-        elif path == ("product_name",):
-            self._change(name=value)
-        elif path[:2] != ("mig_devices", "mig_device"):
-            self.devices[-1] = _set_property(self.devices[-1], path, value)
-        elif path[2:]:
-            *others, last = self.devices[-1].slices
-            self._change(slices=(*others, _set_slice_property(last, path[2:], value)))
 
-    def _change(self, **fields: Any) -> None:
-        self.devices[-1] = replace(self.devices[-1], **fields)
+def _set_element(device: Device, path: tuple[str, ...], value: str) -> Device:
+    if path == ("product_name",):
+        return replace(device, name=value)
+    if path[:2] != ("mig_devices", "mig_device"):
+        return _set_property(device, path, value)
+    if path[2:] == ("@id",):
+        return replace(device, slices=(*device.slices, Slice()))
+    if not path[2:]:
+        return device
+    *others, last = device.slices
+    return replace(device, slices=(*others, _set_slice_property(last, path[2:], value)))
 
 
 _REPORT_DRIVER = re.compile(r"^\s*(?:Driver|KMD) Version\s*:\s*(.+?)\s*$", re.MULTILINE)
@@ -163,7 +159,6 @@ def parse_report(text: str) -> Report | None:
 
 
 def _report_blocks(text: str) -> list[tuple[str, list[str]]]:
-    """Return the lines that belong to each GPU."""
     blocks: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         if match := _REPORT_GPU.fullmatch(line):

@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urljoin
 
 import msgspec
@@ -36,10 +36,9 @@ from compatgate.discovery.registry.image_spec import (
     parse_reference,
 )
 from compatgate.discovery.registry.image_spec import Descriptor as Blob
-from compatgate.discovery.registry.limits import Deadline, ImageOptions, damaged_error
+from compatgate.discovery.registry.limits import Deadline, ImageOptions, decode_content
 from compatgate.discovery.registry.transport import Response, Transport
-from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unavailable, quote_error
-from compatgate.strict_json import DECODE_ERRORS
+from compatgate.errors import BadInput, NotFound, RegistryTimeout, Unavailable
 
 DEADLINE_S = 60.0
 _MAX_ARTIFACTS = 200
@@ -120,7 +119,7 @@ def fetch_attachments(
             manifest = place.registry.manifest(one.digest, one.size)
         except NotFound:  # a tag's list may name deleted artifacts
             continue
-        artifact = decode_manifest(manifest.data, Artifact, f"the artifact {one.digest}")
+        artifact = decode_content(manifest.data, Artifact, f"the artifact {one.digest}")
         said = artifact.annotations or {}
         for layer in artifact.layers:
             if layer.media_type == media_type and 0 <= layer.size <= _LARGEST_ATTACHMENT:
@@ -131,7 +130,6 @@ def fetch_attachments(
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 EMPTY = b"{}"
 _encode_json = msgspec.json.Encoder(order="sorted").encode
-T = TypeVar("T")
 
 
 class ArtifactLayer(Struct, frozen=True):
@@ -207,14 +205,6 @@ def build_manifest(
 def encode_index(manifests: Sequence[ArtifactDescriptor]) -> bytes:
     """Return a list of artifacts as an index."""
     return _encode_json({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(manifests)})
-
-
-def decode_manifest(data: bytes, kind: type[T], what: str) -> T:
-    """Decode a manifest or list, and check the fields in use."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except DECODE_ERRORS as error:
-        raise damaged_error(f"{what} cannot be read: {quote_error(error)}") from None
 
 
 def filter_descriptors(descriptors: Sequence[ArtifactDescriptor]) -> list[ArtifactDescriptor]:
@@ -309,10 +299,7 @@ def add_to_tag_list(registry: Registry, digest: str, own: ArtifactDescriptor) ->
             if any(one.digest == own.digest for one in listed):
                 return
             push_manifest(registry, encode_index([*listed, own]), OCI_INDEX, _referrers_tag(digest))
-        except (
-            BadInput,
-            Unavailable,
-        ) as error:  # registries fail while the tag is being written
+        except (BadInput, Unavailable) as error:  # registries fail while the tag is being written
             troubles += 1
             if troubles > _MAX_FAILURES or isinstance(error, RegistryTimeout):
                 raise
@@ -333,7 +320,7 @@ def _registry_referrers(
                 return None
             if answer.status != 200:
                 raise registry.refusal(answer, f"referrers of {digest}")
-            listed = decode_manifest(
+            listed = decode_content(
                 answer.read_all(LARGEST_MANIFEST), ArtifactIndex, f"referrers of {digest}"
             )
             following = _NEXT.search(answer.headers.get("Link", ""))
@@ -350,9 +337,7 @@ def _tag_referrers(registry: Registry, digest: str) -> list[ArtifactDescriptor]:
     except NotFound:
         return []
     return filter_descriptors(
-        decode_manifest(
-            manifest.data, ArtifactIndex, f"the list of artifacts of {digest}"
-        ).manifests
+        decode_content(manifest.data, ArtifactIndex, f"the list of artifacts of {digest}").manifests
     )
 
 

@@ -192,8 +192,6 @@ class Manifest(Struct, frozen=True):
 
 
 class _Document(Struct, frozen=True, rename="camel"):
-    """Any manifest or index."""
-
     schema_version: int = 0
     media_type: str = ""
     config: Descriptor | None = None

@@ -12,15 +12,24 @@ import threading
 import time
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
-from typing import Literal
+from typing import Literal, TypeVar
 from weakref import WeakSet
 
+import msgspec
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
-from compatgate.errors import BadInput, DamagedContent, RegistryTimeout, RequestTooLarge
+from compatgate.errors import (
+    BadInput,
+    DamagedContent,
+    RegistryTimeout,
+    RequestTooLarge,
+    quote_error,
+)
+from compatgate.strict_json import DECODE_ERRORS
 
+T = TypeVar("T")
 Layers = Literal["auto", "all", "none"]
 MIRRORS = "COMPATGATE_REGISTRY_MIRRORS"
 CA_FILE = "COMPATGATE_REGISTRY_CA"
@@ -169,6 +178,14 @@ class Deadline:
                     sock.shutdown(socket.SHUT_RDWR)
                 except OSError:
                     continue
+
+
+def decode_content(data: bytes, kind: type[T], what: str) -> T:
+    """Decode JSON of an image or artifact."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except DECODE_ERRORS as error:
+        raise damaged_error(f"{what} cannot be read: {quote_error(error)}") from None
 
 
 def damaged_error(problem: str) -> DamagedContent:

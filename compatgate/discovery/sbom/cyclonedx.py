@@ -29,8 +29,10 @@ from compatgate.discovery.sbom.interface import (
     MAX_PARTS,
     Bill,
     Part,
+    Reader,
     component_filter,
     convert,
+    in_json,
     list_objects,
     parse_purl,
     read_json,
@@ -87,24 +89,17 @@ class Component(Struct, frozen=True):
     properties: tuple[Property, ...] | None = None
 
 
-class CycloneDxJson:
-    """A CycloneDX document in JSON."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for ``"bomFormat": "CycloneDX"``."""
-        return text.lstrip()[:1] == "{" and bool(_CYCLONEDX_JSON.search(text))
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return possible components, nested ones and the described one included."""
-        document = read_json(text, name)
-        metadata = document.get("metadata")
-        described = metadata.get("component") if isinstance(metadata, dict) else None
-        components = list_objects(document.get("components"), "components", f"{name}: components")
-        first = list_objects([described] if described else [], "components", f"{name}: metadata")
-        parts = tuple(_read_parts([*first, *components], name))
-        rest = _stack_property(document.get("properties"), name)
-        listed = bool(components or first or rest)
-        return Bill(f"CycloneDX {document.get('specVersion')}", parts, listed, rest)
+def _read_cyclonedx(text: str, name: str) -> Bill:
+    """Return possible components, nested ones and the described one included."""
+    document = read_json(text, name)
+    metadata = document.get("metadata")
+    described = metadata.get("component") if isinstance(metadata, dict) else None
+    components = list_objects(document.get("components"), "components", f"{name}: components")
+    first = list_objects([described] if described else [], "components", f"{name}: metadata")
+    parts = tuple(_read_parts([*first, *components], name))
+    rest = _stack_property(document.get("properties"), name)
+    listed = bool(components or first or rest)
+    return Bill(f"CycloneDX {document.get('specVersion')}", parts, listed, rest)
 
 
 def _read_parts(components: Iterable[JsonObject], name: str) -> Iterator[Part]:
@@ -145,6 +140,9 @@ def _stack_property(properties: Any, name: str) -> dict[str, Any]:
             f"has a malformed property: {quote_error(error)}", field=f"{name}: {STACK_PROPERTY}"
         ) from None
     return rest
+
+
+CYCLONEDX = Reader(in_json(_CYCLONEDX_JSON), _read_cyclonedx)
 
 
 def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:

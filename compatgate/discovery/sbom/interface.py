@@ -7,7 +7,8 @@ GPU stack. The library that reads package URLs is optional.
 from __future__ import annotations
 
 import re
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -57,16 +58,16 @@ class Bill(Struct, frozen=True):
     rest: dict[str, Any] = {}
 
 
-class Reader(Protocol):
-    """A reader of one standard."""
+class Reader(Struct, frozen=True):
+    """A reader of one standard.
 
-    def recognises(self, text: str) -> bool:
-        """Return whether the text is of this standard; never raises."""
-        ...
+    Attributes:
+        recognises: returns whether a text is of the standard; never raises.
+        read: returns the parts of a text; the other argument is its name in messages.
+    """
 
-    def read(self, text: str, name: str) -> Bill:
-        """Return the parts."""
-        ...
+    recognises: Callable[[str], bool]
+    read: Callable[[str, str], Bill]
 
 
 class SbomReading(Struct, frozen=True):
@@ -84,6 +85,11 @@ class SbomReading(Struct, frozen=True):
     open: tuple[str, ...] = ()
     rest: dict[str, Any] = {}
     origins: dict[str, PackageOrigin] = {}
+
+
+def in_json(shape: re.Pattern[str]) -> Callable[[str], bool]:
+    """Return a function that tells objects in JSON by a pattern of their text."""
+    return lambda text: text.lstrip()[:1] == "{" and bool(shape.search(text))
 
 
 def read_json(text: str, name: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 from packaging.utils import canonicalize_name
@@ -39,7 +39,7 @@ from compatgate.discovery.observations import (
     find_open_versions,
     find_unknown_cuda,
 )
-from compatgate.discovery.sbom.cyclonedx import CycloneDxJson
+from compatgate.discovery.sbom.cyclonedx import CYCLONEDX
 from compatgate.discovery.sbom.interface import (
     LARGEST_FILE,
     Bill,
@@ -47,15 +47,16 @@ from compatgate.discovery.sbom.interface import (
     Reader,
     SbomReading,
     component_filter,
+    in_json,
     parse_purl,
     read_json,
 )
-from compatgate.discovery.sbom.spdx import Spdx3, SpdxJson
+from compatgate.discovery.sbom.spdx import SPDX, SPDX3
 from compatgate.discovery.signals import Signals, observe_package, read_signals
 from compatgate.errors import BadInput, InconclusiveInput
 
-_STATEMENT = re.compile(r'"_type"\s*:\s*"https://in-toto\.io/Statement/')
-_ENVELOPE = re.compile(r'"payloadType"\s*:')
+_STATEMENT = in_json(re.compile(r'"_type"\s*:\s*"https://in-toto\.io/Statement/'))
+_ENVELOPE = in_json(re.compile(r'"payloadType"\s*:'))
 _STATEMENT_TYPE = "https://in-toto.io/Statement/"
 _PAYLOAD_TYPES = ("application/vnd.in-toto+json", "application/vnd.in-toto.v1+json")
 _PREDICATES = ("https://spdx.dev/Document", "https://cyclonedx.org/bom")
@@ -73,32 +74,28 @@ _MAX_LINES = 200
 _HINT = f"give one statement with a predicate of {' or '.join(_PREDICATES)}"
 
 
-class InTotoStatement:
-    """An in-toto statement about an SPDX or CycloneDX document, bare or in an envelope."""
+def _is_statement(text: str) -> bool:
+    """Return whether a text has the type of a statement, or of an envelope's payload."""
+    enveloped = _ENVELOPE(text) and not any(r.recognises(text) for r in _DOCUMENTS)
+    return enveloped or _STATEMENT(text)
 
-    def recognises(self, text: str) -> bool:
-        """Look for the type of a statement, or of an envelope's payload."""
-        if text.lstrip()[:1] != "{":
-            return False
-        enveloped = _ENVELOPE.search(text) and not any(r.recognises(text) for r in _DOCUMENTS)
-        return bool(enveloped or _STATEMENT.search(text))
 
-    def read(self, text: str, name: str) -> Bill:
-        """Return the parts of the one bill of materials among the statements of the text."""
-        statements = [_statement(one, name) for one in _documents(text, name)]
-        types = [str(one.get("predicateType")) for one in statements]
-        bills = [n for n, kind in enumerate(types) if kind.startswith(_PREDICATES)]
-        if len(bills) != 1:
-            kinds = ", ".join(dict.fromkeys(kind[:100] for kind in types)) or "none"
-            many = "several bills of materials" if bills else f"only the predicates {kinds}"
-            raise BadInput(f"attests {many}", field=name, hint=_HINT)
-        document = _predicate_text(statements[bills[0]].get("predicate"), name)
-        reader = next((one for one in _DOCUMENTS if one.recognises(document)), None)
-        if reader is None:
-            kind = types[bills[0]]
-            problem = f"has a predicate {kind} that is neither SPDX nor CycloneDX"
-            raise BadInput(problem, field=f"{name}: predicate", hint=_HINT)
-        return reader.read(document, f"{name}: predicate")
+def _read_statement(text: str, name: str) -> Bill:
+    """Return the parts of the one bill of materials among the statements of the text."""
+    statements = [_statement(one, name) for one in _documents(text, name)]
+    types = [str(one.get("predicateType")) for one in statements]
+    bills = [n for n, kind in enumerate(types) if kind.startswith(_PREDICATES)]
+    if len(bills) != 1:
+        kinds = ", ".join(dict.fromkeys(kind[:100] for kind in types)) or "none"
+        many = "several bills of materials" if bills else f"only the predicates {kinds}"
+        raise BadInput(f"attests {many}", field=name, hint=_HINT)
+    document = _predicate_text(statements[bills[0]].get("predicate"), name)
+    reader = next((one for one in _DOCUMENTS if one.recognises(document)), None)
+    if reader is None:
+        kind = types[bills[0]]
+        problem = f"has a predicate {kind} that is neither SPDX nor CycloneDX"
+        raise BadInput(problem, field=f"{name}: predicate", hint=_HINT)
+    return reader.read(document, f"{name}: predicate")
 
 
 def _documents(text: str, name: str) -> list[dict[str, Any]]:
@@ -147,26 +144,27 @@ def _predicate_text(predicate: Any, name: str) -> str:
     return json.dumps(predicate)
 
 
-class OtherNotation:
-    """A standard in a notation other than JSON, which is refused with the name of the JSON form."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for the first names of each notation."""
-        return text.lstrip()[:1] != "{" and self._notation(text) is not None
-
-    def read(self, text: str, name: str) -> Bill:
-        """Refuse the document."""
-        notation, instead = self._notation(text) or ("", "")
-        hint = f"use {instead}: the same document in JSON"
-        raise BadInput(f"is {notation}, which is not supported", field=name, hint=hint)
-
-    def _notation(self, text: str) -> tuple[str, str] | None:
-        head = text[:100_000]
-        return next((row[:2] for row in _OTHER_NOTATIONS if row[2].search(head)), None)
+def _find_notation(text: str) -> tuple[str, str] | None:
+    """Return a notation other than JSON, and the name of the JSON form."""
+    if text.lstrip()[:1] == "{":
+        return None
+    head = text[:100_000]
+    return next((row[:2] for row in _OTHER_NOTATIONS if row[2].search(head)), None)
 
 
-_DOCUMENTS: tuple[Reader, ...] = (CycloneDxJson(), Spdx3(), SpdxJson(), OtherNotation())
-READERS: tuple[Reader, ...] = (InTotoStatement(), *_DOCUMENTS)
+def _refuse_notation(text: str, name: str) -> NoReturn:
+    notation, instead = _find_notation(text) or ("", "")
+    hint = f"use {instead}: the same document in JSON"
+    raise BadInput(f"is {notation}, which is not supported", field=name, hint=hint)
+
+
+_DOCUMENTS = (
+    CYCLONEDX,
+    SPDX3,
+    SPDX,
+    Reader(lambda text: _find_notation(text) is not None, _refuse_notation),
+)
+READERS = (Reader(_is_statement, _read_statement), *_DOCUMENTS)
 """Readers of all standards; a statement quotes a document, so it comes first."""
 READ = (
     "CycloneDX in JSON, SPDX 2.x in JSON, SPDX 3.0 in JSON-LD, or an in-toto statement or DSSE"

@@ -16,8 +16,10 @@ from compatgate.discovery.sbom.interface import (
     MAX_PARTS,
     Bill,
     Part,
+    Reader,
     component_filter,
     convert,
+    in_json,
     list_objects,
     read_json,
 )
@@ -56,27 +58,20 @@ class Document(Struct, frozen=True, rename="camel"):
     name: str
 
 
-class SpdxJson:
-    """An SPDX 2.x document in JSON."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for SPDX's version or identifiers."""
-        return text.lstrip()[:1] == "{" and bool(_SPDX_JSON.search(text))
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return every package that may be a component."""
-        body = read_json(text, name)
-        packages = list_objects(body.get("packages"), "packages", f"{name}: packages")
-        document = convert(body, Document, "SPDX", name)
-        if not _SPDX_VERSION.fullmatch(document.spdx_version):
-            problem = f"is of version {document.spdx_version[:40]!r}"
-            raise BadInput(problem, field=f"{name}: spdxVersion", hint="write SPDX 2.3")
-        parts = tuple(
-            _spdx_part(package, name)
-            for package in packages
-            if component_filter(package.get("name"), str(package.get("externalRefs")))
-        )
-        return Bill(document.spdx_version.replace("-", " "), parts, bool(packages))
+def _read_spdx(text: str, name: str) -> Bill:
+    """Return every package that may be a component."""
+    body = read_json(text, name)
+    packages = list_objects(body.get("packages"), "packages", f"{name}: packages")
+    document = convert(body, Document, "SPDX", name)
+    if not _SPDX_VERSION.fullmatch(document.spdx_version):
+        problem = f"is of version {document.spdx_version[:40]!r}"
+        raise BadInput(problem, field=f"{name}: spdxVersion", hint="write SPDX 2.3")
+    parts = tuple(
+        _spdx_part(package, name)
+        for package in packages
+        if component_filter(package.get("name"), str(package.get("externalRefs")))
+    )
+    return Bill(document.spdx_version.replace("-", " "), parts, bool(packages))
 
 
 def _spdx_part(body: dict[str, Any], name: str) -> Part:
@@ -106,29 +101,22 @@ class Element(Struct, frozen=True):
     url: str | None = field(name="software_packageUrl", default=None)
 
 
-class Spdx3:
-    """An SPDX 3.0 document in JSON-LD."""
-
-    def recognises(self, text: str) -> bool:
-        """Look for SPDX 3's context; `read` refuses versions that are not known by name."""
-        return text.lstrip()[:1] == "{" and bool(_SPDX3.search(text[:50_000]))
-
-    def read(self, text: str, name: str) -> Bill:
-        """Return every package that may be a component."""
-        document = read_json(text, name)
-        match = _SPDX3_VERSION.search(str(document.get("@context"))[:2000])
-        if match is None or match[1] not in _READ_SPDX3:
-            version = f"SPDX {match[1]}" if match else "SPDX 3 of an unknown version"
-            hint = "write SPDX 3.0, SPDX 2.3 or CycloneDX"
-            raise BadInput(f"is {version}, which is not supported", field=name, hint=hint)
-        graph = document.get("@graph", [document])
-        elements = list_objects(graph, "elements", f"{name}: @graph", MAX_PARTS * 5)
-        packages = [one for one in elements if one.get("type") in _SPDX3_PACKAGES]
-        if len(packages) > MAX_PARTS:
-            raise BadInput(f"has more than {MAX_PARTS} packages", field=name)
-        parts = (_spdx3_part(one, name) for one in packages)
-        candidates = tuple(part for part in parts if component_filter(part.name, part.purl))
-        return Bill(f"SPDX {match[1]}", candidates, bool(packages))
+def _read_spdx3(text: str, name: str) -> Bill:
+    """Return every package that may be a component."""
+    document = read_json(text, name)
+    match = _SPDX3_VERSION.search(str(document.get("@context"))[:2000])
+    if match is None or match[1] not in _READ_SPDX3:
+        version = f"SPDX {match[1]}" if match else "SPDX 3 of an unknown version"
+        hint = "write SPDX 3.0, SPDX 2.3 or CycloneDX"
+        raise BadInput(f"is {version}, which is not supported", field=name, hint=hint)
+    graph = document.get("@graph", [document])
+    elements = list_objects(graph, "elements", f"{name}: @graph", MAX_PARTS * 5)
+    packages = [one for one in elements if one.get("type") in _SPDX3_PACKAGES]
+    if len(packages) > MAX_PARTS:
+        raise BadInput(f"has more than {MAX_PARTS} packages", field=name)
+    parts = (_spdx3_part(one, name) for one in packages)
+    candidates = tuple(part for part in parts if component_filter(part.name, part.purl))
+    return Bill(f"SPDX {match[1]}", candidates, bool(packages))
 
 
 def _spdx3_part(body: dict[str, Any], name: str) -> Part:
@@ -141,3 +129,8 @@ def _spdx3_part(body: dict[str, Any], name: str) -> Part:
     ]
     ref = element.id if element.spdx_id is None else element.spdx_id
     return Part(ref, element.name, element.version, element.url or next(iter(purls), ""))
+
+
+SPDX = Reader(in_json(_SPDX_JSON), _read_spdx)
+SPDX3 = Reader(in_json(_SPDX3), _read_spdx3)
+"""SPDX 3.0; versions that are not known by name are refused."""

@@ -22,7 +22,7 @@ from typing import IO, cast
 from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from compatgate.discovery.wheels.byte_files import ByteFile
+from compatgate.discovery.wheels.byte_files import SeekableFile
 from compatgate.errors import BadInput, DamagedContent, quote_error
 
 ZIP_ERRORS = (
@@ -102,7 +102,7 @@ def read_identity(metadata: bytes, label: str) -> WheelIdentity:
 class Archive:
     """The members of a wheel."""
 
-    def __init__(self, file: ByteFile, label: str, limits: WheelLimits | None = None) -> None:
+    def __init__(self, file: SeekableFile, label: str, limits: WheelLimits | None = None) -> None:
         self.label = label
         self._file = file
         self._limits = limits or WheelLimits()
@@ -200,8 +200,6 @@ class Archive:
 
 
 class _DigestStream:
-    """A stream that hashes the bytes that are read."""
-
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._hash = hashlib.sha256()

@@ -12,7 +12,6 @@ import re
 import time
 from collections.abc import Callable
 from io import SEEK_CUR, SEEK_END, BytesIO, RawIOBase
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -29,27 +28,6 @@ from compatgate.errors import (
 HASHED_CHUNK = 256 * 1024
 LARGEST_READ = 64 * 1024 * 1024
 """Bytes of one read: the table of contents of a wheel is one read."""
-
-
-class ByteFile(Protocol):
-    """A file that `zipfile` can read."""
-
-    size: int
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return bytes from the position on."""
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a position."""
-
-    def tell(self) -> int:
-        """Return the position."""
-
-    def seekable(self) -> bool:
-        """Return True."""
-
-    def plan(self, end: int) -> None:
-        """Announce that the bytes up to ``end`` will be read in order."""
 
 
 class SeekableFile(RawIOBase):
@@ -127,7 +105,7 @@ class HashedFile(SeekableFile):
         heard: callback that receives the number of newly read bytes.
     """
 
-    def __init__(self, file: ByteFile) -> None:
+    def __init__(self, file: SeekableFile) -> None:
         super().__init__()
         self.heard: Callable[[int], None] | None = None
         self._furthest = 0

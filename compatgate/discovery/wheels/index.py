@@ -313,8 +313,6 @@ def _metadata(value: Any) -> str | None:
 
 
 class _Links(HTMLParser):
-    """A parser for the links of an index page."""
-
     def __init__(self) -> None:
         super().__init__()
         self.files: list[dict[str, Any]] = []
@@ -338,7 +336,6 @@ def _local_page(url: str) -> tuple[bytes | None, str]:
 
 
 def _local_wheels(url: str, package: str) -> Iterator[IndexFile]:
-    """Yield the wheels of a package that lie in a folder."""
     folder = unquote(urlsplit(url).path)
     with suppress(OSError):
         for name in sorted(os.listdir(folder)):

@@ -88,7 +88,6 @@ def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
 def _read_dynamic_tables(
     stream: TableBytes, places: Mapping[str | None, tuple[int, int]]
 ) -> LibraryTables:
-    """Read the tables."""
     data = {name: _read_bytes(stream, *places[name]) for name in _ELF_TABLES if name in places}
     names = data.get(".dynstr", b"")
     dynamic = [

@@ -163,7 +163,6 @@ def measure_file(
 
 
 def _part(options: MeasureOptions) -> str:
-    """Name the part of a wheel that is read."""
     return f"cuda {options.question.cuda}" if options.question else ""
 
 
@@ -189,8 +188,6 @@ def describe_url(url: str) -> IndexFile:
 
 
 class _Measurement:
-    """The measurement of one wheel, from its table of contents to its record."""
-
     def __init__(
         self,
         wheel: IndexFile,

@@ -147,8 +147,6 @@ def _read_exactly(file: ByteReader, count: int) -> bytes:
 
 
 class _OpenBytes:
-    """An open file whose bytes are all available."""
-
     def __init__(self, file: BinaryIO, size: int) -> None:
         self.size = size
         self._file = file

@@ -12,6 +12,7 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import logs
 from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import add_usage
 
 if TYPE_CHECKING:
     import argparse
@@ -19,66 +20,42 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 2000
 """Maximum characters of a revision's reason."""
-
-
-def add_database(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the database."""
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="postgresql://user@host/name, or path of an SQLite file"
-        " ($COMPATGATE_DATABASE, else a file in the user's data folder)",
-    )
-
-
-def add_format(*parsers: argparse.ArgumentParser, markdown: bool = False) -> None:
-    """Add the option that chooses text or JSON, or Markdown where a command writes it."""
-    for parser in parsers:
-        parser.add_argument(
-            "--format",
-            choices=("text", "json", "markdown") if markdown else ("text", "json"),
-            default="text",
-            help="output format (default: text)",
-        )
+_LEAST_S = 30
+DATABASE = """\
+--database URL  postgresql://user@host/name, or path of an SQLite file ($COMPATGATE_DATABASE, else a
+                file in the user's data folder)
+"""
+SERVER = """\
+--server URL   URL of the gate (default: $COMPATGATE_SERVER)
+--token TOKEN  access token (default: $COMPATGATE_TOKEN)
+"""
+PLACE = SERVER + DATABASE
+FORMAT = "--format {text,json} = text  output format"
+FORMAT_OR_MARKDOWN = "--format {text,json,markdown} = text  output format"
+AUTHORSHIP = """\
+--reason REASON  reason, kept with the revision
+changed_by: --author AUTHOR  author (default: your user name; a server records the token's name)
+"""
+CHANGES = """\
+--set NAME=VALUE,... ...  change: driver, gpu, os or cpu of the pools, or a component of every stack
+--pool NAME               change only this pool
+"""
+FORCE = "--force  accept suites that a worker will bring later, with a warning"
 
 
 def add_log_format(group: argparse._ActionsContainer, *, level: str) -> None:
     """Add the level of the log, with its default, and the format."""
-    add = group.add_argument
-    add("--log-level", choices=logs.LEVELS, default=level, help=f"log level (default: {level})")
-    add(
-        "--log-format",
-        choices=logs.FORMATS,
-        default="text",
-        help="format of log lines; json: one object a line (default: text)",
-    )
+    usage = f"""\
+--log-level {{{",".join(logs.LEVELS)}}} = {level}  log level
+--log-format {{{",".join(logs.FORMATS)}}} = text  format of log lines; json: one object a line
+"""
+    add_usage(group, usage)
 
 
-def add_authorship(parser: argparse.ArgumentParser) -> None:
-    """Add the options for author and reason of a change."""
-    parser.add_argument("--reason", help="reason, kept with the revision")
-    parser.add_argument(
-        "--author", help="author (default: your user name; a server records the token's name)"
-    )
-
-
-def add_change_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that change the pools of a target in a question."""
-    parser.add_argument(
-        "--set",
-        metavar="NAME=VALUE,...",
-        action="append",
-        default=[],
-        help="change: driver, gpu, os or cpu of the pools, or a component of every stack",
-    )
-    parser.add_argument("--pool", metavar="NAME", help="change only this pool")
-
-
-def add_limit(parser: argparse.ArgumentParser) -> None:
+def add_limit(group: argparse._ActionsContainer) -> None:
     """Add the option that limits a list."""
-    parser.add_argument(
-        "--limit", type=positive_count, metavar="N", help="number of items (default: all)"
-    )
+    usage = "--limit N  number of items (default: all)"
+    add_usage(group, usage, limit={"type": positive_count})
 
 
 def reason_of(args: argparse.Namespace, otherwise: str) -> str:
@@ -119,32 +96,19 @@ def user_name() -> str:
         return f"uid {os.getuid()}"
 
 
-def add_workloads(parser: argparse.ArgumentParser) -> None:
+def add_workloads(group: argparse._ActionsContainer) -> None:
     """Add the option for operators' own workloads."""
-    parser.add_argument(
-        "--workloads",
-        metavar="DIR",
-        action="append",
-        help="folder of additional workloads and suites ($COMPATGATE_WORKLOADS); may be repeated",
-    )
-
-
-def add_force(parser: argparse.ArgumentParser) -> None:
-    """Add the option that accepts suites which nothing can run yet."""
-    parser.add_argument(
-        "--force",
-        action="store_true",
-        help="accept suites that a worker will bring later, with a warning",
-    )
+    usage = """\
+--workloads DIR ...  folder of additional workloads and suites ($COMPATGATE_WORKLOADS); may be
+                     repeated
+"""
+    add_usage(group, usage, workloads={"default": None})
 
 
 def note_warnings(warnings: Iterable[str]) -> None:
     """Print the warnings of an answer on standard error."""
     for text in warnings:
         print(f"warning: {strip_controls(text)}", file=sys.stderr)
-
-
-_LEAST_S = 30
 
 
 def read_interval(text: str, field: str = "--every", least_s: int = _LEAST_S) -> float:

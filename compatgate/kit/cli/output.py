@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -26,29 +26,19 @@ def _to_builtins(value: Any) -> Any:
     return to_builtins(value)
 
 
+def print_answer(form: str, answer: Any, text: Callable[[], str]) -> int:
+    """Print an answer as JSON, or as text; return exit status 0."""
+    if form == "json":
+        print_json(answer)
+    else:
+        print(text())
+    return 0
+
+
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table for people; the last column is not padded."""
     cells = [[*map(_cell, row)] for row in rows]
     print(format_table([name.upper() for name in head], cells) if cells else empty)
-
-
-def print_list(
-    found: Sequence[Any],
-    form: str,
-    head: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    empty: str,
-) -> int:
-    """Print what was found as it came, for ``json``, or as a table; return exit status 0.
-
-    Read the rows only where the table is printed.
-    """
-    if form == "json":
-        print_json(found)
-    else:
-        print_table(head, rows, empty=empty)
-    return 0
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from compatgate.errors import BadInput
 from compatgate.kit.cli.terminal import width_of
+from compatgate.kit.cli.usage import add_usage
 
 MOST = 1024
 """Maximum number of processes, threads or concurrent runs."""
@@ -140,68 +141,29 @@ class Parser(argparse.ArgumentParser):
         return f", did you mean '{near[0]}'?" if near else ""
 
 
-Actions = Mapping[str, tuple[str, str]]
-"""Name to code and help. Code is ``module`` or ``module:action``; see `load_command`."""
+class Command(Protocol):
+    """The interface of a command, an action, and a command with actions."""
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
 
-class Command(NamedTuple):
-    """The functions of a command or an action."""
-
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the command; return the exit status."""
 
 
 def load_command(code: str) -> Command:
-    """Import a command.
-
-    ``code`` is a module that has ``add_arguments`` and ``run``, or ``ACTIONS`` and ``EXAMPLES``; or
-    ``module:action``, which has ``add_action_arguments`` and ``run_action``.
-    """
-    module_name, _, action = code.partition(":")
-    module = import_module(module_name)
-    if action:
-        return Command(getattr(module, f"add_{action}_arguments"), getattr(module, f"run_{action}"))
-    if hasattr(module, "ACTIONS"):
-        actions: Actions = module.ACTIONS
-        return Command(
-            lambda parser: _add_actions(parser, actions, module.EXAMPLES),
-            lambda args: load_command(actions[args.action][0]).run(args),
-        )
-    return Command(module.add_arguments, module.run)
-
-
-def _add_actions(parser: argparse.ArgumentParser, actions: Actions, examples: str) -> None:
-    parser.epilog = examples
-    group = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, (code, help_text) in actions.items():
-        load_command(code).add_arguments(group.add_parser(name, help=help_text))
-
-
-def add_server(
-    group: argparse._ActionsContainer, *, what: str = "", timeout_s: float | None = None
-) -> None:
-    """Add the options that name a gate."""
-    url = f"URL of the gate{f', for {what}' if what else ''} (default: $COMPATGATE_SERVER)"
-    group.add_argument("--server", metavar="URL", help=url)
-    group.add_argument("--token", metavar="TOKEN", help="access token (default: $COMPATGATE_TOKEN)")
-    if timeout_s is not None:
-        group.add_argument(
-            "--timeout",
-            metavar="SECONDS",
-            type=float,
-            default=timeout_s,
-            help=f"timeout of the gate in seconds (default: {timeout_s:g})",
-        )
+    """Import a command: the object ``run`` of a module, or ``module:name``."""
+    module, _, name = code.partition(":")
+    found: Command = getattr(import_module(module), name or "run")
+    return found
 
 
 def add_overlays(group: argparse._ActionsContainer) -> None:
     """Add the option for overlays."""
-    group.add_argument(
-        "--facts",
-        metavar="FILE|DIR",
-        action="append",
-        help="overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated",
-    )
+    usage = """\
+--facts FILE|DIR ...  overlay facts file or folder (default: $COMPATGATE_FACTS); may be repeated
+"""
+    add_usage(group, usage, facts={"default": None})
 
 
 def server_of(args: argparse.Namespace) -> str | None:

@@ -6,12 +6,12 @@ are read when they are used, so that ``--help`` imports no service.
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-if TYPE_CHECKING:
-    import argparse
+from compatgate.kit.cli.usage import Part, add_parts, add_usage, read_usage
 
 T = TypeVar("T")
 
@@ -25,14 +25,14 @@ class Heading(NamedTuple):
 class Shared(NamedTuple):
     """Options that other commands have as well; their values are attributes of the arguments."""
 
-    add: Callable[[Any], None]
+    part: Part
 
 
 class Setting(Generic[T]):
     """A setting: its option, else its variable, as its reader reads it.
 
     Args:
-        help: of the option; the default is added.
+        usage: the option and its help, as `compatgate.kit.cli.usage` explains.
         read: reads the text, or None; the second argument names the source for errors.
         type: reads the text while the command line is parsed, instead.
     """
@@ -40,25 +40,20 @@ class Setting(Generic[T]):
     def __init__(
         self,
         usage: str,
-        help: str,  # noqa: A002 - as argparse names it
         read: Callable[[Any, str], T] = lambda value, field: value,
         *,
-        type: Callable[[str], T] | None = None,  # noqa: A002
+        type: Callable[[str], T] | None = None,  # noqa: A002 - as argparse names it
         variable: str = "",
-        default: str | None = None,
-        **argparse: Any,
     ) -> None:
-        self.option, _, metavar = usage.partition(" ")
-        self.name = self.option.removeprefix("--").replace("-", "_")
+        ((self.name, (self.option,), _, _),) = read_usage(usage)
+        self._usage = usage
         self._read = read
         self._variable = variable
-        named = {"type": type, "metavar": metavar or None, "default": default}
-        self._argparse = {key: value for key, value in named.items() if value} | argparse
-        self._argparse["help"] = f"{help} (default: {default})" if default else help
+        self._argparse = {"type": type} if type else {}
 
     def add(self, group: argparse._ActionsContainer) -> None:
         """Add the option."""
-        group.add_argument(self.option, **self._argparse)
+        add_usage(group, self._usage, **{self.name: self._argparse})
 
     def __get__(self, settings: Settings, owner: object = None) -> T:
         """Return the value."""
@@ -74,13 +69,11 @@ class Repeated(Setting[tuple[T, ...]]):
     def __init__(
         self,
         usage: str,
-        help: str,  # noqa: A002
         read: Callable[[Any, str], tuple[T, ...]] = lambda texts, field: tuple(texts),
         *,
         variable: str = "",
     ) -> None:
-        super().__init__(usage, help, read, variable=variable, action="append")
-        self._argparse["default"] = []
+        super().__init__(usage, read, variable=variable)
 
     def __get__(self, settings: Settings, owner: object = None) -> tuple[T, ...]:
         """Return the values."""
@@ -103,5 +96,7 @@ class Settings:
         for item in vars(cls).values():
             if isinstance(item, Heading):
                 group = parser.add_argument_group(item.title) if item.title else parser
-            elif isinstance(item, Setting | Shared):
+            elif isinstance(item, Shared):
+                add_parts(group, [item.part])
+            elif isinstance(item, Setting):
                 item.add(group)

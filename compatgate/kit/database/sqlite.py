@@ -282,6 +282,11 @@ class Checkpointer:
             self._running.join()
 
 
+def sync_file(descriptor: int) -> None:
+    """Wait until the disk has the content of a file."""
+    os.fdatasync(descriptor)
+
+
 def _is_too_large(log: int) -> bool:
     """Return whether a log has more than half of what is free on its disk.
 
@@ -350,7 +355,7 @@ class LogSync:
         if self._descriptor is None:
             return
         try:
-            os.fdatasync(self._descriptor)
+            sync_file(self._descriptor)
         except OSError:
             self._database.log_is_doubtful = True
             raise

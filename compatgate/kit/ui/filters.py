@@ -107,6 +107,11 @@ def format_day(value: datetime | date | str | int | float | None) -> str:
     return "" if at is None else at.astimezone(UTC).date().isoformat()
 
 
+def is_whole_day(at: datetime | None) -> bool:
+    """Tell whether a limit of time is the beginning or the end of a day in UTC, or not stated."""
+    return at is None or at.astimezone(UTC).time() in (time(), time.max)
+
+
 def _time(at: datetime, text: str) -> Markup:
     exact = at.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -179,6 +184,11 @@ def count_rows(number: int, things: str) -> str:
     return f"1 {things}"
 
 
+def to_sentence(text: str) -> str:
+    """Return a text of an error as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def shorten(digest: str | None) -> str:
     """Return the beginning of a digest or an id."""
     if not digest:
@@ -227,6 +237,8 @@ FILTERS = {
     "yaml": format_yaml,
     "field": format_field,
     "seconds": day_start_seconds,
+    "iso": clock.iso,
+    "whole_day": is_whole_day,
     "ago": format_age,
     "when": format_time,
     "day": format_day,
@@ -238,6 +250,7 @@ FILTERS = {
     "mark": status_mark,
     "label": component_label,
     "pretty": format_json,
+    "sentence": to_sentence,
     "short": shorten,
     "brief": shorten_digests,
 }

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -23,6 +24,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
+from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.ui.charts import Sparkline
 
@@ -75,11 +77,17 @@ class Column(Struct, frozen=True):
     """A column; ``kind`` says how its values look and which way they are aligned.
 
     A row has one line: long text is cut off with an ellipsis, a name is not.
+
+    Attributes:
+        of: member of an item that has the value, ``row.driver``; empty: the one named as ``key``.
+        to: list whose pages the values name, ``targets``: each value links to its page.
     """
 
     key: str
     label: str
     kind: Kind = "text"
+    of: str = ""
+    to: str = ""
 
 
 class EmptyNotice(Struct, frozen=True):
@@ -153,24 +161,50 @@ class Table(Struct, frozen=True):
         return places[0] if places and self.shown[0][1].kind != "badge" else None
 
 
+Cells = Callable[[Any], Mapping[str, Any]]
+"""Returns the cells of an item that are more than a member of it, by their columns' keys."""
+
+
 def make_table(
     name: str,
     columns: Sequence[Column],
-    rows: Iterable[Sequence[Any]],
+    items: Iterable[Any],
     empty: EmptyNotice,
+    cells: Cells | None = None,
     *,
     sort: str | None = None,
     following: str | None = None,
-    label: str = "rows",
+    label: str = "",
 ) -> Table:
-    """Return a table, sorted.
+    """Return a table with a row for each item, sorted.
 
     ``sort`` is a column's key, with ``-`` before it for the other direction; with ``following``,
     the cursor of the next page, it sorts this page alone.
     """
-    cells = [[v if isinstance(v, Cell) else Cell(v) for v in row] for row in rows]
-    table = Table(name, tuple(columns), cells, empty, following, sort, label)
+    rows = list(_make_rows(columns, items, cells))
+    table = Table(name, tuple(columns), rows, empty, following, sort, label or name)
     return _sorted(table) if sort else table
+
+
+def _make_rows(
+    columns: Sequence[Column], items: Iterable[Any], cells: Cells | None
+) -> Iterator[list[Cell]]:
+    """Yield the cells of each item: those of ``cells``, else the members that columns name."""
+    places = [(column, attrgetter(column.of or column.key)) for column in columns]
+    for item in items:
+        own = cells(item) if cells else {}
+        yield [
+            _make_cell(column, own[column.key] if column.key in own else read(item))
+            for column, read in places
+        ]
+
+
+def _make_cell(column: Column, value: Any) -> Cell:
+    if isinstance(value, Cell):
+        return value
+    if isinstance(value, list | tuple):
+        value = ", ".join(map(str, value))
+    return Cell(value, link(column.to, value) if column.to and value else None)
 
 
 def _sorted(table: Table) -> Table:
@@ -250,16 +284,17 @@ class PagedTableQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_on
     cursor: str | None = None
 
 
-def make_page_query(filters: type[ListQuery], **instead: Any) -> Any:
+def make_page_query(filters: type[ListQuery], **more: Any) -> Any:
     """Return the query parameters of a page that lists what a route lists, by its filters.
 
-    ``instead`` are types that replace those of filters, by name.
+    ``more`` are types of further parameters by name, or of those that differ from the filters.
     """
-    own = [
-        (field.name, instead.get(field.name, field.type), field.default)
+    own: list[Any] = [
+        (field.name, field.type, field.default)
         for field in msgspec.structs.fields(filters)
-        if field.name not in ListQuery.__struct_fields__
+        if field.name not in {*ListQuery.__struct_fields__, *more}
     ]
+    own += [(name, kind | None, None) for name, kind in more.items()]
     return msgspec.defstruct(
         f"{filters.__name__}Page",
         own,
@@ -308,19 +343,15 @@ def list_rows(fetch: Callable[..., Part[Any]], query: PagedTableQuery, **instead
 def make_list_table(
     name: str,
     columns: Sequence[Column],
-    rows: Iterable[Sequence[Any]],
     found: Part[Any],
     query: PagedTableQuery,
     empty: EmptyNotice,
+    cells: Cells | None = None,
     *,
-    unfit: EmptyNotice | None = None,
     label: str = "",
 ) -> Table:
-    """Make the table of a page of a list.
-
-    ``unfit`` is the text where filters leave no row.
-    """
-    said = unfit if unfit and is_narrowed() else empty
+    """Make the table of a page of a list."""
+    text = NO_MATCHES if is_narrowed() else empty
     return make_table(
-        name, columns, rows, said, sort=query.sort, following=found.next, label=label or name
+        name, columns, found.items, text, cells, sort=query.sort, following=found.next, label=label
     )

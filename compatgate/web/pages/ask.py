@@ -6,7 +6,6 @@ versions that the vendors' facts allow with the rest of the stack.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -21,19 +20,14 @@ from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
-from compatgate.core.facts.packages import Packages
 from compatgate.core.request import Target, parse_request
-from compatgate.core.stack import Stack, format_stack, parse_stack, parse_stack_text
+from compatgate.core.stack import Stack, format_stack, parse_stack
 from compatgate.core.versions import Version
-from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.read import read_lockfile
-from compatgate.discovery.observations import Conflict, settle
-from compatgate.discovery.probe import Probe, probe_labels, probe_output, read_probe
-from compatgate.discovery.stated_stack import attach_remarks, attach_wheels
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.discovery.pasted import PastedText, read_pasted
+from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.limits import peer_address
-from compatgate.kit.http.links import link
+from compatgate.kit.http.links import API_PREFIX, link
 from compatgate.kit.http.requests import parse_query
 from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
 from compatgate.service.gate.questions.api import parse_matrix_time
@@ -103,114 +97,9 @@ def _list_failures(facts: Facts, target: Target, stack: Stack, now: datetime) ->
     return {f.rule: f.message for f in verdict.findings if f.outcome == "fail"}
 
 
-_NAME = "pasted text"
-_IMAGE = re.compile(
-    r"(docker://)?[a-z0-9][\w.-]*((:\d+)?(/[\w.-]+)+(:[\w.-]+)?|:[\w.-]+)(@sha256:[0-9a-f]{64})?"
-)
-_STACK = re.compile(r"\s*[\w-]+=[^=,\s][^,\s]*(\s*,\s*[\w-]+=[^=,\s][^,\s]*)*\s*")
-_SMI = re.compile(r"NVIDIA-SMI|<nvidia_smi_log|Driver Version\s*:|^name, ?driver_version", re.M)
-_LABELS = re.compile(r"nvidia\.com/(gpu|cuda)\.")
-_DOCKERFILE = re.compile(r"(?:[ \t]*(?:#[^\n]*|ARG[ \t][^\n]*)?\n)*[ \t]*FROM[ \t]", re.IGNORECASE)
-_LINUX = Platform(os="linux", cpu="x86_64")
-_HINT = (
-    "paste the output of nvidia-smi, an image reference, a Dockerfile, a lockfile, a bill of"
-    " materials, node labels, a probe, or versions like cuda=12.4,torch=2.4.1"
-)
-
-
-class PastedText(Struct, frozen=True):
-    """The content of pasted text.
-
-    Attributes:
-        kind: of the text, in words.
-        stack: in the form of requests.
-        pools: in the form of requests.
-        image: an image reference.
-        notes: warnings about the content.
-    """
-
-    kind: str
-    stack: dict[str, Any] = {}
-    pools: tuple[dict[str, Any], ...] = ()
-    image: str = ""
-    notes: tuple[str, ...] = ()
-
-
-def read_pasted(text: str, facts: Facts, platform: Platform = _LINUX) -> PastedText:
-    """Recognise and read pasted text."""
-    from compatgate.discovery.sbom.read import is_bill
-
-    given = text.strip()
-    if not given:
-        raise BadInput("no text or file is given", field="pasted", hint=_HINT)
-    if "\n" not in given and _IMAGE.fullmatch(given):
-        return PastedText("an image reference", image=given.removeprefix("docker://"))
-    if "\n" not in given and _STACK.fullmatch(given):
-        return PastedText("versions", parse_stack_text(given))
-    if '"compatgate"' in given and given.startswith("{"):
-        document = read_probe(given, origin=_NAME)
-        return PastedText("a probe", document["stack"], tuple(document["pools"]))
-    if _SMI.search(given):
-        return _from_probe("nvidia-smi output", probe_output(text, facts, origin=_NAME))
-    if _DOCKERFILE.match(given):
-        return _read_dockerfile(text, platform, facts.packages)
-    if is_bill(given):
-        return _read_bill(text, platform, facts.packages)
-    if _LABELS.search(given):
-        return _from_probe("node labels", probe_labels(text, facts, origin=_NAME))
-    return _read_lock(text, platform, facts.packages)
-
-
-def _from_probe(kind: str, probe: Probe) -> PastedText:
-    notes = [
-        *_to_texts(probe.host.get("notes")),
-        *(conflict.message for conflict in probe.conflicts),
-    ]
-    return PastedText(kind, pools=tuple(pool.to_body() for pool in probe.pools), notes=tuple(notes))
-
-
-def _to_texts(value: object) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list | tuple) else []
-
-
-def _read_bill(text: str, platform: Platform, known: Packages) -> PastedText:
-    from compatgate.discovery.sbom.read import read_sbom
-
-    signals = read_source("image_signals")
-    reading = read_sbom(_NAME, text.encode(), known=known, signals=signals, platform=platform)
-    return PastedText("a bill of materials", _settle_stack(reading.observations, reading, ()))
-
-
-def _read_dockerfile(text: str, platform: Platform, known: Packages) -> PastedText:
-    """Return the image that a Dockerfile begins from; what its lines bring is open."""
-    from compatgate.discovery.dockerfile.read import read_dockerfile
-
-    signals = read_source("image_signals")
-    reading = read_dockerfile(_NAME, text.encode(), known=known, signals=signals, platform=platform)
-    if not reading.base:
-        stack, conflicts = settle(reading.observations)
-        return PastedText("a Dockerfile", attach_remarks(stack, reading.open, conflicts))
-    return PastedText("a Dockerfile", attach_remarks({}, reading.open, ()), image=reading.base)
-
-
-def _read_lock(text: str, platform: Platform, known: Packages) -> PastedText:
-    try:
-        reading = read_lockfile(_NAME, text.encode(), known=known, platform=platform)
-    except BadInput as error:
-        if error.field == _NAME:
-            error.field, error.hint = "pasted", _HINT
-        raise
-    stack = _settle_stack(reading.observations, reading, reading.arch)
-    return PastedText("a lockfile", attach_wheels(stack, reading.wheels))
-
-
-def _settle_stack(observations: Any, reading: Any, arch: Any) -> dict[str, Any]:
-    stack, disagreements = settle(observations, arch)
-    said: tuple[Conflict, ...] = (*reading.conflicts, *disagreements)
-    return attach_remarks(stack, reading.open, said)
-
-
 _LIBRARIES = ("cuda", "cudnn", "nccl")
+_PASTED = ("target", "stack")
+"""Fields of the question that the form for pasted text sends along."""
 LONGEST_PASTE = 512 * 1024
 """Characters of pasted text that are read."""
 
@@ -232,18 +121,10 @@ class ComponentChoice(Struct, frozen=True):
 
 
 @page("/ask", scope="gate", nav="ask", query=Question)
-def show_question(ask: PageRequest[Question]) -> HtmlPage:
+def show_question(ask: PageRequest[Any]) -> HtmlPage:
     """Show the question, and its answer once the question is complete."""
-    return _answered_page(ask, ask.query)
-
-
-def _answered_page(
-    ask: PageRequest[Any],
-    question: Question,
-    *,
-    error: CompatgateError | None = None,
-    pasted: str = "",
-) -> HtmlPage:
+    question = ask.query if isinstance(ask.query, Question) else _read_form(ask.form, _PASTED)
+    error: CompatgateError | None = None
     verdict: dict[str, Any] | None = None
     places: PlaceAnswers | None = None
     body: dict[str, Any] = {}
@@ -260,7 +141,7 @@ def _answered_page(
             verdict = _decide_question(ask, question, body)
         picked = _list_component_choices(ask, question)
     except CompatgateError as problem:
-        error = error or problem
+        error = problem
     base = ask.service.settings.public_url or request.host_url.rstrip("/")
     command = format_command(body, base) if verdict else None
     context = {
@@ -270,18 +151,17 @@ def _answered_page(
         "verdict": verdict,
         "places": places,
         "tones": TONES,
-        "problem": error,
-        "pasted": pasted,
+        "pasted": ask.form.get("pasted", "")[:LONGEST_PASTE],
         "picked": picked,
         "targets": sorted(snapshot.documents),
         "gpus": sorted(ask.gate.facts.gpus.gpus),
-        "curl": format_curl(body, base) if verdict else None,
+        "curl": format_curl(f"{base}{API_PREFIX}/gate", body) if verdict else None,
         "command": command,
         "step": format_ci_step(command) if command else None,
         "fix": question.with_fix,
         "choose": question.with_component,
     }
-    return HtmlPage("ask.html", "Ask", context, status=error.status if error else 200)
+    return HtmlPage("ask.html", "Ask", context, error=error)
 
 
 def _decide_question(
@@ -328,16 +208,16 @@ def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target
     return resolve_target(asked, snapshot), Stack({}) if empty else asked.stack
 
 
-@page("/ask/paste", scope="gate", method="POST", nav="ask")
-def paste_question(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page("/ask/paste", scope="gate", method="POST", nav="ask", refused=show_question)
+def paste_question(ask: PageRequest[Any]) -> Redirect:
     """Fill the question from pasted text."""
     text = ask.form.get("pasted", "")[:LONGEST_PASTE]
-    question = _read_form(ask.form, ("target", "stack"))
-    try:
-        found = read_pasted(text, ask.gate.facts)
-    except CompatgateError as error:
-        return _answered_page(ask, question, error=error, pasted=text)
-    return fill_question(ask.form, found)
+    return fill_question(ask.form, read_text(ask, text))
+
+
+def read_text(ask: PageRequest[Any], text: str) -> PastedText:
+    """Recognise and read pasted text."""
+    return read_pasted(text, ask.gate.facts, read_source("image_signals"))
 
 
 def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:

@@ -60,7 +60,6 @@ def show_attention(ask: PageRequest[Any]) -> HtmlPage:
         "today": days.bars[-1],
         "denied": _list_denied_stacks(ask),
         "upgrades": ask.rooms.upgrades.list_open(limit=_MAX_UPGRADES),
-        "week": _WEEK,
     }
     return HtmlPage("attention.html", "Attention", context)
 

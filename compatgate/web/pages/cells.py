@@ -19,7 +19,7 @@ from compatgate.core.stack import format_stack
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
-from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery, make_table
+from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery
 from compatgate.service.gate.cells.cells import (
     CellColumn,
     CellColumns,
@@ -93,7 +93,8 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
     found: CellTable | None = None
     cell: dict[str, Any] | None = None
     table: Table | None = None
-    columns: CellColumns = query.columns or _choose_columns(snapshot)
+    fitting: CellColumns = "target" if len(snapshot.documents) <= WIDTH else "gpu"
+    columns = query.columns or fitting
     asked = CellSection(rows, columns, query.stack, query.q, query.top, query.left, HEIGHT, WIDTH)
     try:
         if query.at.strip():
@@ -109,31 +110,23 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
             raise
         error = problem
     context = {
-        "query": query,
         "by": rows,
         "across": columns,
         "found": found,
         "view": fold_table(found, every=bool(query.every)) if found else None,
         "summary": _summarise(found, columns) if found else "",
         "targets": len(snapshot.documents),
-        "error": error,
         "cell": cell,
         "legend": LEGEND,
         "tones": TONES,
         "frameworks": sorted(snapshot.facts.framework_names),
         "pages": _section_links(query, found) if found else (),
     }
-    return HtmlPage("cells.html", "What runs where", context, table, status=400 if error else 200)
+    return HtmlPage("cells.html", "What runs where", context, table, error)
 
 
-_FEW_TARGETS = WIDTH
 _NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
 _MAX_NAMED = 3
-
-
-def _choose_columns(snapshot: Snapshot) -> CellColumns:
-    """Return the places that fit on a page: targets, or their GPUs."""
-    return "target" if len(snapshot.documents) <= _FEW_TARGETS else "gpu"
 
 
 def _summarise(found: CellTable, columns: CellColumns) -> str:
@@ -244,8 +237,8 @@ def _export_table(snapshot: Snapshot, asked: CellSection, now: datetime) -> Tabl
     whole = replace(asked, top=0, left=0, height=size, width=size)
     made = build_table(snapshot, whole, now)
     names = ("stack", asked.columns, "state", "verdict", "rule", "why")
-    lines = _export_lines(made)
-    return make_table("cells", [Column(n, n) for n in names], lines, EmptyNotice("nothing"))
+    columns = tuple(Column(name, name) for name in names)
+    return Table("cells", columns, list(_export_lines(made)), EmptyNotice("nothing"))
 
 
 def _export_lines(made: CellTable) -> Iterator[tuple[Cell, ...]]:

@@ -12,9 +12,13 @@ from typing import Any
 from flask import request
 from msgspec import Struct
 
+from compatgate.catalog import read_source
+from compatgate.core.facts import Facts
+from compatgate.discovery.integrations.drafts import Draft, draft_target
+from compatgate.discovery.pasted import read_pasted
 from compatgate.documents.edits import merge_into_text
 from compatgate.documents.sources import Problems, Source
-from compatgate.documents.specs import API_VERSION, Kind
+from compatgate.documents.specs import API_VERSION, Kind, PoolSpec
 from compatgate.documents.text import RawDocument, read_nodes, to_yaml
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.kit import clock
@@ -32,6 +36,7 @@ DEFAULT_DAYS = 7
 """Days until the last day that the form of a waiver proposes."""
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9.]+")
 _LONGEST_DRAFT = 60
+_POOL = frozenset(PoolSpec.__struct_encode_fields__)
 
 
 class EditedDocument(Struct, frozen=True):
@@ -90,6 +95,41 @@ def write_text(edited: EditedDocument, after: Body) -> EditedDocument:
             if _read_document(merged, None) == after:
                 return EditedDocument(merged, after, edited.rewritten)
     return EditedDocument(to_yaml([after]), after, edited.rewritten or "#" in edited.text)
+
+
+class NodeDraft(Struct, frozen=True):
+    """Pools that a text describes.
+
+    Attributes:
+        pools: as a target's document has them, without what is not known.
+        notes: sentences for the person who checks them.
+    """
+
+    pools: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...] = ()
+
+
+def draft_pools(text: str, facts: Facts) -> NodeDraft:
+    """Read pools from a text; each states its number of nodes, for a person to correct."""
+    pasted = read_pasted(text, facts, read_source("image_signals"))
+    if not pasted.pools:
+        hint = (
+            "paste the output of nvidia-smi, of kubectl get nodes -o yaml or -o json, the labels"
+            " of a node, or a probe"
+        )
+        raise BadInput("describes no nodes", field="pasted", hint=hint)
+    draft = pasted.draft or Draft(())
+    pools = pasted.pools
+    if pasted.draft:
+        pools = tuple(draft_target(draft, "draft", facts.gpus)["spec"]["pools"])
+    counted = [{**pool, "count": pool.get("count", 1)} for pool in pools]
+    stated = [{key: one[key] for key in one if key in _POOL} for one in counted]
+    missing = [
+        f"Pool {pool.name}: {name} is not known: {pool.why.get(name, 'the text does not name it')}."
+        for pool in draft.pools
+        for name in pool.missing
+    ]
+    return NodeDraft(tuple(stated), (*missing, *draft.notes))
 
 
 def replace_pools(edited: EditedDocument, pools: Sequence[Body]) -> EditedDocument:
@@ -210,6 +250,7 @@ def read_uploads() -> str:
     """Return the text of the uploaded files, joined as documents of one text."""
     texts = []
     for file in request.files.getlist("files"):
+        file.seek(0)
         try:
             text = file.read().decode("utf-8-sig")
         except UnicodeDecodeError:

@@ -7,6 +7,7 @@ comes back with everything that was typed, whatever was wrong with it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from flask import request
@@ -21,6 +22,7 @@ from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.route import NoQuery
+from compatgate.kit.ui.filters import count_things
 from compatgate.service.changes.comparison.effects import ChangeEffects, preview_effects
 from compatgate.service.matrix.documents.imports import ImportResult
 from compatgate.web.page import (
@@ -31,14 +33,17 @@ from compatgate.web.page import (
     Redirect,
     expected_revision,
     page,
+    read_action,
 )
 from compatgate.web.pages.change_acts import (
     FILE,
     PLURALS,
     EditedDocument,
+    NodeDraft,
     add_warnings,
     check_author,
     complete_waiver,
+    draft_pools,
     draft_waiver,
     edit_document,
     plan_document,
@@ -50,7 +55,6 @@ from compatgate.web.pages.change_acts import (
     store_document,
 )
 from compatgate.web.pages.form_fields import find_wrong_fields, list_holders, list_rows
-from compatgate.web.pages.node_texts import NodeDraft, draft_pools
 
 _MODES = {
     "enforce": "deny what fails",
@@ -288,57 +292,49 @@ def _form_page(
         "targets": sorted(ask.gate.snapshot().documents)[:MAX_CHOICES],
         "crumb": link(PLURALS[kind]),
     }
-    status = error.status if error and not live else 200
     title = f"New {kind.lower()}" if place.name is None else f"Change {place.name}"
-    return HtmlPage("change.html", title, context, status=status)
+    return HtmlPage("change.html", title, context, error=None if live else error)
+
+
+def _import_page(ask: PageRequest[Any], planned: ImportResult | None = None) -> HtmlPage:
+    changes: tuple[Change, ...] = planned.changes if planned else ()
+    typed = ask.form
+    with suppress(BadInput):  # files that are no text
+        typed = ask.form | {"documents": _posted_documents(ask)}
+    context = {
+        "typed": typed,
+        "planned": planned,
+        "changes": changes[:_MAX_CHANGES],
+        "left": max(0, len(changes) - _MAX_CHANGES),
+    }
+    return HtmlPage("import.html", "Import", context)
+
+
+def _posted_documents(ask: PageRequest[Any]) -> str:
+    return read_uploads() or ask.form.get("documents", "")
 
 
 @page("/import", scope="bless", nav="revisions")
 def begin_import(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form of an import."""
-    return _import_page(ask, {})
+    return _import_page(ask)
 
 
-@page("/import", scope="bless", method="POST", nav="revisions")
+@page("/import", scope="bless", method="POST", nav="revisions", refused=_import_page)
 def import_files(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Show what pasted or uploaded documents would change, import them, or propose them."""
-    what = ask.form.get("what", "check")
-    typed = {**ask.form}
-    try:
-        typed["documents"] = text = read_uploads() or ask.form.get("documents", "")
-        if not text.strip():
-            hint = "paste YAML or JSON, or choose files"
-            raise BadInput("no documents are given", field="documents", hint=hint)
-        sources = [Source(FILE, text.replace("\r\n", "\n"), ask.service.settings.max_values)]
-        if what == "propose":
-            return propose_text(ask, text)
-        if what not in ("check", "import"):
-            hint = "one of check, import, propose"
-            raise BadInput("is not an action", field="what", value=what, hint=hint)
-        by = check_author(ask) if what == "check" else ask.by()
-        result = ask.rooms.matrix.import_documents(sources, by, dry_run=what == "check")
-    except CompatgateError as error:
-        return _import_page(ask, typed, error=error)
+    text = _posted_documents(ask)
+    if not text.strip():
+        hint = "paste YAML or JSON, or choose files"
+        raise BadInput("no documents are given", field="documents", hint=hint)
+    what = read_action(ask, "check", "import", "propose")
+    if what == "propose":
+        return propose_text(ask, text)
+    sources = [Source(FILE, text.replace("\r\n", "\n"), ask.service.settings.max_values)]
+    by = check_author(ask) if what == "check" else ask.by()
+    result = ask.rooms.matrix.import_documents(sources, by, dry_run=what == "check")
     if what == "check" or result.revision is None:
-        return _import_page(ask, typed, planned=result)
-    count = len(result.changes)
-    done = f"Imported {count} document{'' if count == 1 else 's'} as revision {result.revision}."
-    return Redirect(link("revisions", result.revision), done=add_warnings(done, result.warnings))
-
-
-def _import_page(
-    ask: PageRequest[Any],
-    typed: Mapping[str, str],
-    *,
-    planned: ImportResult | None = None,
-    error: CompatgateError | None = None,
-) -> HtmlPage:
-    changes: tuple[Change, ...] = planned.changes if planned else ()
-    context = {
-        "typed": typed,
-        "error": error,
-        "planned": planned,
-        "changes": changes[:_MAX_CHANGES],
-        "left": max(0, len(changes) - _MAX_CHANGES),
-    }
-    return HtmlPage("import.html", "Import", context, status=error.status if error else 200)
+        return _import_page(ask, result)
+    count = count_things(len(result.changes), "document")
+    done = f"Imported {count} as revision {result.revision}."
+    return Redirect(link("revisions", result.revision), add_warnings(done, result.warnings))

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
-from compatgate.errors import CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery, make_table
 from compatgate.service.changes.comparison.sections import arrange_outlook
@@ -73,30 +72,8 @@ class ChangeQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
         return link("what-if", **{**named, **more})
 
 
-@page("/what-if", scope="plan", nav="what-if", query=ChangeQuery)
-def show_change(ask: PageRequest[ChangeQuery]) -> HtmlPage:
-    """Show everything in use on a target before and after a change, and what the change needs."""
-    return _change_page(ask, ask.query)
-
-
-@page("/targets/<name>/plan", scope="plan", nav="what-if", query=ChangeQuery)
-def show_plan(ask: PageRequest[ChangeQuery]) -> HtmlPage:
-    """Show the same page at the address of a target."""
-    ask.rooms.matrix.get("Target", ask.args["name"])
-    return _change_page(ask, replace(ask.query, target=ask.args["name"]))
-
-
-def _change_page(ask: PageRequest[ChangeQuery], query: ChangeQuery) -> HtmlPage:
-    snapshot, facts = ask.gate.snapshot(), ask.gate.facts
-    plan: dict[str, Any] | None = None
-    problem: CompatgateError | None = None
-    if query.target:
-        try:
-            body = query.body()
-            if body["set"]:
-                plan = plan_upgrade(ask.gate, ask.rooms.matrix, ask.rooms.nodes, query.target, body)
-        except CompatgateError as error:
-            problem = error
+def _change_page(ask: PageRequest[ChangeQuery], plan: dict[str, Any] | None = None) -> HtmlPage:
+    query, snapshot, facts = _query_of(ask), ask.gate.snapshot(), ask.gate.facts
     pairs = {version.major_minor for version in known_versions(facts, "cuda")}
     context: dict[str, Any] = {
         "query": query,
@@ -106,7 +83,6 @@ def _change_page(ask: PageRequest[ChangeQuery], query: ChangeQuery) -> HtmlPage:
         "drivers": list(_list_drivers(facts)),
         "cudas": [f"{major}.{minor}" for major, minor in sorted(pairs, reverse=True)],
         "found": plan,
-        "problem": problem,
         "left_out": 0,
     }
     table = None
@@ -117,7 +93,32 @@ def _change_page(ask: PageRequest[ChangeQuery], query: ChangeQuery) -> HtmlPage:
             context["left_out"] = max(0, len(table.rows) - _MAX_SHOWN)
             table = replace(table, rows=table.rows[:_MAX_SHOWN])
     title = f"What a change of {query.target} breaks" if query.target else "What a change breaks"
-    return HtmlPage("what-if.html", title, context, table, problem.status if problem else 200)
+    return HtmlPage("what-if.html", title, context, table)
+
+
+def _query_of(ask: PageRequest[ChangeQuery]) -> ChangeQuery:
+    """Return the question; the page of a target names the target in its address."""
+    return replace(ask.query, target=ask.args["name"]) if "name" in ask.args else ask.query
+
+
+def _plan_change(ask: PageRequest[ChangeQuery]) -> HtmlPage:
+    query, gate, rooms = _query_of(ask), ask.gate, ask.rooms
+    if not query.target or not (body := query.body())["set"]:
+        return _change_page(ask)
+    return _change_page(ask, plan_upgrade(gate, rooms.matrix, rooms.nodes, query.target, body))
+
+
+@page("/what-if", scope="plan", nav="what-if", query=ChangeQuery, refused=_change_page)
+def show_change(ask: PageRequest[ChangeQuery]) -> HtmlPage:
+    """Show everything in use on a target before and after a change, and what the change needs."""
+    return _plan_change(ask)
+
+
+@page("/targets/<name>/plan", scope="plan", nav="what-if", query=ChangeQuery, refused=_change_page)
+def show_plan(ask: PageRequest[ChangeQuery]) -> HtmlPage:
+    """Show the same page at the address of a target."""
+    ask.rooms.matrix.get("Target", ask.args["name"])
+    return _plan_change(ask)
 
 
 def _describe(ask: PageRequest[Any], plan: dict[str, Any]) -> dict[str, Any]:
@@ -161,29 +162,32 @@ def _make_table(query: ChangeQuery, plan: Mapping[str, Any]) -> Table:
     rows = [row for one in plan["subjects"] for row in _list_rows(one)]
     name = f"what-if-{plan['target']}"
     label = "pairs of entry and pool"
-    return make_table(name, _COLUMNS, rows, _NOTHING, sort=query.sort, label=label)
+    return make_table(name, _COLUMNS, rows, _NOTHING, dict, sort=query.sort, label=label)
 
 
-def _list_rows(one: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+def _list_rows(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     place = "entries" if one["kind"] == "entry" else "verdicts"
-    name = Cell(one["image"] or one["name"], link(place, one["name"]))
+    subject = {
+        "name": Cell(one["image"] or one["name"], link(place, one["name"])),
+        "status": one["status"],
+    }
     if one["open"]:
-        why = "; ".join(one["open"])
-        yield (name, one["status"], "", "unknown", "unknown", "open", "", why, "")
+        nothing = dict.fromkeys(("pool", "cause", "fix"), "")
+        unknown = {"before": "unknown", "after": "unknown", "change": "open"}
+        yield subject | nothing | unknown | {"why": "; ".join(one["open"])}
     for pool in one["pools"]:
         found = pool["lost"] or pool["gained"]
         tone = "warn" if pool["cause"] in ("matrix", "evidence") else _TONES[pool["change"]]
         why = "; ".join(f"{f['rule']} {f['message']}" for f in found)
+        fixes = [fix["message"] for f in pool["lost"] for fix in f["fixes"][:1]]
         yield (
-            name,
-            one["status"],
-            pool["pool"],
-            pool["before"],
-            pool["after"],
-            Cell(pool["change"], tone=tone),
-            pool["cause"] or "",
-            why if pool["lost"] or not why else f"resolved: {why}",
-            "; ".join(fix["message"] for f in pool["lost"] for fix in f["fixes"][:1]),
+            subject
+            | pool
+            | {
+                "change": Cell(pool["change"], tone=tone),
+                "why": why if pool["lost"] or not why else f"resolved: {why}",
+                "fix": "; ".join(fixes),
+            }
         )
 
 

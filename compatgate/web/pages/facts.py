@@ -10,6 +10,7 @@ from markupsafe import Markup
 from msgspec import Meta
 
 from compatgate.catalog.library import Library
+from compatgate.core.rule import Rule
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
@@ -18,6 +19,7 @@ from compatgate.kit.http.replies import slice_page
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.ui.filters import format_compact
 from compatgate.kit.ui.tables import (
+    NO_MATCHES,
     SHOWN_ROWS,
     Cell,
     Column,
@@ -25,31 +27,31 @@ from compatgate.kit.ui.tables import (
     PagedTableQuery,
     TableQuery,
     fetch_rows,
-    make_list_table,
     make_table,
 )
 from compatgate.service.gate.facts.api import read_records, read_tables
-from compatgate.service.gate.facts.schemas import FactRecord
+from compatgate.service.gate.facts.schemas import FactRecord, FactTable
 from compatgate.web.page import HtmlPage, PageRequest, page
-from compatgate.web.pages.support import show_support
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-
-__all__ = [
-    "show_record",
-    "show_rule",
-    "show_rules",
-    "show_support",
-    "show_table",
-    "show_tables",
-]
 
 _LONGEST = 200
 _MAX_FIELDS = 9
 """Fields of records that a table of one list shows as columns."""
 _URL = re.compile(r"https?://[^\s'\"<>;,)]+")
 _NO_MATCHES = EmptyNotice("No matches.", "A record must contain every word.")
+_TABLES = (
+    Column("table", "Table", "code", of="name", to="facts"),
+    Column("records", "Records", "number"),
+    Column("lists", "Lists"),
+)
+_RULES = (
+    Column("id", "Rule", "code", to="rules"),
+    Column("name", "Name"),
+    Column("by", "Decided by"),
+    Column("says", "Checks"),
+)
 
 
 class FactsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -62,20 +64,13 @@ class FactsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_on
 @page("/facts", nav="facts", query=TableQuery)
 def show_tables(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show the tables of facts, and the digest of all facts."""
-    columns = (
-        Column("table", "Table", "code"),
-        Column("records", "Records", "number"),
-        Column("lists", "Lists"),
-    )
-    rows = [
-        (
-            Cell(table.name, link("facts", table.name)),
-            sum(table.records.values()),
-            ", ".join(f"{part} ({count})" for part, count in table.records.items()),
-        )
-        for table in read_tables(ask.service.find(Library))
-    ]
-    table = make_table("facts", columns, rows, _NO_MATCHES, sort=ask.query.sort, label="tables")
+
+    def cells(table: FactTable) -> dict[str, Any]:
+        lists = [f"{part} ({count})" for part, count in table.records.items()]
+        return {"records": sum(table.records.values()), "lists": lists}
+
+    tables, sort = read_tables(ask.service.find(Library)), ask.query.sort
+    table = make_table("facts", _TABLES, tables, NO_MATCHES, cells, sort=sort, label="tables")
     return HtmlPage("facts.html", "Facts", {"facts": ask.gate.facts}, table)
 
 
@@ -102,9 +97,28 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
     if not fields:
         columns = [Column("list", "List"), Column("says", "Statement")]
     columns = [Column("name", "Name", "code"), *columns, Column("source", "Source")]
-    rows = [_record_row(name, one, fields) for one in found.items]
-    table = make_list_table(name, columns, rows, found, query, _NO_MATCHES, label="records")
-    context = {"name": name, "query": query, "parts": parts, "total": len(records)}
+
+    def cells(one: FactRecord) -> dict[str, Any]:
+        title, url = next(iter(_list_sources(one.record)), ("", None))
+        record = {key: v for key, v in _without_sources(one.record).items() if v != one.name}
+        if not fields:  # then the list, and the whole record
+            values: dict[str, Any] = {"list": one.part, "says": _shorten(format_compact(record))}
+        else:
+            values = {field: _format_value(record.get(field)) for field in fields}
+        place = link("facts", name, one.name)
+        return {**values, "name": Cell(one.name, place), "source": Cell(_shorten(title), url)}
+
+    table = make_table(
+        name,
+        columns,
+        found.items,
+        _NO_MATCHES,
+        cells,
+        sort=query.sort,
+        following=found.next,
+        label="records",
+    )
+    context = {"name": name, "parts": parts, "total": len(records)}
     return HtmlPage("fact-table.html", f"Facts: {name}", context, table)
 
 
@@ -135,15 +149,6 @@ def _common_fields(records: list[FactRecord]) -> list[str]:
             if value not in (None, "", []) and _is_simple(value) and str(value) != one.name:
                 counts[field] = counts.get(field, 0) + 1
     return [field for field, count in counts.items() if 2 * count > len(records)][:_MAX_FIELDS]
-
-
-def _record_row(table: str, one: FactRecord, fields: list[str]) -> tuple[Any, ...]:
-    """Return a row with some fields; without fields, with the list and the whole record."""
-    record = {key: v for key, v in _without_sources(one.record).items() if v != one.name}
-    title, url = next(iter(_list_sources(one.record)), ("", None))
-    values = [_format_value(record.get(field)) for field in fields]
-    values = values if fields else [one.part, _shorten(format_compact(record))]
-    return (Cell(one.name, link("facts", table, one.name)), *values, Cell(_shorten(title), url))
 
 
 def _format_value(value: Any) -> Any:
@@ -182,24 +187,16 @@ def _list_sources(record: dict[str, Any]) -> list[tuple[str, str | None]]:
 @page("/rules", nav="rules", query=TableQuery)
 def show_rules(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show all rules."""
-    columns = (
-        Column("id", "Rule", "code"),
-        Column("name", "Name"),
-        Column("by", "Decided by"),
-        Column("says", "Checks"),
-    )
-    rows = [
-        (
-            Cell(rule.id, link("rules", rule.id)),
-            rule.name,
-            "the vendors' facts" if rule.about_facts else "matrix, policy and evidence",
-            rule.documentation.partition("\n")[0].strip(" #*"),
-        )
-        for rule in RULES
-    ]
-    table = make_table(
-        "rules", columns, rows, EmptyNotice("No rules."), sort=ask.query.sort, label="rules"
-    )
+
+    def cells(rule: Rule) -> dict[str, Any]:
+        facts = rule.about_facts
+        return {
+            "by": "the vendors' facts" if facts else "matrix, policy and evidence",
+            "says": rule.documentation.partition("\n")[0].strip(" #*"),
+        }
+
+    empty = EmptyNotice("No rules.")
+    table = make_table("rules", _RULES, RULES, empty, cells, sort=ask.query.sort)
     return HtmlPage("listing.html", "Rules", table=table)
 
 

@@ -11,7 +11,7 @@ from compatgate.core.worded_question import MAX_QUESTION, names_component, read_
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.pages.ask import LONGEST_PASTE, fill_question, read_pasted
+from compatgate.web.pages.ask import LONGEST_PASTE, fill_question, read_text
 from compatgate.web.pages.cells import TONES
 from compatgate.web.pages.finder import Findings, find, find_causes
 
@@ -57,7 +57,7 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     if any(cause.confidence == "certain" for cause in causes):
         return _page("", Findings(causes=causes), text)
     try:
-        found = read_pasted(text, ask.gate.facts)
+        found = read_text(ask, text)
     except CompatgateError as error:
         if causes:
             return _page("", Findings(causes=causes), text)
@@ -67,7 +67,7 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             hint="paste an error, the output of nvidia-smi, a lockfile, an SBOM, an image or"
             " versions" + (f"; {error.problem}" if error.field != "pasted" else ""),
         )
-        return _page("", Findings(problem=problem), text, 400)
+        return _page("", Findings(problem=problem), text)
     return fill_question({}, found)
 
 
@@ -81,6 +81,6 @@ def _is_question(ask: PageRequest[Any], text: str) -> bool:
     return bool(read.stack) and not read.image
 
 
-def _page(word: str, found: Findings, pasted: str = "", status: int = 200) -> HtmlPage:
+def _page(word: str, found: Findings, pasted: str = "") -> HtmlPage:
     context = {"word": word, "found": found, "pasted": pasted, "tones": TONES}
-    return HtmlPage("find.html", "Find", context, status=status)
+    return HtmlPage("find.html", "Find", context, error=found.problem if pasted else None)

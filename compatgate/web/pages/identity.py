@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from flask import redirect, request
-from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Unauthorized
 from compatgate.kit.http.links import UI_PREFIX, link, local_path
@@ -15,20 +14,15 @@ from compatgate.kit.http.requests import AnyQuery
 from compatgate.service.access.tokens.browser_sessions import NewBrowserSession
 from compatgate.web import auth
 from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.pages.tokens import NextPage
 from compatgate.web.service import base_url
 
 _COOKIE = "compatgate_signing_in"
 _LONGEST_PLACE = 2000
 
 
-class NextPlace(Struct, frozen=True, forbid_unknown_fields=True):
-    """The page to show after signing in."""
-
-    next: str | None = None
-
-
-@page("/sign-in/issuer", scope=None, query=NextPlace)
-def begin_sign_in(ask: PageRequest[NextPlace]) -> Any:
+@page("/sign-in/issuer", scope=None, query=NextPage)
+def begin_sign_in(ask: PageRequest[NextPage]) -> Any:
     """Send the browser to the issuer; a cookie keeps what its answer must match."""
     from compatgate.service.access.identity.people import SIGN_IN_SECONDS
 
@@ -103,7 +97,4 @@ def _attempt() -> Any:
 
 def _problem(error: CompatgateError, place: str) -> HtmlPage:
     """Show what went wrong, and the way back."""
-    hint = f" {error.hint[:1].upper()}{error.hint[1:]}." if error.hint else ""
-    problem = f"{error.problem[:1].upper()}{error.problem[1:]}.{hint}"
-    context = {"next": place, "problem": problem}
-    return HtmlPage("sign-in-failed.html", "Not signed in", context, status=error.status)
+    return HtmlPage("sign-in-failed.html", "Not signed in", {"next": place}, error=error)

@@ -11,17 +11,14 @@ from msgspec import Meta
 from compatgate.core.components import COMPONENTS, sort_components
 from compatgate.core.entry_stacks import EntryStacks, entry_stack_text, represent
 from compatgate.documents.specs import KINDS
-from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.route import LARGEST
 from compatgate.kit.ui.filters import component_label
 from compatgate.kit.ui.tables import (
-    NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
-    Table,
     TableQuery,
     is_export,
     list_rows,
@@ -30,7 +27,6 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.gate.cells.pairs import Pair, list_entry_pairs, shared_fit_cache
-from compatgate.service.matrix.documents.blessing import EvidenceNeeded
 from compatgate.service.matrix.documents.models import StoredDocument
 from compatgate.service.matrix.documents.schemas import EntryFilters, RevisionBody, RevisionFilters
 from compatgate.service.matrix.documents.service import STATUS_VERBS
@@ -59,13 +55,25 @@ _ENTRY_COLUMNS = (
     Column("targets", "Targets"),
     Column("owner", "Owner", "name"),
     Column("runs", "Canary runs"),
-    Column("replacement", "Replacement", "name"),
-    Column("changed", "Changed", "time"),
+    Column("replacement", "Replacement", "name", to="entries"),
+    Column("changed", "Changed", "time", of="updated_at"),
 )
 _NO_ENTRIES = EmptyNotice(
     "No entries yet.",
     "An entry states which versions are known to work on which targets.",
     "compatgate matrix import entries.yaml --reason 'what runs today'",
+)
+
+
+_TARGET_COLUMNS = (
+    Column("target", "Target", to="targets"),
+    Column("status", "Status", "badge"),
+    Column("gate", "Verdict", "badge"),
+    Column("why", "Why"),
+    Column("ask", "Ask"),
+)
+_NO_TARGETS = EmptyNotice(
+    "No pool matches.", "None of the entry's targets has one of the entry's GPUs."
 )
 
 
@@ -75,36 +83,29 @@ EntryQuery = make_page_query(EntryFilters)
 @page("/entries", nav="entries", query=EntryQuery)
 def show_entries(ask: PageRequest[Any]) -> HtmlPage:
     """Show entries by name, with the state of their canary runs."""
-    query, names = ask.query, ask.gate.snapshot().documents
-    found = list_rows(ask.rooms.matrix.list_entries, query)
-    said = ask.rooms.runs.remarks(row.name for row in found.items)
-    lines = [_entry_row(row, said[row.name]) for row in found.items]
-    table = make_list_table(
-        "entries", _ENTRY_COLUMNS, lines, found, query, _NO_ENTRIES, unfit=NO_MATCHES
-    )
+    found = list_rows(ask.rooms.matrix.list_entries, ask.query)
+    remarks = ask.rooms.runs.remarks(row.name for row in found.items)
+
+    def cells(row: StoredDocument) -> dict[str, Any]:
+        spec = row.document["spec"]
+        parts = spec["components"]
+        return {
+            "name": Cell(row.name, link("entries", row.name), note=spec.get("reason", "")),
+            "status": spec["status"],
+            "constraints": " · ".join(f"{name} {parts[name]}" for name in sort_components(parts)),
+            "targets": _targets_cell(spec["targets"]),
+            "owner": row.document["metadata"].get("owner"),
+            "runs": _runs_cell(remarks[row.name], spec.get("evidenceOverride")),
+            "replacement": spec.get("replacement"),
+        }
+
+    table = make_list_table("entries", _ENTRY_COLUMNS, found, ask.query, _NO_ENTRIES, cells)
     context = {
-        "query": query,
         "statuses": _STATUSES,
-        "targets": choices(names),
+        "targets": choices(ask.gate.snapshot().documents),
         "components": list(COMPONENTS),
     }
-    return HtmlPage("entries.html", "Entries", context, table=table)
-
-
-def _entry_row(row: StoredDocument, remarks: EntryRemarks) -> tuple[Any, ...]:
-    spec = row.document["spec"]
-    return (
-        Cell(row.name, href=link("entries", row.name), note=spec.get("reason", "")),
-        spec["status"],
-        " · ".join(
-            f"{name} {spec['components'][name]}" for name in sort_components(spec["components"])
-        ),
-        _targets_cell(spec["targets"]),
-        row.document["metadata"].get("owner"),
-        _runs_cell(remarks, spec.get("evidenceOverride")),
-        spec.get("replacement"),
-        row.updated_at,
-    )
+    return HtmlPage("entries.html", "Entries", context, table)
 
 
 def _targets_cell(names: Sequence[str]) -> Cell:
@@ -129,35 +130,9 @@ def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:
 
 
 @page("/entries/<name>", nav="entries", query=TableQuery)
-def show_entry(ask: PageRequest[TableQuery]) -> HtmlPage:
+def show_entry(ask: PageRequest[Any]) -> HtmlPage:
     """Show an entry."""
-    return _entry_page(ask, ask.rooms.matrix.get("Entry", ask.args["name"]))
-
-
-@page("/entries/<name>/status", scope="bless", method="POST", nav="entries")
-def change_entry(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Bless, deprecate or revoke an entry, unless someone else changed it."""
-    name, form = ask.args["name"], ask.form
-    matrix, status = ask.rooms.matrix, form.get("status", "")
-    try:
-        made = matrix.restate(
-            name,
-            status,
-            ask.by(),
-            replacement=form.get("replacement", "").strip(),
-            evidence_override=form.get("override", "").strip(),
-            expected=expected_revision(form),
-        )
-    except CompatgateError as error:
-        return _entry_page(ask, matrix.get("Entry", name), error)
-    return Redirect(
-        link("entries", name), done=f"{name} is {status} since revision {made.revision}."
-    )
-
-
-def _entry_page(
-    ask: PageRequest[Any], row: StoredDocument, error: CompatgateError | None = None
-) -> HtmlPage:
+    row = ask.rooms.matrix.get("Entry", ask.args["name"])
     gate, snapshot, now = ask.gate, ask.gate.snapshot(), clock.now()
     entry = snapshot.entries.get(row.name)
     represented = represent(entry, gate.facts) if entry else EntryStacks()
@@ -178,8 +153,7 @@ def _entry_page(
         "replacement": spec.get("replacement"),
         "replaced_by_entry": spec.get("replacement") in snapshot.entries,
         "remarks": remarks,
-        "asks_override": isinstance(error, EvidenceNeeded)
-        or (remarks.promotion is not None and bool(remarks.promotion.needs)),
+        "asks_override": remarks.promotion is not None and bool(remarks.promotion.needs),
         "pools": ask.rooms.runs.entry_pools(row.name),
         "stack": entry_stack_text(entry, gate.facts) if entry else "",
         "targets_total": total,
@@ -190,58 +164,49 @@ def _entry_page(
         },
         "names": sorted(snapshot.entries)[:MAX_CHOICES],
         "history": ask.rooms.matrix.list_changes("Entry", row.name, limit=MAX_REVISIONS),
-        "error": error,
-        "typed": ask.form,
     }
-    sort = getattr(ask.query, "sort", None)
-    table = _target_table(ask, pairs, represented, sort)
-    return HtmlPage(
-        "entry.html", row.name, context, table=table, status=error.status if error else 200
-    )
 
-
-def _target_table(
-    ask: PageRequest[Any], pairs: list[Pair], represented: EntryStacks, sort: str | None
-) -> Table:
-    columns = (
-        Column("target", "Target"),
-        Column("status", "Status", "badge"),
-        Column("gate", "Verdict", "badge"),
-        Column("why", "Why"),
-        Column("ask", "Ask"),
-    )
-    lines = []
-    for pair in pairs:
-        said = preview_represented(ask, pair.target, represented)
-        verdict = said["verdict"]
+    def cells(pair: Pair) -> dict[str, Any]:
+        preview = preview_represented(ask, pair.target, represented)
+        verdict = preview["verdict"]
         first = next(iter(verdict["findings"]), None) if verdict else None
-        found = f"{first['rule']}: {first['message']}" if first else ""
-        lines.append(
-            (
-                Cell(pair.target, href=link("targets", pair.target)),
-                Cell(pair.status),
-                Cell(verdict["verdict"]) if verdict else None,
-                pair.why or found,
-                Cell("ask", href=said["ask"]) if verdict and ask.principal.may("gate") else None,
-            )
-        )
-    empty = EmptyNotice(
-        "No pool matches.",
-        "None of the entry's targets has one of the entry's GPUs.",
+        may_ask = verdict and ask.principal.may("gate")
+        return {
+            "gate": verdict["verdict"] if verdict else None,
+            "why": pair.why or (f"{first['rule']}: {first['message']}" if first else ""),
+            "ask": Cell("ask", preview["ask"]) if may_ask else None,
+        }
+
+    sort = getattr(ask.query, "sort", None)
+    table = make_table("targets", _TARGET_COLUMNS, pairs, _NO_TARGETS, cells, sort=sort)
+    return HtmlPage("entry.html", row.name, context, table)
+
+
+@page("/entries/<name>/status", scope="bless", method="POST", nav="entries", refused=show_entry)
+def change_entry(ask: PageRequest[Any]) -> Redirect:
+    """Bless, deprecate or revoke an entry, unless someone else changed it."""
+    name, form, status = ask.args["name"], ask.form, ask.form.get("status", "")
+    made = ask.rooms.matrix.restate(
+        name,
+        status,
+        ask.by(),
+        replacement=form.get("replacement", "").strip(),
+        evidence_override=form.get("override", "").strip(),
+        expected=expected_revision(form),
     )
-    return make_table("targets", columns, lines, empty, sort=sort, label="targets")
+    return Redirect(link("entries", name), f"{name} is {status} since revision {made.revision}.")
 
 
 DOCUMENTS_PER_PAGE = 50
 """Documents with their differences on one page."""
 _REVISION_COLUMNS = (
-    Column("number", "Revision", "number"),
+    Column("number", "Revision", "number", to="revisions"),
     Column("made_at", "Created", "time"),
     Column("author", "Author"),
     Column("reason", "Reason"),
     Column("action", "Action"),
     Column("count", "Documents", "number"),
-    Column("proposal", "Proposal", "code"),
+    Column("proposal", "Proposal", "code", to="proposals"),
 )
 _NO_REVISIONS = EmptyNotice(
     "No revisions yet.",
@@ -257,30 +222,20 @@ RevisionQuery = make_page_query(RevisionFilters)
 @page("/revisions", nav="revisions", query=RevisionQuery)
 def show_revisions(ask: PageRequest[Any]) -> HtmlPage:
     """Show revisions, newest first, and a form to compare two."""
-    query = ask.query
-    found = list_rows(ask.rooms.matrix.list_revisions, query)
-    lines = [_revision_row(row) for row in found.items]
+    found = list_rows(ask.rooms.matrix.list_revisions, ask.query)
     table = make_list_table(
-        "revisions", _REVISION_COLUMNS, lines, found, query, _NO_REVISIONS, unfit=NO_MATCHES
+        "revisions", _REVISION_COLUMNS, found, ask.query, _NO_REVISIONS, _revision_cells
     )
-    last = ask.gate.snapshot().revision
-    context = {"query": query, "kinds": KINDS, "last": last}
-    return HtmlPage("revisions.html", "Revisions", context, table=table)
+    context = {"kinds": KINDS, "last": ask.gate.snapshot().revision}
+    return HtmlPage("revisions.html", "Revisions", context, table)
 
 
-def _revision_row(row: RevisionBody) -> tuple[Any, ...]:
-    place = link("revisions", row.number)
-    return (
-        Cell(row.number, href=place),
-        row.made_at,
-        row.author,
-        Cell(row.reason, href=place),
-        row.action,
-        row.count,
-        Cell(row.proposal, href=link("proposals", row.proposal))
-        if row.proposal
-        else Cell("direct", tone="muted", title="direct change, without a proposal"),
-    )
+def _revision_cells(row: RevisionBody) -> dict[str, Any]:
+    direct = Cell("direct", tone="muted", title="direct change, without a proposal")
+    return {
+        "reason": Cell(row.reason, link("revisions", row.number)),
+        "proposal": row.proposal or direct,
+    }
 
 
 class ChangesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, get_args
 
+from msgspec import Struct
 from sqlalchemy import select
 
 from compatgate.core.request import DriftKind, DriverState, drift_title
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
+from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    Table,
     TableQuery,
     fetch_rows,
     list_rows,
@@ -49,13 +50,13 @@ STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unk
 _NODE_COLUMNS = (
     Column("name", "Node"),
     Column("state", "Driver state", "badge"),
-    Column("driver", "Driver", "name"),
+    Column("driver", "Driver", "name", of="row.driver"),
     Column("drift", "Drift"),
     Column("witnesses", "Sources", "badge"),
     Column("targets", "Target", "name"),
     Column("gpus", "GPUs", "name"),
-    Column("cluster", "Cluster", "name"),
-    Column("since", "Since", "time"),
+    Column("cluster", "Cluster", "name", of="row.cluster"),
+    Column("since", "Since", "time", of="row.since"),
     Column("seen", "Last seen", "time"),
 )
 _NO_NODES = EmptyNotice(
@@ -64,13 +65,13 @@ _NO_NODES = EmptyNotice(
     "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
 )
 _POOL_COLUMNS = (
-    Column("target", "Target"),
-    Column("pool", "Pool"),
+    Column("target", "Target", to="targets"),
+    Column("pool", "Pool", of="pool.name"),
     Column("gpu", "GPU declared"),
     Column("has", "Reported"),
     Column("driver", "Driver declared", "code"),
     Column("same", "Reported", "badge"),
-    Column("nodes", "Nodes declared", "number"),
+    Column("nodes", "Nodes declared", "number", of="pool.count"),
 )
 _NO_POOLS = EmptyNotice(
     "No matching target.",
@@ -80,16 +81,16 @@ MAX_GROUPS = 20
 _TRIED = 5
 """Number of groups with their failing entries; other groups have a link."""
 _MAX_ENTRIES = 60
-_DRIFT_COLUMNS = (
+DRIFT_COLUMNS = (
     Column("node", "Node"),
     Column("what", "Difference", "name"),
     Column("have", "Reported", "name"),
     Column("declared", "Declared", "name"),
     Column("state", "Driver state", "badge"),
-    Column("target", "Target", "name"),
+    Column("target", "Target", "name", of="difference.target", to="targets"),
     Column("gpus", "GPUs", "name"),
-    Column("cluster", "Cluster", "name"),
-    Column("since", "Since", "time"),
+    Column("cluster", "Cluster", "name", of="view.row.cluster"),
+    Column("since", "Since", "time", of="view.row.since"),
     Column("seen", "Last seen", "time"),
 )
 _NO_DRIFT = EmptyNotice(
@@ -100,8 +101,8 @@ _NO_DRIFT = EmptyNotice(
 
 
 YesOrNo = Literal["yes", "no"]
-NodeQuery = make_page_query(NodeFilters, disagrees=YesOrNo | None, stale=YesOrNo | None)
-DriftQuery = make_page_query(DriftFilters, stale=YesOrNo | None)
+NodeQuery = make_page_query(NodeFilters, disagrees=YesOrNo, stale=YesOrNo)
+DriftQuery = make_page_query(DriftFilters, stale=YesOrNo)
 
 
 class ClusterQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -118,23 +119,16 @@ def yes_or_no(answer: YesOrNo | None) -> bool | None:
 @page("/nodes", nav="nodes", query=NodeQuery)
 def show_nodes(ask: PageRequest[Any]) -> HtmlPage:
     """Show nodes by cluster and name."""
-    query, snapshot = ask.query, ask.gate.snapshot()
+    query, names = ask.query, ask.gate.snapshot().documents
     answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
     found = list_rows(ask.rooms.nodes.list, query, **answers)
-    lines = [_node_row(view) for view in found.items]
-    table = make_list_table("nodes", _NODE_COLUMNS, lines, found, query, _NO_NODES)
-    context = {
-        "query": query,
-        "targets": choices(snapshot.documents),
-        "gpus": choices(pool.gpu for t in snapshot.documents.values() for pool in t.spec.pools),
-        "states": tuple(STATES),
-    }
-    return HtmlPage("nodes.html", "Nodes", context, table=table)
+    table = make_list_table("nodes", _NODE_COLUMNS, found, query, _NO_NODES, _node_cells)
+    context = {"targets": choices(names), "states": tuple(STATES)}
+    return HtmlPage("nodes.html", "Nodes", context, table)
 
 
-def _node_row(view: NodeView) -> tuple[Any, ...]:
+def _node_cells(view: NodeView) -> dict[str, Any]:
     row, standing = view.row, view.standing
-    first = standing.targets[0] if len(standing.targets) == 1 else None
     sources, tone = ("agree", "pass") if len(row.witnesses) > 1 else ("only one", "muted")
     if row.disagreements:
         sources, tone = "disagree", "warn"
@@ -142,18 +136,16 @@ def _node_row(view: NodeView) -> tuple[Any, ...]:
         f"{drift_title(one.what)}, declared {', '.join(one.declared) or 'none'}"
         for one in standing.differences
     ]
-    return (
-        node_cell(view),
-        _state_cell(view),
-        row.driver,
-        "; ".join(drift),
-        Cell(sources, tone=tone, title="; ".join(row.disagreements)),
-        Cell(", ".join(standing.targets) or None, link("targets", first) if first else None),
-        gpus_of(view),
-        row.cluster,
-        row.since,
-        _seen_cell(view),
-    )
+    only = link("targets", standing.targets[0]) if len(standing.targets) == 1 else None
+    return {
+        "name": node_cell(view),
+        "state": _state_cell(view),
+        "drift": "; ".join(drift),
+        "witnesses": Cell(sources, tone=tone, title="; ".join(row.disagreements)),
+        "targets": Cell(", ".join(standing.targets) or None, only),
+        "gpus": gpus_of(view),
+        "seen": _seen_cell(view),
+    }
 
 
 def _state_cell(view: NodeView) -> Cell:
@@ -192,22 +184,7 @@ def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
     return _node_page(ask, ask.rooms.nodes.show(name, cluster))
 
 
-@page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes")
-def remove_node(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Remove a node that is gone."""
-    name, cluster = ask.args["name"], ask.form.get("cluster") or None
-    view = ask.rooms.nodes.show(name, cluster)
-    try:
-        gone = ask.rooms.nodes.remove(name, ask.by(), cluster)
-    except CompatgateError as error:
-        return _node_page(ask, view, error)
-    where = f"{gone.row.name} of {gone.row.cluster}"
-    return Redirect(link("nodes"), f"Removed {where}. The node returns with its next report.")
-
-
-def _node_page(
-    ask: PageRequest[Any], view: NodeView, error: CompatgateError | None = None
-) -> HtmlPage:
+def _node_page(ask: PageRequest[Any], view: NodeView) -> HtmlPage:
     snapshot, standing = ask.gate.snapshot(), view.standing
     drifts = standing.driver == "not-blessed"
     beside = [
@@ -228,13 +205,27 @@ def _node_page(
         "compared": compare_sources(view.row),
         "order": ORDER,
         "kinds": gpu_kinds(view, snapshot),
-        "pools": _pools(compare_pools(view, snapshot)),
+        "pools": make_table(
+            "pools", _POOL_COLUMNS, compare_pools(view, snapshot), _NO_POOLS, _pool_cells
+        ),
         "advice": advise(view, beside),
         "tried": lambda one: try_node_values(one, pool[one.target]),
-        "error": error,
-        "typed": ask.form,
     }
-    return HtmlPage("node.html", view.row.name, context, status=error.status if error else 200)
+    return HtmlPage("node.html", view.row.name, context)
+
+
+def _show_posted(ask: PageRequest[Any]) -> HtmlPage:
+    cluster = ask.form.get("cluster") or None
+    return _node_page(ask, ask.rooms.nodes.show(ask.args["name"], cluster))
+
+
+@page("/nodes/<name>/remove", scope="operate", method="POST", nav="nodes", refused=_show_posted)
+def remove_node(ask: PageRequest[Any]) -> Redirect:
+    """Remove a node that is gone."""
+    cluster = ask.form.get("cluster") or None
+    row = ask.rooms.nodes.remove(ask.args["name"], ask.by(), cluster).row
+    done = f"Removed {row.name} of {row.cluster}. The node returns with its next report."
+    return Redirect(link("nodes"), done)
 
 
 def try_node_values(difference: Any, pool: str | None) -> str | None:
@@ -247,25 +238,18 @@ def try_node_values(difference: Any, pool: str | None) -> str | None:
     return link("what-if", target=difference.target, pool=pool, **changes)
 
 
-def _pools(compared: Sequence[PoolComparison]) -> Table:
-    lines = []
-    for one in compared:
-        same = Cell("not known", tone="unknown")
-        if one.same_driver is not None:
-            same = Cell("another", tone="fail" if one.gpus else "muted")
-        if one.same_driver:
-            same = Cell("the same", tone="pass")
-        line = (
-            Cell(one.target, link("targets", one.target)),
-            one.pool.name,
-            one.pool.gpu.sku if one.pool.gpu else None,
-            ", ".join(one.gpus) or Cell("none of these", tone="muted"),
-            str(one.pool.driver) if one.pool.driver else None,
-            same,
-            one.pool.count,
-        )
-        lines.append(line)
-    return make_table("pools", _POOL_COLUMNS, lines, _NO_POOLS, label="pools")
+def _pool_cells(one: PoolComparison) -> dict[str, Any]:
+    same = Cell("not known", tone="unknown")
+    if one.same_driver is not None:
+        same = Cell("another", tone="fail" if one.gpus else "muted")
+    if one.same_driver:
+        same = Cell("the same", tone="pass")
+    return {
+        "gpu": one.pool.gpu.sku if one.pool.gpu else None,
+        "driver": str(one.pool.driver) if one.pool.driver else None,
+        "has": one.gpus or Cell("none of these", tone="muted"),
+        "same": same,
+    }
 
 
 @page("/drift", nav="drift", query=DriftQuery)
@@ -279,13 +263,12 @@ def show_drift(ask: PageRequest[Any]) -> HtmlPage:
         found = fetch_rows(nodes.drift, query.cursor, **wanted)
     else:
         groups, found = nodes.drift_together(**wanted)
-    lines = [line for view in found.items for line in _drift_rows(view, query)]
+    listed = Part(tuple(list_differences(found.items, query.target, query.what)), found.next)
     table = make_list_table(
-        "drift", _DRIFT_COLUMNS, lines, found, query, _NO_DRIFT, label="differences"
+        "drift", DRIFT_COLUMNS, listed, query, _NO_DRIFT, difference_cells, label="differences"
     )
     leading = groups[:MAX_GROUPS]
     context = {
-        "query": query,
         "kinds": get_args(DriftKind),
         "groups": leading,
         "more": len(groups) - len(leading),
@@ -296,26 +279,38 @@ def show_drift(ask: PageRequest[Any]) -> HtmlPage:
         "among": _group_link,
         "node_link": node_link,
     }
-    return HtmlPage("drift.html", "Drift", context, table=table)
+    return HtmlPage("drift.html", "Drift", context, table)
 
 
-def _drift_rows(view: NodeView, query: Any) -> list[tuple[Any, ...]]:
-    return [
-        (
-            node_cell(view),
-            drift_title(one.what),
-            one.have if one.have else Cell("not known", tone="muted"),
-            ", ".join(one.declared) or "none",
-            _state_cell(view),
-            Cell(one.target, link("targets", one.target)),
-            gpus_of(view),
-            view.row.cluster,
-            view.row.since,
-            _seen_cell(view),
-        )
-        for one in view.standing.differences
-        if query.target in (None, one.target) and query.what in (None, one.what)
-    ]
+class NodeDifference(Struct, frozen=True):
+    """A difference between a node and a target."""
+
+    view: NodeView
+    difference: Any
+
+
+def list_differences(
+    views: Iterable[NodeView], target: str | None = None, what: str | None = None
+) -> Iterator[NodeDifference]:
+    """Yield the differences of nodes: all, or those with a target, or of a kind."""
+    for view in views:
+        for one in view.standing.differences:
+            if target in (None, one.target) and what in (None, one.what):
+                yield NodeDifference(view, one)
+
+
+def difference_cells(one: NodeDifference) -> dict[str, Any]:
+    """Return the cells of a difference in `DRIFT_COLUMNS`."""
+    view, difference = one.view, one.difference
+    return {
+        "node": node_cell(view),
+        "what": Cell(drift_title(difference.what), title=difference.message),
+        "have": difference.have or Cell("not known", tone="muted"),
+        "declared": difference.declared or "none",
+        "state": _state_cell(view),
+        "gpus": gpus_of(view),
+        "seen": _seen_cell(view),
+    }
 
 
 def _changed_targets(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta
 
 from compatgate.core.incidents import KINDS, TITLES, IncidentKind
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.route import LARGEST
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.principal import Authorship
+from compatgate.kit.ui.filters import count_things
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
@@ -24,17 +25,17 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.notices.service import member_link
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, page, read_action
 
 ListedState = Literal["open", "snoozed", "resolved", "ended", "all"]
 _COLUMNS = (
     Column("level", "Level", "badge"),
     Column("incident", "Incident"),
-    Column("kind", "Kind"),
+    Column("kind", "Kind", of="title"),
     Column("count", "Count", "number"),
-    Column("first", "Since", "time"),
-    Column("last", "Last seen", "time"),
-    Column("owner", "Owner"),
+    Column("first", "Since", "time", of="first_seen"),
+    Column("last", "Last seen", "time", of="last_seen"),
+    Column("owner", "Owner", of="owners"),
     Column("state", "State"),
 )
 _EMPTY = EmptyNotice(
@@ -62,68 +63,53 @@ def show_incidents(ask: PageRequest[IncidentQuery]) -> HtmlPage:
     if query.state in (None, "open", "snoozed"):  # what is snoozed is open as well
         state = {"state": "open", "snoozed": query.state == "snoozed"}
     found = list_rows(ask.rooms.incidents.list, query, **state)
-    table = make_list_table("incidents", _COLUMNS, map(_row, found.items), found, query, _EMPTY)
-    context = {"query": query, "kinds": KINDS, "states": get_args(ListedState)}
+    table = make_list_table("incidents", _COLUMNS, found, query, _EMPTY, _cells)
+    context = {"kinds": KINDS, "states": get_args(ListedState)}
     title = TITLES[query.kind] if query.kind else "Incidents"
     return HtmlPage("incidents.html", title, context, table)
 
 
-def _row(row: IncidentBody) -> tuple[Any, ...]:
+def _cells(row: IncidentBody) -> dict[str, Any]:
     only = row.members[0] if row.member_count == 1 and row.members else None
-    text = f"{only.name}: {only.note}" if only else row.message
-    return (
-        Cell(_WORDS[row.level], tone=row.level),
-        Cell(text, href=link("incidents", row.id)),
-        row.title,
-        row.count,
-        row.first_seen,
-        row.last_seen,
-        ", ".join(row.owners),
-        "snoozed" if row.snoozed else row.state,
-    )
+    text = f"{only.name} {only.note}" if only else row.message
+    if only and only.about == "baseline":  # its name is a number
+        text = f"baseline {text}"
+    return {
+        "level": Cell(_WORDS[row.level], tone=row.level),
+        "incident": Cell(text, link("incidents", row.id)),
+        "state": "snoozed" if row.snoozed else row.state,
+    }
 
 
 @page(_PATH, nav="incidents")
 def show_incident(ask: PageRequest[Any]) -> HtmlPage:
     """Show an incident with its members."""
-    return _incident_page(ask)
-
-
-def _incident_page(ask: PageRequest[Any], error: CompatgateError | None = None) -> HtmlPage:
     row = ask.rooms.incidents.show(ask.args["id"])
     context = {
         "one": row,
         "word": _WORDS[row.level],
         "member_link": member_link,
         "may": ask.principal.may("operate"),
-        "error": error,
-        "typed": ask.form,
     }
-    status = error.status if error else 200
-    return HtmlPage("incident.html", f"Incident {row.id}", context, status=status)
+    return HtmlPage("incident.html", f"Incident {row.id}", context)
 
 
-@page(f"{_PATH}/act", scope="operate", method="POST", nav="incidents")
-def act_on_incident(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page(f"{_PATH}/act", scope="operate", method="POST", nav="incidents", refused=show_incident)
+def act_on_incident(ask: PageRequest[Any]) -> Redirect:
     """Snooze, resolve or reopen an incident."""
-    number, what, incidents = ask.args["id"], ask.form.get("what", ""), ask.rooms.incidents
+    number, incidents = ask.args["id"], ask.rooms.incidents
     by = Authorship(ask.principal.name, ask.form.get("reason", "").strip(), ask.principal)
-    try:
-        if what == "snooze":
+    match read_action(ask, "snooze", "resolve", "reopen"):
+        case "snooze":
             days = _read_days(ask.form.get("days", ""))
             incidents.snooze(number, clock.now() + timedelta(days=days), by)
-            done = f"Snoozed incident {number} for {days} day{'' if days == 1 else 's'}."
-        elif what == "resolve":
+            done = f"Snoozed incident {number} for {count_things(days, 'day')}."
+        case "resolve":
             incidents.resolve(number, by)
             done = f"Resolved incident {number}. It reopens if it happens again."
-        elif what == "reopen":
+        case _:
             incidents.reopen(number, by)
             done = f"Reopened incident {number}."
-        else:
-            hint = "one of snooze, resolve, reopen"
-            raise BadInput("is not an action", field="what", value=what, hint=hint)
-    except CompatgateError as error:
-        return _incident_page(ask, error)
     listed = ask.form.get("back") == "attention"
     return Redirect(link("attention") if listed else link("incidents", number), done)
 

@@ -46,7 +46,7 @@ def change_preferences(ask: PageRequest[Any]) -> Redirect:
     """Choose theme and time zone."""
     zone = ask.form.get("zone_choice", "")
     zone = check_zone(ask.form.get("zone", "") if zone == "named" else zone)
-    return _keep(Preferences(_read_theme(ask.form), zone), link("preferences"), "Kept.")
+    return _keep(Preferences(_read_theme(ask.form), zone), link("preferences"), "Saved.")
 
 
 @page("/theme", scope=None, method="POST")

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from compatgate.core.entry_stacks import entry_stack_text
 from compatgate.documents.convert import to_entry
-from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    fetch_rows,
+    list_rows,
     make_list_table,
     make_page_query,
 )
@@ -22,24 +20,20 @@ from compatgate.service.matrix.documents.blessing import list_blessed
 from compatgate.service.matrix.proposals.merging import may_merge
 from compatgate.service.matrix.proposals.models import ProposalState
 from compatgate.service.matrix.proposals.readiness import ProposalView, describe
-from compatgate.service.matrix.proposals.schemas import (
-    DAYS,
-    ProposalFilters,
-    ProposalRequest,
-    ProposedFile,
-)
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.service.matrix.proposals.schemas import DAYS, ProposalFilters
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, page, read_action
+from compatgate.web.pages.change_acts import propose_text
 
 _COLUMNS = (
-    Column("id", "Proposal", "code"),
+    Column("id", "Proposal", "code", of="row.id", to="proposals"),
     Column("state", "State", "badge"),
     Column("reason", "Reason"),
-    Column("author", "Author"),
-    Column("made", "Made", "time"),
-    Column("targets", "Targets"),
+    Column("author", "Author", of="row.author"),
+    Column("made", "Made", "time", of="row.made_at"),
+    Column("targets", "Targets", of="row.targets"),
     Column("changes", "Changes"),
     Column("approvals", "Approved by"),
-    Column("revision", "Revision"),
+    Column("revision", "Revision", of="row.revision", to="revisions"),
 )
 _EMPTY = EmptyNotice(
     "No proposals.",
@@ -72,67 +66,40 @@ ProposalQuery = make_page_query(ProposalFilters)
 @page("/proposals", nav="proposals", query=ProposalQuery)
 def show_proposals(ask: PageRequest[Any]) -> HtmlPage:
     """Show proposals, newest first."""
-    query = ask.query
-    asked = {"state": query.state, "target": query.target, "author": query.author}
-    found = fetch_rows(ask.rooms.proposals.list, query.cursor, **asked)
-    table = make_list_table("proposals", _COLUMNS, map(_row, found.items), found, query, _EMPTY)
-    return HtmlPage("proposals.html", "Proposals", {"query": query, "states": _STATES}, table)
+    found = list_rows(ask.rooms.proposals.list, ask.query)
+    table = make_list_table("proposals", _COLUMNS, found, ask.query, _EMPTY, _cells)
+    return HtmlPage("proposals.html", "Proposals", {"states": _STATES}, table)
 
 
-def _row(view: ProposalView) -> tuple[Any, ...]:
+def _cells(view: ProposalView) -> dict[str, Any]:
     row = view.row
-    place = link("proposals", row.id)
     named = [f"{change.kind} {change.name}" for change in row.changes[:3]]
     more = [f"and {len(row.edits) - 3} more"] if len(row.edits) > 3 else []
-    revision = Cell(row.revision, href=link("revisions", row.revision)) if row.revision else None
-    return (
-        Cell(row.id, href=place),
-        Cell(view.state, tone=TONES[view.state]),
-        Cell(row.reason, href=place),
-        row.author,
-        row.made_at,
-        ", ".join(row.targets),
-        ", ".join(named + more),
-        ", ".join(one.actor for one in row.approvals),
-        revision,
-    )
+    return {
+        "state": Cell(view.state, tone=TONES[view.state]),
+        "reason": Cell(row.reason, link("proposals", row.id)),
+        "changes": named + more,
+        "approvals": [one.actor for one in row.approvals],
+    }
 
 
 @page("/proposals/new", scope="propose", nav="proposals")
 def show_proposal_form(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form of a new proposal."""
-    return _form_page(ask)
+    return HtmlPage("proposal-new.html", "Propose a change")
 
 
-@page("/proposals/new", scope="propose", method="POST", nav="proposals")
-def create_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page("/proposals/new", scope="propose", method="POST", nav="proposals", refused=show_proposal_form)
+def create_proposal(ask: PageRequest[Any]) -> Redirect:
     """Propose the documents of a form."""
-    try:
-        file = ProposedFile("documents", ask.form.get("documents", ""))
-        most = ask.service.settings.max_values
-        view = ask.rooms.proposals.propose(ProposalRequest(files=[file]), ask.by(), most=most)
-    except CompatgateError as error:
-        return _form_page(ask, error)
-    warnings = (f" Warning: {text}." for text in view.warnings)
-    return Redirect(link("proposals", view.row.id), f"Proposed {view.row.id}.{''.join(warnings)}")
-
-
-def _form_page(ask: PageRequest[Any], error: CompatgateError | None = None) -> HtmlPage:
-    context = {"typed": ask.form, "error": error}
-    status = error.status if error else 200
-    return HtmlPage("proposal-new.html", "Propose a change", context, status=status)
+    return propose_text(ask, ask.form.get("documents", ""))
 
 
 @page("/proposals/<id>", nav="proposals")
 def show_proposal(ask: PageRequest[Any]) -> HtmlPage:
     """Show a proposal: its difference, what it needs and has, and what happened to it."""
-    return _proposal_page(ask, ask.rooms.proposals.show(ask.args["id"]))
-
-
-def _proposal_page(
-    ask: PageRequest[Any], view: ProposalView, error: CompatgateError | None = None
-) -> HtmlPage:
-    row, principal = view.row, ask.principal
+    view, principal = ask.rooms.proposals.show(ask.args["id"]), ask.principal
+    row = view.row
     mine = row.identity == principal.identity
     agreed = principal.identity in {one.identity for one in row.approvals}
     may = row.is_open and view.state != "conflicted"
@@ -155,52 +122,46 @@ def _proposal_page(
         "may_merge": may and not view.readiness.list_lacks(row) and merges,
         "may_close": row.is_open and (mine or principal.may("approve")),
         "lacks_evidence": bool(view.readiness.evidence.required),
-        "error": error,
-        "typed": ask.form,
     }
-    status = error.status if error else 200
-    return HtmlPage("proposal.html", f"Proposal {row.id}", context, status=status)
+    return HtmlPage("proposal.html", f"Proposal {row.id}", context)
 
 
-@page("/proposals/<id>/review", scope="approve", method="POST", nav="proposals")
-def review_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page(
+    "/proposals/<id>/review", scope="approve", method="POST", nav="proposals", refused=show_proposal
+)
+def review_proposal(ask: PageRequest[Any]) -> Redirect:
     """Approve a proposal, withdraw the approval, or close another person's proposal."""
-    return _act(ask, ("approve", "retract", "close"))
+    return _act(ask, "approve", "retract", "close")
 
 
-@page("/proposals/<id>/act", scope="propose", method="POST", nav="proposals")
-def act_on_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page("/proposals/<id>/act", scope="propose", method="POST", nav="proposals", refused=show_proposal)
+def act_on_proposal(ask: PageRequest[Any]) -> Redirect:
     """Backtest a proposal, or close your own."""
-    return _act(ask, ("close", "backtest"))
+    return _act(ask, "close", "backtest")
 
 
-@page("/proposals/<id>/merge", scope="propose", method="POST", nav="proposals")
-def merge_proposal(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page(
+    "/proposals/<id>/merge", scope="propose", method="POST", nav="proposals", refused=show_proposal
+)
+def merge_proposal(ask: PageRequest[Any]) -> Redirect:
     """Merge a proposal."""
-    return _act(ask, ("merge",))
+    return _act(ask, "merge")
 
 
-def _act(ask: PageRequest[Any], choices: tuple[str, ...]) -> HtmlPage | Redirect:
-    number, what, form = ask.args["id"], ask.form.get("what", ""), ask.form
-    by, service = ask.principal, ask.rooms.proposals
-    digest = form.get("digest") or None
-    service.show(number)
-    acts: dict[str, Callable[[], ProposalView]] = {
-        "approve": lambda: service.approve(number, by, digest),
-        "retract": lambda: service.retract(number, by),
-        "close": lambda: service.close(number, by, text=form.get("comment", "")),
-        "backtest": lambda: service.run_backtest(number, DAYS, by),
-        "merge": lambda: service.merge(
-            number, by, digest, override=form.get("override", "").strip() or None
-        ),
-    }
-    try:
-        if what not in choices:
-            hint = f"one of {', '.join(choices)}"
-            raise BadInput("is not an action", field="what", value=what, hint=hint)
-        view = acts[what]()
-    except CompatgateError as error:
-        return _proposal_page(ask, service.show(number), error)
+def _act(ask: PageRequest[Any], *allowed: str) -> Redirect:
+    number, form, by, service = ask.args["id"], ask.form, ask.principal, ask.rooms.proposals
+    digest, override = form.get("digest") or None, form.get("override", "").strip() or None
+    match what := read_action(ask, *allowed):
+        case "approve":
+            view = service.approve(number, by, digest)
+        case "retract":
+            view = service.retract(number, by)
+        case "close":
+            view = service.close(number, by, text=form.get("comment", ""))
+        case "backtest":
+            view = service.run_backtest(number, DAYS, by)
+        case _:
+            view = service.merge(number, by, digest, override=override)
     revision = f" It is revision {view.row.revision}." if view.row.revision else ""
     return Redirect(link("proposals", number), f"{_DONE[what]} {number}.{revision}")
 

@@ -86,7 +86,10 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Return the stack in the form of requests."""
         text = self.stack.strip()
         if not text.startswith("{"):
-            return _parse_stack("stack", text)
+            try:
+                return parse_stack_text(text)
+            except BadInput as error:
+                raise error.at("stack") from None
         try:
             found: dict[str, Any] = decode_strict(text.encode())
         except DuplicateKeyError as error:
@@ -154,15 +157,13 @@ def write_stack(stack: Mapping[str, Any]) -> str:
     return format_stack({name: value for name, value in text.items() if "," not in value})
 
 
-def format_curl(body: dict[str, Any], base: str) -> str:
-    """Return the question as a curl command."""
-    shown = shlex.quote(msgspec.json.encode(body).decode())
-    return (
-        f"curl -s {shlex.quote(base + '/api/v1/gate')} \\\n"
-        "  -H 'Content-Type: application/json' \\\n"
-        '  -H "Authorization: Bearer $COMPATGATE_TOKEN" \\\n'
-        f"  -d {shown}"
-    )
+def format_curl(url: str, body: dict[str, Any] | None = None) -> str:
+    """Return a request to the API as a curl command; with a body, a question."""
+    lines = [f"curl -s {shlex.quote(url)}", '-H "Authorization: Bearer $COMPATGATE_TOKEN"']
+    if body is not None:
+        shown = shlex.quote(msgspec.json.encode(body).decode())
+        lines += ["-H 'Content-Type: application/json'", f"-d {shown}"]
+    return " \\\n  ".join(lines)
 
 
 def format_command(body: dict[str, Any], base: str) -> str | None:
@@ -190,13 +191,6 @@ def format_ci_step(command: str) -> str:
         f"    {command} --format github",
     ]
     return "\n".join(lines)
-
-
-def _parse_stack(field: str, text: str) -> dict[str, Any]:
-    try:
-        return parse_stack_text(text)
-    except BadInput as error:
-        raise error.at(field) from None
 
 
 def preview_represented(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.errors import BadInput
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import link
 from compatgate.service.attention.reports.formats import arrange
@@ -34,39 +34,28 @@ class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         )
 
 
-@page("/report", nav="report", query=PeriodQuery)
-def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
-    """Show what happened on all targets, and what would be answered today."""
-    return _report_page(ask, None)
+def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) -> HtmlPage:
+    name = ask.args.get("name")
+    context = {"name": name, "sections": sections, "place_of": _place_of}
+    return HtmlPage("report.html", f"{name}: report" if name else "Postmortem", context)
 
 
-@page("/targets/<name>/report", nav="targets", query=PeriodQuery)
+def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    name = ask.args.get("name")
+    report = make_report(ask.gate, ask.rooms.nodes, name, *ask.query.period())
+    return _report_page(ask, arrange(msgspec.to_builtins(report)))
+
+
+@page("/targets/<name>/report", nav="targets", query=PeriodQuery, refused=_report_page)
 def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     """Show what happened on a target, and what would be answered today."""
-    return _report_page(ask, ask.args["name"])
+    return _make_report(ask)
 
 
-def _report_page(ask: PageRequest[PeriodQuery], name: str | None) -> HtmlPage:
-    problem, sections = None, []
-    try:
-        report = make_report(ask.gate, ask.rooms.nodes, name, *ask.query.period())
-        sections = arrange(msgspec.to_builtins(report))
-    except BadInput as error:
-        problem = error
-    context = {
-        "name": name,
-        "query": ask.query,
-        "sections": sections,
-        "problem": problem,
-        "place_of": _place_of,
-    }
-    return HtmlPage(
-        "report.html",
-        f"{name}: report" if name else "Postmortem",
-        context,
-        None,
-        400 if problem else 200,
-    )
+@page("/report", nav="report", query=PeriodQuery, refused=_report_page)
+def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    """Show what happened on all targets, and what would be answered today."""
+    return _make_report(ask)
 
 
 _REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")

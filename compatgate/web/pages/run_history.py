@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Annotated
 
@@ -72,13 +72,8 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         "total": len(wanted),
         "first": ask.query.first,
         "next": ask.query.first + MAX_DRAWN if ask.query.first + MAX_DRAWN < len(wanted) else None,
-        "query": ask.query,
-        "filters": [
-            ("gpu", "GPU", ask.query.gpu, sorted({one.gpu for one in every if one.gpu})),
-            ("metric", "Metric", ask.query.metric, sorted({one.metric for one in every})),
-            ("since", "Since", *_time_field(ask.query.since, time())),
-            ("until", "Until", *_time_field(ask.query.until, time.max)),
-        ],
+        "gpus": sorted({one.gpu for one in every if one.gpu}),
+        "metrics": sorted({one.metric for one in every}),
         "zooms": (
             offer_zoom(min(points), ask.query.since, ask.query.until, clock.now()) if points else []
         ),
@@ -87,13 +82,6 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         "runs": DEFAULT_RUNS,
     }
     return HtmlPage("workload-history.html", f"History of {workload.name}", context)
-
-
-def _time_field(at: datetime | None, whole: time) -> tuple[datetime | str | None, str | None]:
-    """Return value and kind of a limit's field: a date, or text where it is within a day."""
-    if at is None or at.astimezone(UTC).time() == whole:
-        return at, "date"
-    return clock.iso(at), None
 
 
 class Zoom(Struct, frozen=True):

@@ -262,13 +262,13 @@ class MetricView(Struct, frozen=True):
     """
 
     metric: Metric
-    description: str
     judged: MetricJudgement | None
-    words: list[str]
-    band: Band | None
-    past: Sequence[Point]
-    more: int
-    share: PeakShare | None = None
+    share: PeakShare | None
+    description: str = ""
+    words: Sequence[str] = ()
+    band: Band | None = None
+    past: Sequence[Point] = ()
+    more: int = 0
     marks: Sequence[RunMark] = ()
     reference: Reference | None = None
 
@@ -305,76 +305,73 @@ def inspect_steps(runs: Runs, baselines: BaselineService, detail: RunDetail) -> 
     sku = detail.run.gpu or hosts.get(detail.run.on_host or "") or NO_GPU_SKU
     approved: dict[str, Sequence[BaselineRow]] = {}
     shown = []
-    for step in detail.steps:
-        report = msgspec.convert(step.body.get("report"), Report | None)
-        family = family_of_report(report) if report else None
+    for step in outline_steps(detail):
+        family = step.family
         if family is not None and family not in approved:
             rows = baselines.list(sku=sku, family=family, state="approved", limit=MAX_LIMIT).items
             approved[family] = rows
-        one = _step(step, report, family)
-        if report is not None and report.metrics:
-            known = approved.get(family or "", ())
-            metrics = _metrics(runs, detail.run, one, report, known)
-            one = replace(one, metrics=_with_shares(detail, step, metrics))
-        shown.append(one)
+        metrics = _inspect_metrics(runs, detail.run, step, approved.get(family or "", ()))
+        shown.append(replace(step, metrics=metrics))
     return shown
 
 
 def outline_steps(detail: RunDetail) -> list[StepView]:
     """Return the steps of a run, each metric with its judgement alone."""
-    shown = []
-    for step in detail.steps:
-        report = msgspec.convert(step.body.get("report"), Report | None)
-        one = _step(step, report, family_of_report(report) if report else None)
-        judgements = _judgements(one)
-        metrics = [
-            MetricView(metric, "", judgements.get(metric.name), [], None, (), 0)
-            for metric in (report.metrics if report else ())
-        ]
-        shown.append(replace(one, metrics=_with_shares(detail, step, metrics)))
-    return shown
+    return [_outline_step(step, detail.peaks.get(step.name, ())) for step in detail.steps]
 
 
-def _step(step: StepRow, report: Report | None, family: str | None) -> StepView:
+def _outline_step(step: StepRow, peaks: Sequence[PeakShare]) -> StepView:
+    report = msgspec.convert(step.body.get("report"), Report | None)
     judged = msgspec.convert(step.body.get("judgement"), WorkloadJudgement | None)
+    judgements = {one.name: one for one in judged.metrics} if judged else {}
+    shares = {share.metric: share for share in peaks}
+    checks = judged.checks if judged else report.checks if report else ()
     return StepView(
         row=step,
         body=step.body,
         env=report.env if report else None,
-        checks=judged.checks if judged else report.checks if report else (),
+        checks=tuple(dict.fromkeys(checks)),  # every execution reports each
         problems=report.problems if report else (),
-        metrics=[],
+        metrics=[
+            MetricView(metric, judgements.get(metric.name), shares.get(metric.name))
+            for metric in (report.metrics if report else ())
+        ],
         judged=judged,
         health=msgspec.convert(step.body.get("health"), Health | None),
-        family=family,
+        family=family_of_report(report) if report else None,
         witness=report.witness if report else None,
     )
 
 
-def _metrics(
-    runs: Runs, run: RunRow, step: StepView, report: Report, approved: Sequence[BaselineRow]
+def _inspect_metrics(
+    runs: Runs, run: RunRow, step: StepView, approved: Sequence[BaselineRow]
 ) -> list[MetricView]:
+    if not step.metrics:
+        return []
     workload = runs.catalogue().workloads.get(step.body["workload"])
     declared = workload.metrics if workload else {}
     ran = (step.body.get("origin") or {}).get("digest")
     digest = ran or (workload.digest if workload else None)
-    found = baseline_bands(approved, step.body["workload"], digest, report.metrics)
+    measured = [one.metric for one in step.metrics]
+    bands = baseline_bands(approved, step.body["workload"], digest, measured)
     past = metric_history(runs.past(run, step.row.name), step.family)
-    judged = _judgements(step)
-    return [
-        MetricView(
+
+    def inspect(one: MetricView) -> MetricView:
+        metric, judged, band = one.metric, one.judged, bands.get(one.metric.name)
+        points = past.get(metric.name, ())
+        return replace(
+            one,
             metric=replace(metric, values=metric.values[:MAX_SHOWN_VALUES]),
             description=declared[metric.name].description if metric.name in declared else "",
-            judged=judged.get(metric.name),
-            words=explain_judgement(judged[metric.name]) if metric.name in judged else [],
-            band=found.get(metric.name),
-            past=(points := past.get(metric.name, ())),
+            words=explain_judgement(judged) if judged else (),
+            band=band,
+            past=points,
             more=max(0, len(metric.values) - MAX_SHOWN_VALUES),
             marks=mark_runs([one.outcome for one in points], [one.parts for one in points]),
-            reference=find_reference(metric.unit, judged.get(metric.name), found.get(metric.name)),
+            reference=find_reference(metric.unit, judged, band),
         )
-        for metric in report.metrics
-    ]
+
+    return list(map(inspect, step.metrics))
 
 
 def find_reference(
@@ -391,14 +388,3 @@ def find_reference(
     if judged.numbers is not None and factor is not None:
         return Reference(judged.numbers.medians[0] * factor, judged.tolerance)
     return Reference(band.middle, judged.tolerance) if band and band.same else None
-
-
-def _with_shares(
-    detail: RunDetail, step: StepRow, metrics: Sequence[MetricView]
-) -> list[MetricView]:
-    known = {share.metric: share for share in detail.peaks.get(step.name, ())}
-    return [replace(one, share=known.get(one.metric.name)) for one in metrics]
-
-
-def _judgements(step: StepView) -> dict[str, MetricJudgement]:
-    return {metric.name: metric for metric in step.judged.metrics} if step.judged else {}

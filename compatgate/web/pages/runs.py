@@ -7,11 +7,12 @@ from typing import Annotated, Any, get_args
 import msgspec
 from flask import jsonify
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from compatgate.canary.run import ENDED, Attribution, Purpose
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
-from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.errors import BadInput, NotFound
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.route import LARGEST
 from compatgate.kit.http.schemas import Filter
@@ -19,6 +20,7 @@ from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
+    Table,
     TableQuery,
     list_rows,
     make_list_table,
@@ -48,7 +50,7 @@ from compatgate.web.pages.run_inspection import (
 
 STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
 _RUN_COLUMNS = (
-    Column("run", "Run", "code"),
+    Column("run", "Run", "code", of="id", to="runs"),
     Column("state", "State", "badge"),
     Column("suite", "Suite", "name"),
     Column("target", "Target", "name"),
@@ -63,7 +65,6 @@ _NO_RUNS = EmptyNotice(
     "A run executes a suite of canary workloads on a staging host, for the stack of a target.",
     "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
 )
-_NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
 
 
 RunsQuery = make_page_query(RunFilters)
@@ -72,49 +73,34 @@ RunsQuery = make_page_query(RunFilters)
 @page("/runs", nav="runs", query=RunsQuery)
 def show_runs(ask: PageRequest[Any]) -> HtmlPage:
     """Show every run, newest first; refresh runs in progress."""
-    query = ask.query
-    result = list_rows(ask.rooms.runs.list, query)
-    rows = [_run_row(run) for run in result.items]
-    table = make_list_table("runs", _RUN_COLUMNS, rows, result, query, _NO_RUNS, unfit=_NO_MATCHES)
+    found = list_rows(ask.rooms.runs.list, ask.query)
+    table = make_list_table("runs", _RUN_COLUMNS, found, ask.query, _NO_RUNS, _run_cells)
     context = {
-        "filters": _filters(ask),
-        "active": not all(run.has_ended for run in result.items),
+        "states": STATES,
+        "purposes": get_args(Purpose),
+        "suites": sorted(ask.rooms.runs.catalogue().suites),
+        "targets": sorted(ask.gate.snapshot().documents),
+        "hosts": [row.name for row in ask.rooms.runs.hosts().items],
+        "active": not all(run.has_ended for run in found.items),
     }
     return HtmlPage("runs.html", "Runs", context, table)
 
 
-def _filters(ask: PageRequest[Any]) -> list[tuple[str, str, Any, list[str] | None]]:
-    query = ask.query
-    return [
-        ("state", "State", query.state, list(STATES)),
-        ("suite", "Suite", query.suite, sorted(ask.rooms.runs.catalogue().suites)),
-        ("target", "Target", query.target, sorted(ask.gate.snapshot().documents)),
-        ("host", "Host", query.host, [row.name for row in ask.rooms.runs.hosts().items]),
-        ("purpose", "For", query.purpose, list(get_args(Purpose))),
-        ("entry", "Entry", query.entry, None),
-        ("asked_by", "Asked by", query.asked_by, None),
-    ]
-
-
-def _run_row(run: RunRow) -> tuple[Any, ...]:
-    place = f"pool {run.pool}" if run.pool else ""
+def _run_cells(run: RunRow) -> dict[str, Any]:
+    suite = None if run.source else f"{link('suites')}#{run.suite}"
+    place = link("targets", run.target) if run.target else None
+    requested = "requested" if run.host and not run.on_host else ""
     repeated = ", to verify again" if run.purpose == "verification" else ""
-    driver = f"driver {run.driver}" if run.driver else ""
-    return (
-        Cell(run.id, link("runs", run.id)),
-        Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
-        Cell(
-            run.suite,
-            None if run.source else link("suites") + f"#{run.suite}",
-            note="imported" if run.source else "",
-        ),
-        Cell(run.target, link("targets", run.target) if run.target else None, note=place),
-        Cell(run.gpu, note=driver),
-        Cell(run.on_host or run.host, note="" if run.on_host or not run.host else "requested"),
-        Cell(run_note(run)),
-        Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
-        run_seconds(run),
-    )
+    return {
+        "state": Cell(run.state, note="cancelling" if run.cancel_by and not run.has_ended else ""),
+        "suite": Cell(run.suite, suite, note="imported" if run.source else ""),
+        "target": Cell(run.target, place, note=f"pool {run.pool}" if run.pool else ""),
+        "gpu": Cell(run.gpu, note=f"driver {run.driver}" if run.driver else ""),
+        "host": Cell(run.on_host or run.host, note=requested),
+        "about": run_note(run),
+        "asked": Cell(run.created_at, note=f"by {run.asked_by}{repeated}"),
+        "took": run_seconds(run),
+    }
 
 
 def run_note(run: RunRow) -> str:
@@ -144,18 +130,13 @@ RunForm = msgspec.defstruct(
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
 def show_run_form(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form for new runs."""
-    return _form(ask, ask.query)
-
-
-def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = None) -> HtmlPage:
     snapshot, catalogue = ask.gate.snapshot(), ask.rooms.runs.catalogue()
     suites = [
         (name, catalogue.suites[name].description, catalogue.gpus_of(name))
         for name in sorted(catalogue.suites)
     ]
     context = {
-        "wanted": wanted,
-        "problem": problem,
+        "wanted": {**asdict(RunForm()), **asdict(ask.query), **ask.form},
         "suites": suites,
         "targets": sorted(snapshot.documents),
         "pools": sorted({p.name for t in snapshot.targets.values() for p in t.pools}),
@@ -163,28 +144,20 @@ def _form(ask: PageRequest[Any], wanted: Any, problem: CompatgateError | None = 
         "hosts": [row.name for row in ask.rooms.runs.hosts().items],
         "most": PRIORITIES,
     }
-    status = problem.status if problem else 200
-    return HtmlPage("run-new.html", "Submit a run", context, status=status)
+    return HtmlPage("run-new.html", "Submit a run", context)
 
 
-@page("/runs/new", scope="operate", method="POST", nav="runs")
-def submit_run(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page("/runs/new", scope="operate", method="POST", nav="runs", refused=show_run_form)
+def submit_run(ask: PageRequest[Any]) -> Redirect:
     """Queue the runs."""
     values = {name: ask.form.get(name, "").strip() for name in RunForm.__struct_fields__}
-    try:
-        if not values["suite"]:
-            raise BadInput("choose a suite", field="suite")
-        asked: dict[str, Any] = {name: text for name, text in values.items() if text}
-        if values["stack"]:
-            asked["stack"] = parse_stack_text(values["stack"])
-        made = ask.rooms.runs.submit(
-            RunRequest(**{**asked, "priority": _priority(values["priority"])}),
-            by=ask.principal.name,
-        )
-    except CompatgateError as error:
-        if error.status >= 500:
-            raise
-        return _form(ask, RunForm(**values), error)
+    if not values["suite"]:
+        raise BadInput("choose a suite", field="suite")
+    asked: dict[str, Any] = {name: text for name, text in values.items() if text}
+    if values["stack"]:
+        asked["stack"] = parse_stack_text(values["stack"])
+    request = RunRequest(**{**asked, "priority": _priority(values["priority"])})
+    made = ask.rooms.runs.submit(request, by=ask.principal.name)
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), "Queued the run.")
     return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
@@ -331,7 +304,7 @@ def repeat_run(ask: PageRequest[Any]) -> Redirect:
 
 _METRIC_COLUMNS = (
     Column("step", "Step", "name"),
-    Column("metric", "Metric", "name"),
+    Column("metric", "Metric", "name", of="judged.name"),
     Column("a", "First, median", "number"),
     Column("b", "Second, median", "number"),
     Column("unit", "Unit"),
@@ -352,56 +325,50 @@ class RunPairQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=
     b: Filter | None = None
 
 
-@page("/runs/compare", nav="runs", query=RunPairQuery)
+def _comparison_page(
+    ask: PageRequest[RunPairQuery], table: Table | None = None, **compared: Any
+) -> HtmlPage:
+    query = ask.query
+    context = {
+        "found": None,
+        "recent": ask.rooms.runs.list(state="ended", limit=50).items,
+        "swapped": link("runs", "compare", a=query.b, b=query.a),
+        **compared,
+    }
+    return HtmlPage("run-compare.html", "Compare two runs", context, table)
+
+
+@page("/runs/compare", nav="runs", query=RunPairQuery, refused=_comparison_page)
 def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
     """Show the differences of two runs."""
-    query = ask.query
-    context: dict[str, Any] = {"a": None, "b": None, "found": None, "problem": None}
-    table = None
-    if query.a and query.b:
-        try:
-            a, b = ask.rooms.runs.show(query.a), ask.rooms.runs.show(query.b)
-        except CompatgateError as error:
-            context["problem"] = error
-        else:
-            result = compare_runs(
-                a,
-                b,
-                {name: w.metrics for name, w in ask.rooms.runs.catalogue().workloads.items()},
-                ask.gate.facts.gpus,
-            )
-            context |= {
-                "a": a,
-                "b": b,
-                "found": result,
-                "overlays": overlay_metrics(result.metrics),
-            }
-            rows = [_metric_row(one) for one in result.metrics]
-            table = make_table(
-                "compare", _METRIC_COLUMNS, rows, _NO_METRICS, sort=query.sort, label="metrics"
-            )
-    status = context["problem"].status if context["problem"] else 200
-    recent = ask.rooms.runs.list(state="ended", limit=50).items
-    context |= {
-        "query": query,
-        "recent": recent,
-        "swapped": link("runs", "compare", a=query.b, b=query.a),
-    }
-    return HtmlPage("run-compare.html", "Compare two runs", context, table, status)
-
-
-def _metric_row(one: MetricChange) -> tuple[Any, ...]:
-    judged = one.judged
-    percent = None if one.change is None else round(100 * one.change, 2)
-    note = "" if one.change is None else format_change(one.change)
-    return (
-        one.step,
-        judged.name,
-        Cell(one.medians[0], title=f"{one.a} values"),
-        Cell(one.medians[1], title=f"{one.b} values"),
-        one.unit,
-        Cell(percent, tone="fail" if one.beyond else "", title=note),
-        round(100 * judged.tolerance, 2),
-        Cell("yes" if one.beyond else "no", tone="fail" if one.beyond else "muted"),
-        Cell(judged.outcome, title=judged.reason, note=judged.reason),
+    query, runs = ask.query, ask.rooms.runs
+    if not (query.a and query.b):
+        return _comparison_page(ask)
+    a, b = runs.show(query.a), runs.show(query.b)
+    specs = {name: workload.metrics for name, workload in runs.catalogue().workloads.items()}
+    found = compare_runs(a, b, specs, ask.gate.facts.gpus)
+    table = make_table(
+        "compare",
+        _METRIC_COLUMNS,
+        found.metrics,
+        _NO_METRICS,
+        _metric_cells,
+        sort=query.sort,
+        label="metrics",
     )
+    overlays = overlay_metrics(found.metrics)
+    return _comparison_page(ask, table, a=a, b=b, found=found, overlays=overlays)
+
+
+def _metric_cells(one: MetricChange) -> dict[str, Any]:
+    judged, change = one.judged, one.change
+    percent = None if change is None else round(100 * change, 2)
+    note = "" if change is None else format_change(change)
+    return {
+        "a": Cell(one.medians[0], title=f"{one.a} values"),
+        "b": Cell(one.medians[1], title=f"{one.b} values"),
+        "change": Cell(percent, tone="fail" if one.beyond else "", title=note),
+        "tolerance": round(100 * judged.tolerance, 2),
+        "beyond": Cell("yes", tone="fail") if one.beyond else Cell("no", tone="muted"),
+        "outcome": Cell(judged.outcome, title=judged.reason, note=judged.reason),
+    }

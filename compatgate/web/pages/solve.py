@@ -8,7 +8,6 @@ from msgspec import Meta, Struct
 
 from compatgate.core.solve_question import answer_question
 from compatgate.core.stack import format_stack, parse_stack_text
-from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.web.page import HtmlPage, PageRequest, page
@@ -60,31 +59,29 @@ class SolveQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return link("ask", **where, stack=format_stack(stack))
 
 
-@page("/solve", scope="plan", nav="ask", query=SolveQuery)
+def _solve_page(ask: PageRequest[SolveQuery], found: dict[str, Any] | None = None) -> HtmlPage:
+    snapshot = ask.gate.snapshot()
+    context = {
+        "found": found,
+        "targets": sorted(snapshot.documents),
+        "gpus": sorted(snapshot.facts.gpus.gpus),
+        "ask": ask.query.link_to,
+    }
+    return HtmlPage("solve.html", "Find a stack", context)
+
+
+@page("/solve", scope="plan", nav="ask", query=SolveQuery, refused=_solve_page)
 def show_solve(ask: PageRequest[SolveQuery]) -> HtmlPage:
     """Show stacks that pass, best first, or the nearest misses."""
     query, snapshot = ask.query, ask.gate.snapshot()
-    found: dict[str, Any] | None = None
-    problem: CompatgateError | None = None
-    if query.is_complete:
-        try:
-            found = ask.gate.compute(
-                answer_question,
-                query.body(),
-                snapshot.target,
-                facts=snapshot.facts,
-                matrix=snapshot.matrix,
-                now=clock.now(),
-            )
-        except CompatgateError as error:
-            problem = error
-    context = {
-        "query": query,
-        "found": found,
-        "problem": problem,
-        "targets": sorted(snapshot.documents),
-        "gpus": sorted(snapshot.facts.gpus.gpus),
-        "ask": query.link_to,
-    }
-    status = problem.status if problem else 200
-    return HtmlPage("solve.html", "Find a stack", context, status=status)
+    if not query.is_complete:
+        return _solve_page(ask)
+    found = ask.gate.compute(
+        answer_question,
+        query.body(),
+        snapshot.target,
+        facts=snapshot.facts,
+        matrix=snapshot.matrix,
+        now=clock.now(),
+    )
+    return _solve_page(ask, found)

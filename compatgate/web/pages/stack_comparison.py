@@ -10,7 +10,7 @@ from compatgate.core.compare.differences import compare_verdicts
 from compatgate.core.components import sort_components
 from compatgate.core.entry_stacks import represent
 from compatgate.core.rule import Finding, Verdict
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput
 from compatgate.web.page import MAX_CHOICES, HtmlPage, PageRequest, page
 from compatgate.web.pages.question_links import Question, write_stack
 
@@ -42,29 +42,26 @@ class Side(Struct, frozen=True):
         return Question(target=self.verdict.target or "", stack=write_stack(self.stack))
 
 
-@page("/compare", scope="gate", nav="ask", query=CompareQuery)
-def compare_stacks(ask: PageRequest[CompareQuery]) -> HtmlPage:
-    """Show components, verdicts, findings and evidence of two stacks on a target."""
-    query, snapshot = ask.query, ask.gate.snapshot()
-    sides: tuple[Side, ...] = ()
-    problem: CompatgateError | None = None
-    if query.target and query.left.strip() and query.right.strip():
-        try:
-            sides = tuple(_read_side(ask, field) for field in ("left", "right"))
-        except CompatgateError as error:
-            problem = error
+def _compare_page(ask: PageRequest[CompareQuery], *sides: Side) -> HtmlPage:
+    snapshot = ask.gate.snapshot()
     context = {
-        "query": query,
         "targets": sorted(snapshot.documents),
         "entries": sorted(snapshot.entries)[:MAX_CHOICES],
-        "problem": problem,
         "sides": sides,
         "parts": _list_parts(*sides) if sides else [],
         "difference": compare_verdicts(sides[0].verdict, sides[1].verdict) if sides else None,
         "findings": _split_findings(*sides) if sides else (),
     }
-    status = problem.status if problem else 200
-    return HtmlPage("compare.html", "Compare two stacks", context, status=status)
+    return HtmlPage("compare.html", "Compare two stacks", context)
+
+
+@page("/compare", scope="gate", nav="ask", query=CompareQuery, refused=_compare_page)
+def compare_stacks(ask: PageRequest[CompareQuery]) -> HtmlPage:
+    """Show components, verdicts, findings and evidence of two stacks on a target."""
+    query = ask.query
+    if not (query.target and query.left.strip() and query.right.strip()):
+        return _compare_page(ask)
+    return _compare_page(ask, _read_side(ask, "left"), _read_side(ask, "right"))
 
 
 def _read_side(ask: PageRequest[CompareQuery], field: str) -> Side:

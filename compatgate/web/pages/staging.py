@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from compatgate.canary.hosts import MaintenanceWindow, is_in_maintenance
 from compatgate.canary.samples.sample import list_samples
-from compatgate.canary.workload import Workload
+from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads import Library
 from compatgate.errors import BadInput
 from compatgate.kit import clock
@@ -28,8 +28,8 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.runs.queue.models import HostRow
 from compatgate.service.runs.queue.schemas import HostFilters
-from compatgate.web.page import HtmlPage, PageRequest, page
-from compatgate.web.pages.trend_charts import TREND, Trends, read_trends
+from compatgate.web.page import HtmlPage, PageRequest, choices, page
+from compatgate.web.pages.trend_charts import TREND, read_trends
 
 SILENT_AFTER = timedelta(minutes=2)
 """Silence after which a host is stale; workers report their hosts every ten seconds."""
@@ -44,7 +44,7 @@ class HostState(Struct, frozen=True):
 
 def host_hours(host: HostRow) -> list[MaintenanceWindow]:
     """Return the maintenance window of a host, in which it takes no new run."""
-    return [MaintenanceWindow(**msgspec.structs.asdict(quiet)) for quiet in host.quiet]
+    return [MaintenanceWindow(**asdict(quiet)) for quiet in host.quiet]
 
 
 def host_state(host: HostRow, now: datetime) -> HostState:
@@ -84,7 +84,7 @@ _HOST_COLUMNS = (
     Column("health", "GPU health"),
     Column("worker", "Worker", "name"),
     Column("seen", "Last seen", "time"),
-    Column("since", "Known since", "time"),
+    Column("since", "Known since", "time", of="registered_at"),
 )
 _NO_HOSTS = EmptyNotice(
     "No staging hosts yet.",
@@ -93,7 +93,6 @@ _NO_HOSTS = EmptyNotice(
     'printf \'[[host]]\\nname = "staging-1"\\ngpu = "L4"\\n\' > hosts.toml\n'
     "compatgate worker --hosts hosts.toml",
 )
-_NO_MATCHES = EmptyNotice("No host has this GPU.", "Remove the filter to see all hosts.")
 
 
 HostsQuery = make_page_query(HostFilters)
@@ -102,47 +101,37 @@ HostsQuery = make_page_query(HostFilters)
 @page("/hosts", nav="hosts", query=HostsQuery)
 def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
     """Show the hosts and their current runs."""
-    query, now = ask.query, clock.now()
-    result = list_rows(ask.rooms.runs.hosts, query)
-    skus = sorted({row.gpu for row in ask.rooms.runs.hosts().items if row.gpu})
+    now, found = clock.now(), list_rows(ask.rooms.runs.hosts, ask.query)
     trends = read_trends(ask.rooms.runs, ask.principal.targets)
     may_run = ask.principal.may("operate")
-    rows = [_host_row(host, now, trends, may_run=may_run) for host in result.items]
-    table = make_list_table(
-        "hosts", _HOST_COLUMNS, rows, result, query, _NO_HOSTS, unfit=_NO_MATCHES
-    )
-    return HtmlPage(
-        "hosts.html", "Staging hosts", {"filters": [("gpu", "GPU", query.gpu, skus)]}, table
-    )
 
+    def cells(host: HostRow) -> dict[str, Any]:
+        state = host_state(host, now)
+        test = Act("Test…", link("runs", "new", suite="smoke", host=host.name))
+        silent = state.name in ("stale", "away")
+        return {
+            "name": Cell(host.name, link("runs", host=host.name), title="its runs"),
+            "state": Cell(state.name, note=state.why),
+            "acts": Cell(None, acts=(test,) if may_run else ()),
+            "trend": trends.of_host(host.name),
+            "busy": Cell(f"{host.busy} of {host.slots}", tone="" if host.busy else "muted"),
+            "quiet": "; ".join(describe_hours(one) for one in host_hours(host)),
+            "health": "watched" if host.health == "local" else "not watched",
+            "seen": Cell(host.seen_at, tone="warn" if silent else ""),
+        }
 
-def _host_row(host: HostRow, now: datetime, trends: Trends, *, may_run: bool) -> tuple[Any, ...]:
-    state = host_state(host, now)
-    acts = (Act("Test…", link("runs", "new", suite="smoke", host=host.name)),)
-    return (
-        Cell(host.name, link("runs", host=host.name), title="its runs"),
-        Cell(state.name, note=state.why),
-        Cell(None, acts=acts if may_run else ()),
-        host.gpu,
-        host.driver,
-        trends.of_host(host.name),
-        Cell(f"{host.busy} of {host.slots}", tone="" if host.busy else "muted"),
-        "; ".join(describe_hours(one) for one in host_hours(host)),
-        host.executor,
-        "watched" if host.health == "local" else "not watched",
-        host.worker,
-        Cell(host.seen_at, tone="warn" if state.name in ("stale", "away") else ""),
-        host.registered_at,
-    )
+    table = make_list_table("hosts", _HOST_COLUMNS, found, ask.query, _NO_HOSTS, cells)
+    context = {"gpus": choices(row.gpu for row in ask.rooms.runs.hosts().items if row.gpu)}
+    return HtmlPage("hosts.html", "Staging hosts", context, table)
 
 
 _WORKLOAD_COLUMNS = (
-    Column("name", "Workload", "name"),
+    Column("name", "Workload", "name", to="workloads"),
     Column("description", "Description"),
     Column("catches", "Detects"),
     TREND,
     Column("gpus", "GPUs", "number"),
-    Column("timeout", "Timeout, s", "number"),
+    Column("timeout", "Timeout, s", "number", of="timeout_s"),
     Column("metrics", "Metrics", "number"),
     Column("checks", "Checks", "number"),
     Column("suites", "Suites"),
@@ -156,6 +145,13 @@ _METRIC_COLUMNS = (
     Column("repetitions", "Repetitions", "number"),
     Column("peak", "Peak", "code"),
 )
+_SUITE_COLUMNS = (
+    Column("name", "Suite", "name"),
+    Column("description", "Description"),
+    Column("gpus", "GPUs", "number"),
+    Column("count", "Workloads", "number"),
+    Column("workloads", "Names"),
+)
 _WRITE = EmptyNotice(
     "No workloads yet.",
     "A workload is a folder with a workload.toml and a program; the server reads the folders that "
@@ -167,56 +163,39 @@ _WRITE = EmptyNotice(
 @page("/suites", nav="suites", query=TableQuery)
 def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every suite with its workloads."""
-    result = ask.rooms.runs.catalogue()
-    rows = [
-        (
-            Cell(suite.name, link("runs", suite=suite.name), title="its runs"),
-            suite.description,
-            result.gpus_of(suite.name),
-            len(suite.workloads),
-            ", ".join(suite.workloads),
-        )
-        for suite in result.suites.values()
-    ]
-    columns = (
-        Column("name", "Suite", "name"),
-        Column("description", "Description"),
-        Column("gpus", "GPUs", "number"),
-        Column("count", "Workloads", "number"),
-        Column("workloads", "Names"),
-    )
-    table = make_table("suites", columns, rows, _WRITE, sort=ask.query.sort, label="suites")
-    suites = [(suite, result.of_suite(suite.name)) for suite in result.suites.values()]
-    return HtmlPage("suites.html", "Suites", {"suites": suites}, table)
+    library = ask.rooms.runs.catalogue()
+    suites = library.suites.values()
+
+    def cells(suite: Suite) -> dict[str, Any]:
+        return {"gpus": library.gpus_of(suite.name), "count": len(suite.workloads)}
+
+    table = make_table("suites", _SUITE_COLUMNS, suites, _WRITE, cells, sort=ask.query.sort)
+    context = {"suites": [(suite, library.of_suite(suite.name)) for suite in suites]}
+    return HtmlPage("suites.html", "Suites", context, table)
 
 
 @page("/workloads", nav="workloads", query=TableQuery)
 def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show every workload."""
-    result = ask.rooms.runs.catalogue()
+    library = ask.rooms.runs.catalogue()
     trends = read_trends(ask.rooms.runs, ask.principal.targets)
-    rows = [
-        _workload_row(result, result.workloads[name], trends) for name in sorted(result.workloads)
-    ]
+
+    def cells(workload: Workload) -> dict[str, Any]:
+        nodes = f"{workload.gpus} on each of {workload.nodes} nodes" if workload.nodes > 1 else ""
+        return {
+            "catches": "; ".join(workload.catches),
+            "trend": trends.of_workload(workload),
+            "gpus": Cell(workload.gpus * workload.nodes, title=nodes),
+            "metrics": len(workload.metrics),
+            "checks": len(workload.checks),
+            "suites": _suites(library, workload.name),
+        }
+
+    workloads = [library.workloads[name] for name in sorted(library.workloads)]
     table = make_table(
-        "workloads", _WORKLOAD_COLUMNS, rows, _WRITE, sort=ask.query.sort, label="workloads"
+        "workloads", _WORKLOAD_COLUMNS, workloads, _WRITE, cells, sort=ask.query.sort
     )
-    return HtmlPage("workloads.html", "Workloads", {}, table)
-
-
-def _workload_row(found: Library, workload: Workload, trends: Trends) -> tuple[Any, ...]:
-    nodes = f"on each of {workload.nodes} nodes" if workload.nodes > 1 else ""
-    return (
-        Cell(workload.name, link("workloads", workload.name)),
-        workload.description,
-        "; ".join(workload.catches),
-        trends.of_workload(workload),
-        Cell(workload.gpus, note=nodes),
-        workload.timeout_s,
-        len(workload.metrics),
-        len(workload.checks),
-        ", ".join(_suites(found, workload.name)),
-    )
+    return HtmlPage("workloads.html", "Workloads", table=table)
 
 
 def _suites(found: Library, name: str) -> list[str]:
@@ -228,25 +207,18 @@ def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a workload: its metrics, checks, command and samples."""
     result = ask.rooms.runs.catalogue()
     workload = result.workload(ask.args["name"])
-    rows = [
-        (
-            name,
-            spec.description,
-            spec.unit,
-            spec.better,
-            round(100 * spec.tolerance, 2),
-            spec.repetitions,
-            spec.peak or "",
-        )
-        for name, spec in workload.metrics.items()
-    ]
+
+    def cells(name: str) -> dict[str, Any]:
+        spec = workload.metrics[name]
+        return {
+            "metric": name,
+            **asdict(spec),
+            "tolerance": round(100 * spec.tolerance, 2),
+        }
+
+    empty = EmptyNotice("No metrics: the workload only checks.")
     table = make_table(
-        "metrics",
-        _METRIC_COLUMNS,
-        rows,
-        EmptyNotice("No metrics: the workload only checks."),
-        sort=ask.query.sort,
-        label="metrics",
+        "metrics", _METRIC_COLUMNS, workload.metrics, empty, cells, sort=ask.query.sort
     )
     context = {
         "workload": workload,

@@ -24,12 +24,12 @@ _NO_BRANCHES = EmptyNotice("No driver branches.", "The fact table driver_branche
 _COLUMNS = (
     Column("branch", "Branch", "name"),
     Column("state", "Support", "badge"),
-    Column("type", "Type"),
+    Column("type", "Type", of="branch.type"),
     Column("first", "First release", "name"),
     Column("last", "Last release seen", "name"),
     Column("end", "Supported until", "name"),
     Column("targets", "Targets"),
-    Column("remark", "Remark"),
+    Column("remark", "Remark", of="branch.note"),
 )
 State = Literal["supported", "ends soon", "ended", "no date"]
 _TONES: dict[State, str] = {
@@ -89,9 +89,21 @@ def show_support(ask: PageRequest[SupportQuery]) -> HtmlPage:
     supported = [one for one in every if one.state(today) in ("supported", "ends soon")]
     oldest = min((one.branch.branch for one in supported), default=0)
     listed = [one for one in every if ask.query.all or one.matters(today, oldest)]
-    rows = [_row(one, today) for one in listed]
+
+    def cells(one: BranchSupport) -> dict[str, Any]:
+        state, number = one.state(today), str(one.branch.branch)
+        unknown = Cell("not in the facts", tone="muted")
+        return {
+            "branch": Cell(number, link("facts", TABLE, number)),
+            "state": Cell(state, tone=_TONES[state]),
+            "first": one.first or unknown,
+            "last": one.last or unknown,
+            "end": one.branch.eol or Cell("not published", tone="muted"),
+        }
+
+    sort = ask.query.sort
     table = make_table(
-        "support", _COLUMNS, rows, _NO_BRANCHES, sort=ask.query.sort, label="driver branches"
+        "support", _COLUMNS, listed, _NO_BRANCHES, cells, sort=sort, label="driver branches"
     )
     context = {
         "hidden": len(every) - len(listed),
@@ -127,18 +139,3 @@ def _targets_by_branch(ask: PageRequest[Any]) -> dict[int, tuple[str, ...]]:
             if pool.driver is not None and pool.driver_os == "linux":
                 named[pool.driver.major].add(name)
     return {branch: tuple(sorted(names)) for branch, names in named.items()}
-
-
-def _row(one: BranchSupport, today: date) -> tuple[Any, ...]:
-    state, number = one.state(today), str(one.branch.branch)
-    unknown = Cell("not in the facts", tone="muted")
-    return (
-        Cell(number, link("facts", TABLE, number)),
-        Cell(state, tone=_TONES[state]),
-        one.branch.type,
-        one.first or unknown,
-        one.last or unknown,
-        one.branch.eol or Cell("not published", tone="muted"),
-        ", ".join(one.targets),
-        one.branch.note,
-    )

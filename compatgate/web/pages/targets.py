@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.core.compare.packages import PackagesTarget
+from compatgate.core.compare.packages import OpenPackage
 from compatgate.documents.specs import (
     CanarySpec,
     MatchSpec,
@@ -21,7 +21,6 @@ from compatgate.kit import clock
 from compatgate.kit.database.tables import Page
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import (
-    NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
@@ -44,9 +43,9 @@ from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.matrix.targets.api import TargetFilters
 from compatgate.service.matrix.waivers.service import list_countdowns
-from compatgate.service.nodes.reports.comparison import NodeView
 from compatgate.service.runs.evidence.evidence import Freshness, assess_freshness
 from compatgate.web.page import HtmlPage, PageRequest, choices, page
+from compatgate.web.pages.nodes import DRIFT_COLUMNS, difference_cells, list_differences
 
 _MODE_TEXTS = {
     "enforce": "Failing stacks are denied.",
@@ -65,13 +64,13 @@ _BIND_TEXTS = {
 RECENT_DAYS = 7
 """Days of decisions that the list counts."""
 _COLUMNS = (
-    Column("name", "Target"),
+    Column("name", "Target", of="metadata.name", to="targets"),
     Column("labels", "Labels"),
-    Column("owner", "Owner"),
+    Column("owner", "Owner", of="metadata.owner"),
     Column("gpus", "GPUs"),
     Column("drivers", "Drivers", "code"),
     Column("nodes", "Nodes", "number"),
-    Column("mode", "Mode"),
+    Column("mode", "Mode", of="spec.policy.mode"),
     Column("entries", "Entries", "number"),
     Column("stopped", "Denied, 7 d", "number"),
     Column("usable", "Usable", "badge"),
@@ -80,6 +79,48 @@ _EMPTY = EmptyNotice(
     "No targets yet.",
     "A target has pools of nodes, each pool with one GPU product and one driver.",
     "compatgate matrix import FILE --reason 'a first matrix'",
+)
+_POOL_COLUMNS = (
+    Column("name", "Pool"),
+    Column("gpu", "GPU"),
+    Column("compute", "Compute"),
+    Column("driver", "Driver", "code"),
+    Column("os", "OS"),
+    Column("node", "Node stack"),
+    Column("nodes", "Nodes", "number", of="count"),
+)
+_ENTRY_COLUMNS = (
+    Column("entry", "Entry", of="entry.name", to="entries"),
+    Column("status", "Status", "badge"),
+    Column("constraints", "Constraints", "code"),
+    Column("why", "Why"),
+)
+_NO_ENTRIES = EmptyNotice(
+    "No entries for this target.",
+    "An entry states which versions are known to work here.",
+    "compatgate matrix import entries.yaml --reason 'what runs today'",
+)
+_EVIDENCE_COLUMNS = (
+    Column("suite", "Suite"),
+    Column("sku", "GPU"),
+    Column("driver", "Driver", "code"),
+    Column("state", "State", "badge"),
+    Column("run", "Latest run"),
+    Column("finished", "Finished", "time"),
+    Column("expires", "Valid until", "time"),
+    Column("counting", "Valid runs", "number"),
+)
+_NOT_MEASURED = EmptyNotice("Nothing to measure.", "The target's pools name no known GPU.")
+_PACKAGE_COLUMNS = (
+    Column("package", "Package"),
+    Column("version", "Version", "code"),
+    Column("rules", "Rule"),
+    Column("decisions", "Decisions", "number"),
+    Column("stopped", "Would stop", "number"),
+    Column("first", "First seen", "time"),
+    Column("last", "Last seen", "time"),
+    Column("entries", "Entries"),
+    Column("todo", "Ways to resolve"),
 )
 CHART_DAYS = 30
 MAX_ENTRIES = 60
@@ -173,46 +214,38 @@ TargetQuery = make_page_query(TargetFilters)
 @page("/targets", nav="targets", query=TargetQuery)
 def show_targets(ask: PageRequest[Any]) -> HtmlPage:
     """Show targets by name."""
-    query, snapshot = ask.query, ask.gate.snapshot()
-    found = list_rows(ask.rooms.matrix.list_targets, query)
+    snapshot, found = ask.gate.snapshot(), list_rows(ask.rooms.matrix.list_targets, ask.query)
     stopped = ask.rooms.decisions.stopped_per_target(RECENT_DAYS)
-    lines = [_target_row(row, snapshot, stopped.get(row.name, 0)) for row in found.items]
-    table = make_list_table("targets", _COLUMNS, lines, found, query, _EMPTY, unfit=NO_MATCHES)
-    pools = [pool for one in snapshot.documents.values() for pool in one.spec.pools]
+
+    def cells(one: TargetDoc) -> dict[str, Any]:
+        name, pools = one.metadata.name, one.spec.pools
+        why, denied = snapshot.unusable.get(name, ""), stopped.get(name, 0)
+        denials = link("decisions", target=name, allowed="no")
+        return {
+            "labels": _list_labels(one),
+            "gpus": list(dict.fromkeys(pool.gpu for pool in pools)),
+            "drivers": list(dict.fromkeys(pool.driver for pool in pools)),
+            "nodes": sum(pool.count for pool in pools),
+            "entries": len(snapshot.matrix.entries.of(name)),
+            "stopped": Cell(denied, denials) if denied else 0,
+            "usable": Cell("no", tone="fail", title=why) if why else Cell("yes", tone="pass"),
+        }
+
+    listed = Page(tuple(map(document_of, found.items)), found.next)
+    table = make_list_table("targets", _COLUMNS, listed, ask.query, _EMPTY, cells)
+    documents = snapshot.documents.values()
+    pools = [pool for one in documents for pool in one.spec.pools]
     context = {
-        "query": query,
-        "gpus": choices({pool.gpu for pool in pools}),
-        "drivers": choices({pool.driver for pool in pools}),
-        "labels": choices(
-            {f"{k}={v}" for one in snapshot.documents.values() for k, v in _labels_of(one).items()}
-        ),
-        "owners": choices(
-            {one.metadata.owner for one in snapshot.documents.values() if one.metadata.owner}
-        ),
+        "gpus": choices(pool.gpu for pool in pools),
+        "drivers": choices(pool.driver for pool in pools),
+        "labels": choices(label for one in documents for label in _list_labels(one)),
+        "owners": choices(one.metadata.owner for one in documents if one.metadata.owner),
     }
-    return HtmlPage("targets.html", "Targets", context, table=table)
+    return HtmlPage("targets.html", "Targets", context, table)
 
 
-def _labels_of(document: TargetDoc) -> dict[str, str]:
-    return document.metadata.labels
-
-
-def _target_row(row: StoredDocument, snapshot: Snapshot, stopped: int) -> tuple[Any, ...]:
-    document = document_of(row)
-    pools = document.spec.pools
-    why = snapshot.unusable.get(row.name, "")
-    return (
-        Cell(row.name, href=link("targets", row.name)),
-        ", ".join(f"{key}={value}" for key, value in document.metadata.labels.items()),
-        document.metadata.owner,
-        ", ".join(dict.fromkeys(pool.gpu for pool in pools)),
-        ", ".join(dict.fromkeys(pool.driver for pool in pools)),
-        sum(pool.count for pool in pools),
-        document.spec.policy.mode,
-        len(snapshot.matrix.entries.of(row.name)),
-        Cell(stopped, href=link("decisions", target=row.name, allowed="no")) if stopped else 0,
-        Cell("no", tone="fail", title=why) if why else Cell("yes", tone="pass"),
-    )
+def _list_labels(document: TargetDoc) -> list[str]:
+    return [f"{key}={value}" for key, value in document.metadata.labels.items()]
 
 
 def document_of(row: StoredDocument) -> TargetDoc:
@@ -233,6 +266,7 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
     fresh = assess_freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
     history = ask.rooms.matrix.list_changes("Target", name, limit=MAX_REVISIONS)
     waivers = list_countdowns(snapshot.waivers.values(), clock.today(), target=name)
+    drifted = ask.rooms.nodes.drift(target=name, limit=MAX_DRIFTED_NODES)
     context = {
         "row": row,
         "document": document,
@@ -242,48 +276,47 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "match": describe_match(document.spec.match),
         "entries_total": total,
         "entries_shown": MAX_ENTRIES,
-        "freshness": _evidence_table(fresh),
+        "freshness": make_table(
+            "evidence", _EVIDENCE_COLUMNS, fresh, _NOT_MEASURED, _evidence_cells, label="suites"
+        ),
         "waivers": [one for one in waivers if one.state != "expired"],
         "counted": ask.rooms.decisions.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
         "reported": bool(ask.rooms.nodes.keys_of(name)),
         "good": ask.rooms.known_good.look_up(name),
-        "drift": _drift_table(ask.rooms.nodes.drift(target=name, limit=MAX_DRIFTED_NODES), name),
+        "drift": make_table(
+            "drift",
+            [one for one in DRIFT_COLUMNS if one.key not in ("state", "target", "gpus")],
+            list_differences(drifted.items, target=name),
+            EmptyNotice("Every reported node matches the target."),
+            difference_cells,
+            following=drifted.next,
+            label="differences",
+        ),
     }
-    return HtmlPage("target.html", name, context, table=_entry_table(pairs, ask.query.sort))
+    table = make_table(
+        "entries", _ENTRY_COLUMNS, pairs, _NO_ENTRIES, _entry_cells, sort=ask.query.sort
+    )
+    return HtmlPage("target.html", name, context, table)
 
 
 def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
     target = snapshot.targets.get(document.metadata.name)
     resolved = {pool.name: pool.gpu for pool in target.pools} if target else {}
-    lines = []
-    nodes = [_describe_node(pool) for pool in document.spec.pools]
-    stated = any(nodes)
-    for pool, node in zip(document.spec.pools, nodes, strict=True):
+    nodes = {pool.name: _describe_node(pool) for pool in document.spec.pools}
+
+    def cells(pool: PoolSpec) -> dict[str, Any]:
         gpu = resolved.get(pool.name)
-        compute = f"{gpu.capability[0]}.{gpu.capability[1]}" if gpu else None
         sku = gpu.sku if gpu and gpu.sku != pool.gpu else ""
-        lines.append(
-            (
-                pool.name,
-                Cell(pool.gpu, note=f"resolved to {sku}" if sku else ""),
-                compute,
-                pool.driver,
-                f"{pool.os}, {pool.cpu}",
-                *([node] if stated else ()),
-                pool.count,
-            )
-        )
-    columns = (
-        Column("name", "Pool"),
-        Column("gpu", "GPU"),
-        Column("compute", "Compute"),
-        Column("driver", "Driver", "code"),
-        Column("os", "OS"),
-        *([Column("node", "Node stack")] if stated else ()),
-        Column("nodes", "Nodes", "number"),
-    )
-    return make_table("pools", columns, lines, EmptyNotice("No pools."), label="pools")
+        return {
+            "gpu": Cell(pool.gpu, note=f"resolved to {sku}" if sku else ""),
+            "compute": f"{gpu.capability[0]}.{gpu.capability[1]}" if gpu else None,
+            "os": f"{pool.os}, {pool.cpu}",
+            "node": nodes[pool.name],
+        }
+
+    columns = [one for one in _POOL_COLUMNS if one.key != "node" or any(nodes.values())]
+    return make_table("pools", columns, document.spec.pools, EmptyNotice("No pools."), cells)
 
 
 def _describe_node(pool: PoolSpec) -> str:
@@ -292,87 +325,21 @@ def _describe_node(pool: PoolSpec) -> str:
     return ", ".join(f"{name} {value}" for name, value in stated.items() if value)
 
 
-def _entry_table(pairs: list[Pair], sort: str | None) -> Table:
-    columns = (
-        Column("entry", "Entry"),
-        Column("status", "Status", "badge"),
-        Column("constraints", "Constraints", "code"),
-        Column("why", "Why"),
-    )
-    lines = [
-        (
-            Cell(pair.entry.name, href=link("entries", pair.entry.name)),
-            Cell(pair.status),
-            format_constraints(pair.entry),
-            pair.why or pair.entry.reason,
-        )
-        for pair in pairs
-    ]
-    empty = EmptyNotice(
-        "No entries for this target.",
-        "An entry states which versions are known to work here.",
-        "compatgate matrix import entries.yaml --reason 'what runs today'",
-    )
-    return make_table("entries", columns, lines, empty, sort=sort, label="entries")
+def _entry_cells(pair: Pair) -> dict[str, Any]:
+    constraints = format_constraints(pair.entry)
+    return {"constraints": constraints, "why": pair.why or pair.entry.reason}
 
 
-def _evidence_table(found: list[Freshness]) -> Table:
-    columns = (
-        Column("suite", "Suite"),
-        Column("sku", "GPU"),
-        Column("driver", "Driver", "code"),
-        Column("state", "State", "badge"),
-        Column("run", "Latest run"),
-        Column("finished", "Finished", "time"),
-        Column("expires", "Valid until", "time"),
-        Column("counting", "Valid runs", "number"),
-    )
-    lines = [
-        (
-            Cell(one.suite, note="" if one.required else "not required"),
-            Cell(one.sku, title=", ".join(one.pools)),
-            one.driver,
-            Cell(one.state, tone=_TONES[one.state], title=one.why),
-            Cell(one.run.id, href=link("runs", one.run.id), note=one.why)
-            if one.run
-            else Cell(None, note=one.why),
-            one.run.finished if one.run else None,
-            one.expires,
-            one.counting,
-        )
-        for one in found
-    ]
-    empty = EmptyNotice("Nothing to measure.", "The target's pools name no known GPU.")
-    return make_table("evidence", columns, lines, empty, label="suites")
-
-
-def _drift_table(found: Page[NodeView], target: str) -> Table:
-    """Return the differences between nodes and the target's declaration, one per line."""
-    columns = (
-        Column("node", "Node"),
-        Column("cluster", "Cluster"),
-        Column("what", "Difference"),
-        Column("have", "Reported", "code"),
-        Column("declared", "Declared", "code"),
-        Column("since", "Since", "time"),
-        Column("seen", "Last seen", "time"),
-    )
-    lines = [
-        (
-            Cell(view.row.name, href=link("nodes", view.row.name, cluster=view.row.cluster)),
-            view.row.cluster,
-            Cell(one.what, title=one.message),
-            one.have or "not known",
-            ", ".join(one.declared),
-            view.row.since,
-            Cell(view.row.seen_at, tone="warn" if view.stale else ""),
-        )
-        for view in found.items
-        for one in view.standing.differences
-        if one.target == target
-    ]
-    empty = EmptyNotice("Every reported node matches the target.")
-    return make_table("drift", columns, lines, empty, following=found.next, label="differences")
+def _evidence_cells(one: Freshness) -> dict[str, Any]:
+    run = one.run.id if one.run else None
+    return {
+        "suite": Cell(one.suite, note="" if one.required else "not required"),
+        "sku": Cell(one.sku, title=", ".join(one.pools)),
+        "state": Cell(one.state, tone=_TONES[one.state], title=one.why),
+        "run": Cell(run, link("runs", run) if run else None, note=one.why),
+        "finished": one.run.finished if one.run else "",
+        "expires": one.expires or "",
+    }
 
 
 @page("/targets/<name>/packages", nav="targets", query=TableQuery)
@@ -383,39 +350,17 @@ def show_packages(ask: PageRequest[TableQuery]) -> HtmlPage:
     report = report_on_packages(ask.gate, target=name)
     found = report.targets[0] if report.targets else None
     context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}
-    table = _package_table(found, ask.query.sort)
-    return HtmlPage("target_packages.html", f"{name}: packages", context, table=table)
-
-
-def _package_table(found: PackagesTarget | None, sort: str | None) -> Table:
-    columns = (
-        Column("package", "Package"),
-        Column("version", "Version", "code"),
-        Column("rules", "Rule"),
-        Column("decisions", "Decisions", "number"),
-        Column("stopped", "Would stop", "number"),
-        Column("first", "First seen", "time"),
-        Column("last", "Last seen", "time"),
-        Column("entries", "Entries"),
-        Column("todo", "Ways to resolve"),
+    packages, empty = found.packages if found else (), EmptyNotice("No unknown packages.")
+    table = make_table(
+        "packages", _PACKAGE_COLUMNS, packages, empty, _package_cells, sort=ask.query.sort
     )
-    lines = [
-        (
-            Cell(
-                one.package,
-                href=link("verdicts", one.verdicts[0]) if one.verdicts else None,
-                title=one.message,
-            ),
-            one.version,
-            ", ".join(one.rules),
-            one.decisions,
-            Cell(one.stopped, tone="fail" if one.stopped else ""),
-            one.first,
-            one.last,
-            ", ".join(one.entries),
-            "; ".join(one.todo),
-        )
-        for one in (found.packages if found else ())
-    ]
-    empty = EmptyNotice("No unknown packages.")
-    return make_table("packages", columns, lines, empty, sort=sort, label="packages")
+    return HtmlPage("target_packages.html", f"{name}: packages", context, table)
+
+
+def _package_cells(one: OpenPackage) -> dict[str, Any]:
+    place = link("verdicts", one.verdicts[0]) if one.verdicts else None
+    return {
+        "package": Cell(one.package, place, title=one.message),
+        "stopped": Cell(one.stopped, tone="fail" if one.stopped else ""),
+        "todo": "; ".join(one.todo),
+    }

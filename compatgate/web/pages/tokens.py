@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ from flask import redirect, request
 from msgspec import Struct
 
 from compatgate.documents.quantities import parse_duration
-from compatgate.errors import BadInput, CompatgateError, Conflict, Unauthorized
+from compatgate.errors import BadInput, Unauthorized
 from compatgate.kit.clock import now
 from compatgate.kit.http.links import link, local_path
 from compatgate.kit.http.replies import note_error
@@ -35,10 +34,10 @@ _COLUMNS = (
     Column("acts", "Actions", "acts"),
     Column("scopes", "Scopes"),
     Column("targets", "Targets"),
-    Column("created", "Created", "time"),
-    Column("by", "By"),
-    Column("expires", "Expires", "time"),
-    Column("used", "Last used", "time"),
+    Column("created", "Created", "time", of="created_at"),
+    Column("by", "By", of="created_by"),
+    Column("expires", "Expires", "time", of="expires_at"),
+    Column("used", "Last used", "time", of="last_used_at"),
     Column("warning", "Attention"),
     Column("id", "Id", "code"),
 )
@@ -46,106 +45,89 @@ _EMPTY = EmptyNotice("No tokens yet.", "Changes need a token.")
 
 
 @page("/tokens", scope="admin", nav="tokens", query=PagedTableQuery)
-def show_tokens(ask: PageRequest[PagedTableQuery]) -> HtmlPage:
+def show_tokens(ask: PageRequest[Any]) -> HtmlPage:
     """Show every token, without its secret, and the form for a new one."""
     return _tokens_page(ask)
 
 
-@page("/tokens/new", scope="admin", method="POST", nav="tokens")
+@page("/tokens/new", scope="admin", method="POST", nav="tokens", refused=show_tokens)
 def create_token(ask: PageRequest[Any]) -> HtmlPage:
     """Create a token; only this answer shows its secret."""
-    scopes = [scope for scope in SCOPES if scope in request.form.getlist("scopes")]
     expires = ask.form.get("expires", "").strip()
-    try:
-        end = now() + parse_duration(expires, field="expires") if expires else None
-        name = ask.form.get("name", "").strip()
-        limit = ask.form.get("targets", "").replace(",", " ").split() or None
-        made = ask.rooms.tokens.create(
-            name, scopes, by=ask.principal.name, expires_at=end, targets=limit
-        )
-    except (BadInput, Conflict) as error:
-        return _tokens_page(ask, problem=error, scopes=scopes)
+    end = now() + parse_duration(expires, field="expires") if expires else None
+    name = ask.form.get("name", "").strip()
+    limit = ask.form.get("targets", "").replace(",", " ").split() or None
+    made = ask.rooms.tokens.create(
+        name, _posted_scopes(), by=ask.principal.name, expires_at=end, targets=limit
+    )
     return _tokens_page(ask, made=made)
 
 
-@page("/tokens/revoke", scope="admin", method="POST", nav="tokens")
+def _confirm_revoking(ask: PageRequest[Any]) -> HtmlPage:
+    return _tokens_page(ask, ending=ask.rooms.tokens.find(ask.form.get("name", "")))
+
+
+def _confirm_rotating(ask: PageRequest[Any]) -> HtmlPage:
+    return _tokens_page(ask, renewed=ask.rooms.tokens.find(ask.form.get("name", "")))
+
+
+@page("/tokens/revoke", scope="admin", method="POST", nav="tokens", refused=_confirm_revoking)
 def revoke_token(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Revoke a token after a confirmation."""
     token = ask.rooms.tokens.find(ask.form.get("name", ""))
     if ask.form.get("confirmed") != token.id:
-        return _tokens_page(ask, ending=token)
-    try:
-        ask.rooms.tokens.revoke(token.id, by=ask.principal.name)
-    except Conflict as error:
-        return _tokens_page(ask, ending=token, refused=error)
+        return _confirm_revoking(ask)
+    ask.rooms.tokens.revoke(token.id, by=ask.principal.name)
     return Redirect(link("tokens"), f"Revoked the token {token.name}.")
 
 
-@page("/tokens/rotate", scope="admin", method="POST", nav="tokens")
+@page("/tokens/rotate", scope="admin", method="POST", nav="tokens", refused=_confirm_rotating)
 def rotate_token(ask: PageRequest[Any]) -> HtmlPage:
     """Give a token a new secret after asking how long the old one holds; show it once."""
-    token = ask.rooms.tokens.find(ask.form.get("name", ""))
     if "overlap" not in ask.form:
-        return _tokens_page(ask, renewed=token)
+        return _confirm_rotating(ask)
     given = ask.form["overlap"].strip()
-    try:
-        overlap = parse_duration(given, field="overlap") if given else timedelta()
-        made = ask.rooms.tokens.rotate(token.id, by=ask.principal.name, overlap=overlap)
-    except (BadInput, Conflict) as error:
-        return _tokens_page(ask, renewed=token, refused=error)
+    overlap = parse_duration(given, field="overlap") if given else timedelta()
+    token = ask.rooms.tokens.find(ask.form.get("name", ""))
+    made = ask.rooms.tokens.rotate(token.id, by=ask.principal.name, overlap=overlap)
     return _tokens_page(ask, made=made)
+
+
+def _posted_scopes() -> list[str]:
+    return [scope for scope in SCOPES if scope in request.form.getlist("scopes")]
 
 
 def _tokens_page(
     ask: PageRequest[Any],
     *,
-    problem: CompatgateError | None = None,
     made: NewToken | None = None,
     ending: TokenRow | None = None,
-    refused: CompatgateError | None = None,
     renewed: TokenRow | None = None,
-    scopes: Sequence[str] | None = None,
 ) -> HtmlPage:
     query = ask.query if isinstance(ask.query, PagedTableQuery) else PagedTableQuery()
     found = fetch_rows(ask.rooms.tokens.list, query.cursor)
-    rows = [
-        (
-            one.name,
-            "active" if one.active else "revoked" if one.revoked_at else "expired",
-            Cell(None, acts=_list_acts(one) if one.active else ()),
-            ", ".join(one.scopes),
-            "all" if one.targets is None else ", ".join(one.targets),
-            one.created_at,
-            one.created_by,
-            one.expires_at,
-            one.last_used_at,
-            one.warning,
-            one.id,
-        )
-        for one in found.items
-    ]
-    table = make_list_table("tokens", _COLUMNS, rows, found, query, _EMPTY)
+    table = make_list_table("tokens", _COLUMNS, found, query, _EMPTY, _cells)
     context = {
-        "problem": problem,
         "made": made,
         "ending": ending,
-        "refused": refused,
         "renewed": renewed,
         "scopes": SCOPES,
-        "chosen": scopes if scopes is not None else ["read", "gate"],
-        "form": ask.form,
+        "chosen": ["read", "gate"] if made or "targets" not in ask.form else _posted_scopes(),
     }
-    error = problem or refused
-    return HtmlPage("tokens.html", "Tokens", context, table, error.status if error else 200)
+    return HtmlPage("tokens.html", "Tokens", context, table)
 
 
-def _list_acts(token: TokenRow) -> tuple[Act, ...]:
-    """Return what the row of a token offers; each page that follows asks once more."""
-    fields = {"name": token.name}
-    return (
+def _cells(one: TokenRow) -> dict[str, Any]:
+    fields = {"name": one.name}
+    acts = (  # the page that follows asks once more
         Act("Rotate…", link("tokens", "rotate"), fields),
         Act("Revoke…", link("tokens", "revoke"), fields),
     )
+    return {
+        "state": "active" if one.active else "revoked" if one.revoked_at else "expired",
+        "acts": Cell(None, acts=acts if one.active else ()),
+        "targets": "all" if one.targets is None else one.targets,
+    }
 
 
 class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,46 +136,31 @@ class NextPage(Struct, frozen=True, forbid_unknown_fields=True):
     next: str | None = None
 
 
-def format_hours(length: timedelta) -> str:
-    """Return a length of time in words: hours, or minutes where it is not whole hours."""
-    hours, rest = divmod(round(length.total_seconds()), 3600)
-    number, unit = (hours, "hour") if not rest else (hours * 60 + round(rest / 60), "minute")
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
-
-
 @page("/sign-in", scope=None, query=NextPage)
-def show_sign_in(ask: PageRequest[NextPage]) -> HtmlPage:
+def show_sign_in(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form for a token."""
-    return _form(ask, ask.query.next)
-
-
-def _form(
-    ask: PageRequest[Any], place: str | None, problem: str = "", status: int = 200
-) -> HtmlPage:
-    limits = ask.rooms.sessions.limits
+    place = ask.form.get("next") if ask.form else ask.query.next
     context = {
         "next": local_path(place) or link(),
-        "problem": problem,
-        "lifetime": format_hours(limits.lifetime),
-        "idle": format_hours(limits.idle),
+        "limits": ask.rooms.sessions.limits,
         "offer": ask.service.identity.offer(),
     }
-    return HtmlPage("sign-in.html", "Sign in", context, status=status)
+    return HtmlPage("sign-in.html", "Sign in", context)
 
 
-@page("/sign-in", scope=None, method="POST")
+@page("/sign-in", scope=None, method="POST", refused=show_sign_in)
 def sign_in(ask: PageRequest[Any]) -> Any:
     """Open a session with a token."""
     secret, place = ask.form.get("token", "").strip(), ask.form.get("next")
     if not secret:
-        return _form(ask, place, "Paste a token; tokens begin with cg_.", 400)
+        raise BadInput("paste a token; tokens begin with cg_", field="token")
     try:
         auth.check_sign_in(secret, ask.service)
         signed_in = ask.rooms.sessions.sign_in(secret)
     except (Unauthorized, AccessRefused) as error:
         note_error(error, request.environ)
         auth.note_refusal(error, "POST /ui/sign-in", ask.service)
-        return _form(ask, place, f"{error.problem[:1].upper()}{error.problem[1:]}.", error.status)
+        raise
     response = redirect(local_path(place) or link(), 303)
     auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
     response.headers["Cache-Control"] = "no-store"

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput
 from compatgate.service.gate.triage.api import name_causes
 from compatgate.service.gate.triage.schemas import MAX_PASTE
 from compatgate.web.page import HtmlPage, PageRequest, page
@@ -19,30 +19,26 @@ _PLACE = ("target", "driver", "gpu", "stack")
 @page("/triage", scope="gate", nav="triage")
 def show_triage(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form."""
-    return _page(ask, "", Question())
+    return _page(ask, _question_of(ask.form))
 
 
-@page("/triage/causes", scope="gate", method="POST", nav="triage")
+@page("/triage/causes", scope="gate", method="POST", nav="triage", refused=show_triage)
 def show_causes(ask: PageRequest[Any]) -> HtmlPage:
     """Show the causes of a posted text; nothing is stored."""
-    text = ask.form.get("text", "")
-    target, driver, gpu, stack = (ask.form.get(name, "").strip() for name in _PLACE)
-    question = Question(target=target, driver=driver, gpu=gpu, stack=stack)
-    causes: list[dict[str, Any]] = []
-    error: CompatgateError | None = None
-    try:
-        if not text.strip():
-            raise BadInput("is empty", field="text", hint="paste an error or a log")
-        if len(text) > MAX_PASTE:
-            hint = "paste the lines around the first error"
-            raise BadInput(f"has more than {MAX_PASTE} characters", field="text", hint=hint)
-        asked = target or driver or gpu or stack
-        found = name_causes(ask.gate, text, question.body() if asked else {})
-        causes = [cause.to_json() for cause in found.causes]
-        question = _fill(question, found.stated)
-    except CompatgateError as problem:
-        error = problem
-    return _page(ask, text[:MAX_PASTE], question, causes, error)
+    text, question = ask.form.get("text", ""), _question_of(ask.form)
+    if not text.strip():
+        raise BadInput("is empty", field="text", hint="paste an error or a log")
+    if len(text) > MAX_PASTE:
+        hint = "paste the lines around the first error"
+        raise BadInput(f"has more than {MAX_PASTE} characters", field="text", hint=hint)
+    found = name_causes(ask.gate, text, question.body() if question != Question() else {})
+    causes = [cause.to_json() for cause in found.causes]
+    return _page(ask, _fill(question, found.stated), causes)
+
+
+def _question_of(form: Mapping[str, str]) -> Question:
+    target, driver, gpu, stack = (form.get(name, "").strip() for name in _PLACE)
+    return Question(target=target, driver=driver, gpu=gpu, stack=stack)
 
 
 def _fill(question: Question, stated: Mapping[str, str]) -> Question:
@@ -54,19 +50,14 @@ def _fill(question: Question, stated: Mapping[str, str]) -> Question:
 
 
 def _page(
-    ask: PageRequest[Any],
-    text: str,
-    question: Question,
-    causes: list[dict[str, Any]] | None = None,
-    error: CompatgateError | None = None,
+    ask: PageRequest[Any], question: Question, causes: list[dict[str, Any]] | None = None
 ) -> HtmlPage:
     context = {
-        "text": text,
+        "text": ask.form.get("text", "")[:MAX_PASTE],
         "question": question,
         "causes": causes,
-        "problem": error,
         "targets": sorted(ask.gate.snapshot().documents),
         "gpus": sorted(ask.gate.facts.gpus.gpus),
         "fix": question.with_fix,
     }
-    return HtmlPage("triage.html", "Triage", context, status=error.status if error else 200)
+    return HtmlPage("triage.html", "Triage", context)

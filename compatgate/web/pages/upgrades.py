@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any
 
 from flask import Response
@@ -10,13 +9,13 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from compatgate.core.upgrade_state import State
-from compatgate.errors import BadInput, CompatgateError, Conflict
+from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.requests import to_struct
+from compatgate.kit.ui.filters import count_things
 from compatgate.kit.ui.tables import (
-    NO_MATCHES,
     Cell,
     Column,
     EmptyNotice,
@@ -34,21 +33,21 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.changes.upgrades.service import UpgradeView
 from compatgate.service.changes.upgrades.views import PHASES, TONES, arrange
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page
+from compatgate.service.matrix.waivers.service import split_words
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page, read_action
 
 STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
 _COLUMNS = (
-    Column("name", "Upgrade", "name"),
+    Column("name", "Upgrade", "name", to="upgrades"),
     Column("state", "State", "badge"),
-    Column("target", "Target", "name"),
+    Column("target", "Target", "name", to="targets"),
     Column("driver", "Driver", "code"),
     Column("finished", "Waves finished"),
     Column("nodes", "Nodes", "number"),
     Column("reason", "Reason"),
     Column("author", "Author"),
-    Column("made", "Proposed", "time"),
+    Column("made", "Proposed", "time", of="made_at"),
 )
 _EMPTY = EmptyNotice(
     "No upgrades.",
@@ -63,7 +62,7 @@ _FREEZE_COLUMNS = (
     Column("until", "To", "time"),
     Column("owner", "Owner", "name"),
     Column("reason", "Reason"),
-    Column("by", "Made by"),
+    Column("by", "Made by", of="made_by"),
 )
 _NO_FREEZES = EmptyNotice(
     "No freezes.",
@@ -73,7 +72,6 @@ _NO_FREEZES = EmptyNotice(
     " --reason 'change stop'",
 )
 _FREEZE_FIELDS = ("name", "since", "until", "owner", "targets")
-_SEPARATORS = re.compile(r"[\s,]+")
 _Text = Annotated[str, Meta(max_length=256)]
 
 
@@ -85,34 +83,21 @@ def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
     """Show upgrades, newest first."""
     query = ask.query
     found = list_rows(ask.rooms.upgrades.list, query)
-    rows = map(_row, found.items)
-    table = make_list_table("upgrades", _COLUMNS, rows, found, query, _EMPTY, unfit=NO_MATCHES)
+    table = make_list_table("upgrades", _COLUMNS, found, query, _EMPTY, _cells)
     context = {
-        "filters": [
-            ("state", "State", query.state, STATES),
-            ("target", "Target", query.target, choices(ask.gate.snapshot().documents)),
-        ],
+        "states": STATES,
+        "targets": choices(ask.gate.snapshot().documents),
         "active": any(row.state in OPEN_STATES for row in found.items),
         "frozen": [one for one in ask.rooms.freezes.list() if one.since <= clock.now()],
     }
     return HtmlPage("upgrades.html", "Upgrades", context, table)
 
 
-def _row(row: UpgradeSummary) -> tuple[Any, ...]:
+def _cells(row: UpgradeSummary) -> dict[str, Any]:
     tone = TONES["wave" if row.state == "rolling" else row.state]
     withdrawn = row.state == "rolled back" and row.started_at is None
     state = Cell("withdrawn", tone="cancelled") if withdrawn else Cell(row.state, tone=tone)
-    return (
-        Cell(row.name, href=link("upgrades", row.name)),
-        replace(state, note=row.why),
-        Cell(row.target, href=link("targets", row.target)),
-        row.driver,
-        f"{row.finished} of {row.waves}",
-        row.nodes,
-        row.reason,
-        row.author,
-        row.made_at,
-    )
+    return {"state": replace(state, note=row.why), "finished": f"{row.finished} of {row.waves}"}
 
 
 class UpgradeForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -130,60 +115,39 @@ class UpgradeForm(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 @page("/new-upgrade", scope="upgrade", nav="upgrades", query=UpgradeForm)
 def show_upgrade_form(ask: PageRequest[UpgradeForm]) -> HtmlPage:
     """Show the form of a new upgrade, filled in from a plan."""
-    return _form_page(ask, asdict(ask.query) | {"health": "on"})
-
-
-@page("/new-upgrade", scope="upgrade", method="POST", nav="upgrades")
-def create_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
-    """Propose an upgrade."""
-    form = {name: ask.form.get(name, "").strip() for name in UpgradeForm.__struct_fields__}
-    body: dict[str, Any] = {name: value for name, value in form.items() if value}
-    for name in ("accepts", "rack_labels"):
-        body[name] = _split(form[name])
-    try:
-        if not form["target"]:
-            raise BadInput("choose a target", field="target")
-        request = to_struct(body | {"health": bool(ask.form.get("health"))}, UpgradeRequest)
-        name = ask.rooms.upgrades.propose(request, ask.by()).row.name
-    except CompatgateError as error:
-        if error.status >= 500:
-            raise
-        return _form_page(ask, ask.form, error)
-    return Redirect(link("upgrades", name), f"Proposed {name}. No wave has started.")
-
-
-def _split(text: str) -> list[str]:
-    return [word for word in _SEPARATORS.split(text) if word]
-
-
-def _form_page(
-    ask: PageRequest[Any], typed: dict[str, str], error: CompatgateError | None = None
-) -> HtmlPage:
+    typed = ask.form or asdict(ask.query) | {"health": "on"}
     snapshot = ask.gate.snapshot()
     target = snapshot.targets.get(typed.get("target", ""))
     branches = ask.gate.facts.driver_branches.branches.values()
     context = {
         "typed": typed,
-        "error": error,
         "targets": sorted(snapshot.documents),
         "pools": [pool.name for pool in target.pools] if target else [],
         "entries": sorted(snapshot.entries)[:200],
         "branches": [str(branch.branch) for branch in branches if branch.last is not None],
     }
-    status = error.status if error else 200
-    return HtmlPage("upgrade-new.html", "Propose an upgrade", context, status=status)
+    return HtmlPage("upgrade-new.html", "Propose an upgrade", context)
+
+
+@page("/new-upgrade", scope="upgrade", method="POST", nav="upgrades", refused=show_upgrade_form)
+def create_upgrade(ask: PageRequest[Any]) -> Redirect:
+    """Propose an upgrade."""
+    form = {name: ask.form.get(name, "").strip() for name in UpgradeForm.__struct_fields__}
+    body: dict[str, Any] = {name: value for name, value in form.items() if value}
+    for name in ("accepts", "rack_labels"):
+        body[name] = split_words(form[name])
+    if not form["target"]:
+        raise BadInput("choose a target", field="target")
+    request = to_struct(body | {"health": bool(ask.form.get("health"))}, UpgradeRequest)
+    name = ask.rooms.upgrades.propose(request, ask.by()).row.name
+    return Redirect(link("upgrades", name), f"Proposed {name}. No wave has started.")
 
 
 @page("/upgrades/<name>", nav="upgrades")
 def show_upgrade(ask: PageRequest[Any]) -> HtmlPage:
     """Show an upgrade: waves, open requirements, plan and history."""
-    return _upgrade_page(ask, ask.rooms.upgrades.show(ask.args["name"]))
-
-
-def _upgrade_page(
-    ask: PageRequest[Any], view: UpgradeView, error: CompatgateError | None = None
-) -> HtmlPage:
-    row, principal = view.row, ask.principal
+    view, principal = ask.rooms.upgrades.show(ask.args["name"]), ask.principal
+    row = view.row
     mine = row.identity == principal.identity
     agreed = principal.identity in {one.identity for one in row.approvals}
     may = row.is_open and principal.may("approve")
@@ -196,11 +160,8 @@ def _upgrade_page(
         "may_retract": may and agreed,
         "mine": mine,
         "api": api_link("upgrades", row.name),
-        "error": error,
-        "typed": ask.form,
     }
-    status = error.status if error else 200
-    return HtmlPage("upgrade.html", row.name, context, status=status)
+    return HtmlPage("upgrade.html", row.name, context)
 
 
 class StampQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -223,31 +184,23 @@ def show_upgrade_state(ask: PageRequest[StampQuery]) -> HtmlPage | Response:
     return HtmlPage("upgrade-now.html", ask.args["name"], context)
 
 
-@page("/upgrades/<name>/act", scope="upgrade", method="POST", nav="upgrades")
-def act_on_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page("/upgrades/<name>/act", scope="upgrade", method="POST", nav="upgrades", refused=show_upgrade)
+def act_on_upgrade(ask: PageRequest[Any]) -> Redirect:
     """Start a wave, stop, resume or roll back, or leave nodes out."""
-    return _act(ask, ("start", "stop", "resume", "roll-back", "leave-out"))
+    return _act(ask, "start", "stop", "resume", "roll-back", "leave-out")
 
 
-@page("/upgrades/<name>/review", scope="approve", method="POST", nav="upgrades")
-def review_upgrade(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page(
+    "/upgrades/<name>/review", scope="approve", method="POST", nav="upgrades", refused=show_upgrade
+)
+def review_upgrade(ask: PageRequest[Any]) -> Redirect:
     """Approve another person's upgrade, or withdraw the approval."""
-    return _act(ask, ("approve", "retract"))
+    return _act(ask, "approve", "retract")
 
 
-def _act(ask: PageRequest[Any], allowed: tuple[str, ...]) -> HtmlPage | Redirect:
-    name, what, service = ask.args["name"], ask.form.get("what", ""), ask.rooms.upgrades
-    view = service.show(name)
-    try:
-        if what not in allowed:
-            hint = f"one of {', '.join(allowed)}"
-            raise BadInput("is not an action", field="what", value=what, hint=hint)
-        done = _carry_out(ask, name, what)
-    except CompatgateError as error:
-        if error.status >= 500:
-            raise
-        return _upgrade_page(ask, view, error)
-    return Redirect(link("upgrades", name), done)
+def _act(ask: PageRequest[Any], *allowed: str) -> Redirect:
+    name = ask.args["name"]
+    return Redirect(link("upgrades", name), _carry_out(ask, name, read_action(ask, *allowed)))
 
 
 def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
@@ -269,15 +222,14 @@ def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
             service.resume(name, ask.by())
             return f"Resumed {name}."
         case "roll-back":
-            view = service.roll_back(name, ask.by())
-            if not view.row.began:
+            if not service.roll_back(name, ask.by()).row.began:
                 return f"Withdrew {name}. No wave had begun."
             return f"Rolled back {name}. Every tool that asks gets the answer to roll back."
-    nodes = _split(ask.form.get("nodes", ""))
+    nodes = split_words(ask.form.get("nodes", ""))
     if not nodes:
         raise BadInput("is missing", field="nodes", hint="like gpu-17 or prod-eu/gpu-17")
     service.leave_out(name, nodes, ask.by())
-    return f"Excluded {len(nodes)} node{'' if len(nodes) == 1 else 's'} from {name}."
+    return f"Excluded {count_things(len(nodes), 'node')} from {name}."
 
 
 def _start(ask: PageRequest[Any], name: str) -> str:
@@ -304,81 +256,51 @@ class FreezesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 @page("/freezes", nav="upgrades", query=FreezesQuery)
-def show_freezes(ask: PageRequest[FreezesQuery]) -> HtmlPage:
+def show_freezes(ask: PageRequest[Any]) -> HtmlPage:
     """Show freezes by their start."""
-    return _freezes_page(ask, ended=ask.query.ended, sort=ask.query.sort)
+    query = ask.query if isinstance(ask.query, FreezesQuery) else FreezesQuery()
+    freezes = ask.rooms.freezes.list(ended=query.ended)
+    context = {
+        "freezes": freezes,
+        "ended": query.ended,
+        "targets": sorted(ask.gate.snapshot().documents),
+    }
+    table = make_table(
+        "freezes", _FREEZE_COLUMNS, freezes, _NO_FREEZES, _freeze_cells, sort=query.sort
+    )
+    return HtmlPage("freezes.html", "Freezes", context, table)
 
 
-@page("/freezes/set", scope="upgrade", method="POST", nav="upgrades")
-def set_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+def _freeze_cells(one: FreezeBody) -> dict[str, Any]:
+    now = clock.now()
+    state = Cell("no wave starts", tone="warn")
+    if one.until <= now:
+        state = Cell("over", tone="cancelled")
+    elif one.since > now:
+        state = Cell("coming", tone="waiting")
+    return {"state": state, "targets": "every target" if "*" in one.targets else one.targets}
+
+
+@page("/freezes/set", scope="upgrade", method="POST", nav="upgrades", refused=show_freezes)
+def set_freeze(ask: PageRequest[Any]) -> Redirect:
     """Create or replace a freeze."""
     form = {name: ask.form.get(name, "").strip() for name in _FREEZE_FIELDS}
-    try:
-        for name in ("name", "since", "until", "owner"):
-            if not form[name]:
-                raise BadInput("is missing", field=name)
-        body = {
-            "since": parse_moment(form["since"], field="since"),
-            "until": parse_moment(form["until"], field="until"),
-            "owner": form["owner"],
-            "targets": _split(form["targets"]) or ["*"],
-        }
-        ask.rooms.freezes.put(form["name"], to_struct(body, FreezeRequest), ask.by())
-    except CompatgateError as error:
-        if error.status >= 500:
-            raise
-        return _freezes_page(ask, error=error)
+    for name in ("name", "since", "until", "owner"):
+        if not form[name]:
+            raise BadInput("is missing", field=name)
+    body = {
+        "since": parse_moment(form["since"], field="since"),
+        "until": parse_moment(form["until"], field="until"),
+        "owner": form["owner"],
+        "targets": split_words(form["targets"]) or ["*"],
+    }
+    ask.rooms.freezes.put(form["name"], to_struct(body, FreezeRequest), ask.by())
     return Redirect(link("freezes"), f"Saved the freeze {form['name']}.")
 
 
-@page("/freezes/delete", scope="upgrade", method="POST", nav="upgrades")
-def delete_freeze(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page("/freezes/delete", scope="upgrade", method="POST", nav="upgrades", refused=show_freezes)
+def delete_freeze(ask: PageRequest[Any]) -> Redirect:
     """Delete a freeze."""
     name = ask.form.get("name", "")
-    try:
-        ask.rooms.freezes.delete(name, ask.by())
-    except CompatgateError as error:
-        if error.status >= 500:
-            raise
-        return _freezes_page(ask, error=error)
+    ask.rooms.freezes.delete(name, ask.by())
     return Redirect(link("freezes"), f"Deleted {name}.")
-
-
-def _freezes_page(
-    ask: PageRequest[Any],
-    *,
-    ended: bool = False,
-    sort: str | None = None,
-    error: CompatgateError | None = None,
-) -> HtmlPage:
-    freezes = ask.rooms.freezes.list(ended=ended)
-    rows = map(_freeze_row, freezes)
-    context = {
-        "freezes": freezes,
-        "ended": ended,
-        "error": error,
-        "typed": ask.form,
-        "targets": sorted(ask.gate.snapshot().documents),
-    }
-    table = make_table("freezes", _FREEZE_COLUMNS, rows, _NO_FREEZES, sort=sort, label="freezes")
-    status = error.status if error else 200
-    return HtmlPage("freezes.html", "Freezes", context, table, status)
-
-
-def _freeze_row(one: FreezeBody) -> tuple[Any, ...]:
-    now = clock.now()
-    state, tone = "no wave starts", "warn"
-    if one.until <= now:
-        state, tone = "over", "cancelled"
-    elif one.since > now:
-        state, tone = "coming", "waiting"
-    return (
-        one.name,
-        Cell(state, tone=tone),
-        "every target" if "*" in one.targets else ", ".join(one.targets),
-        one.since,
-        one.until,
-        one.owner,
-        one.reason,
-        one.made_by,
-    )

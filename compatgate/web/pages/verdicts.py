@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
-from datetime import timedelta
 from typing import Any
 
 from flask import request
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, label_of
 from compatgate.core.rule import EXIT_NO_DECISION, REFUSING, exit_code
-from compatgate.core.rules import BY_ID
+from compatgate.core.rules import RULES
 from compatgate.errors import NotFound
 from compatgate.formats.markdown import render_section
 from compatgate.formats.reports import Answer
@@ -23,11 +21,10 @@ from compatgate.service.gate.questions.remedies import resolve_verdict
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.decisions import decision_table
 from compatgate.web.pages.next_steps import StepPlace, list_steps
-from compatgate.web.pages.question_links import Question, write_stack
+from compatgate.web.pages.question_links import Question, format_curl, write_stack
 from compatgate.web.service import answer_link, base_url
 
 _MAX_DECISIONS = 20
-_WAIVER_DAYS = 7
 _MAX_PARTS = 3
 """Parts of the stack that the heading names, frameworks first."""
 _BASIS_TEXTS = {
@@ -52,9 +49,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     until = verdict.get("valid_until")
     question = _question_of(verdict)
     place = _step_place(ask, verdict["target"] or "")
-    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
-    resolution = resolve_verdict(ask.gate.snapshot(), verdict, expires)
-    steps = list_steps(verdict, place, resolution)
+    steps = list_steps(verdict, place, resolve_verdict(ask.gate.snapshot(), verdict))
     heading = _make_heading(verdict)
     permanent = answer_link(ask.service, verdict_id)
     context = {
@@ -67,8 +62,8 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "folded": _fold_findings(verdict["findings"]),
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "compared": ask.rooms.runs.comparisons(verdict["evidence"]),
-        "passed": _name_rules(verdict["checked"]["passed"]),
-        "not_applicable": _name_rules(verdict["checked"]["not_applicable"]),
+        "checked": verdict["checked"],
+        "rule_names": {rule.id: rule.name for rule in RULES},
         "over": until is not None and clock.is_past(clock.from_iso(until)),
         "links": {
             **_make_links(ask, verdict),
@@ -80,12 +75,10 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         },
         "markdown": render_section(Answer(verdict, link=permanent)),
         "fix": question.with_fix,
+        "more": given.next is not None,
     }
-    known = {verdict_id: verdict}
-    table = decision_table(given.items, known)
-    return HtmlPage(
-        "verdict.html", heading, {**context, "more": given.next is not None}, table=table
-    )
+    table = decision_table(given.items, {verdict_id: verdict})
+    return HtmlPage("verdict.html", heading, context, table)
 
 
 def _make_heading(verdict: dict[str, Any]) -> str:
@@ -148,8 +141,8 @@ def _suggest_verdicts(ask: PageRequest[Any], given: str, error: NotFound) -> Htm
             break
     else:
         found = []
-    context = {"given": given, "error": error, "found": found}
-    return HtmlPage("verdict-missing.html", "No such verdict", context, status=404)
+    context = {"given": given, "found": found}
+    return HtmlPage("verdict-missing.html", "No such verdict", context, error=error)
 
 
 def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
@@ -161,15 +154,5 @@ def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str
         "decisions": link("decisions", verdict_id=verdict_id),
         "api": api,
         "attestation": f"{api}/attestation" if signed else None,
-        "curl": make_curl_command(f"{base_url(ask.service)}{path}"),
+        "curl": format_curl(f"{base_url(ask.service)}{path}"),
     }
-
-
-def make_curl_command(url: str) -> str:
-    """Return a shell command that reads a URL of the API."""
-    return f'curl -s {shlex.quote(url)} \\\n  -H "Authorization: Bearer $COMPATGATE_TOKEN"'
-
-
-def _name_rules(ids: list[str]) -> list[tuple[str, str]]:
-    """Return rule ids with names; a rule that this version does not know has no name."""
-    return [(one, BY_ID[one].name if one in BY_ID else "") for one in sorted(ids)]

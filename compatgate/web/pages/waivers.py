@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -10,7 +9,6 @@ import msgspec
 from compatgate.core.rules import RULES
 from compatgate.documents.convert import to_waiver
 from compatgate.documents.specs import WaiverDoc, decode
-from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import Filter, Search
@@ -20,12 +18,10 @@ from compatgate.kit.ui.tables import (
     Cell,
     Column,
     EmptyNotice,
-    Table,
     TableQuery,
     is_narrowed,
     make_table,
 )
-from compatgate.service.matrix.documents.models import StoredDocument
 from compatgate.service.matrix.waivers.service import (
     Countdown,
     count_down,
@@ -33,7 +29,6 @@ from compatgate.service.matrix.waivers.service import (
     list_countdowns,
 )
 from compatgate.web.page import (
-    MAX_CHOICES,
     HtmlPage,
     PageRequest,
     Redirect,
@@ -45,16 +40,16 @@ from compatgate.web.page import (
 MAX_REVISIONS = 20
 _MAX_ENDED = 100
 _COLUMNS = (
-    Column("name", "Waiver"),
-    Column("left", "Days left", "number"),
+    Column("name", "Waiver", of="waiver.name", to="waivers"),
+    Column("left", "Days left", "number", of="days"),
     Column("state", "State", "badge"),
     Column("acts", "Actions", "acts"),
-    Column("expires", "Last day", "code"),
-    Column("rules", "Rules", "code"),
-    Column("targets", "Targets"),
+    Column("expires", "Last day", "code", of="waiver.expires"),
+    Column("rules", "Rules", "code", of="waiver.rules"),
+    Column("targets", "Targets", of="waiver.targets"),
     Column("for", "Match", "code"),
-    Column("owner", "Owner", "name"),
-    Column("reason", "Reason"),
+    Column("owner", "Owner", "name", of="waiver.owner"),
+    Column("reason", "Reason", of="waiver.reason"),
 )
 _EMPTY = EmptyNotice(
     "No waivers.",
@@ -88,54 +83,33 @@ def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
     over = [one for one in found if one.state == "expired"][::-1]
     held = [one for one in found if one.state != "expired"]
     wanted = [*held, *over] if query.format else held
-    names = snapshot.documents
-    context = {
-        "query": query,
-        "over": _waiver_table("ended", over[:_MAX_ENDED]),
-        "over_total": len(over),
-        "targets": choices(names),
-        "owners": sorted({waiver.owner for waiver in snapshot.waivers.values()})[:MAX_CHOICES],
-    }
     may_end = ask.principal.may("bless")
-    table = _waiver_table("waivers", wanted, query.sort, may_end=may_end)
-    return HtmlPage("waivers.html", "Waivers", context, table=table)
 
+    def cells(one: Countdown) -> dict[str, Any]:
+        waiver, can_end = one.waiver, may_end and one.state != "expired"
+        end = Act("End…", f"{link('waivers', waiver.name)}#end")
+        versions = " · ".join(f"{name} {text}" for name, text in waiver.components.items())
+        return {
+            "state": Cell(_STATE_TEXTS[one.state], tone=_STATE_TONES[one.state]),
+            "acts": Cell(None, acts=(end,) if can_end else ()),
+            "for": waiver.image or versions or None,
+        }
 
-def _waiver_table(
-    name: str, found: Iterable[Countdown], sort: str | None = None, *, may_end: bool = False
-) -> Table:
-    lines = [_waiver_row(one, may_end=may_end) for one in found]
-    return make_table(
-        name, _COLUMNS, lines, NO_MATCHES if is_narrowed() else _EMPTY, sort=sort, label="waivers"
-    )
-
-
-def _waiver_row(one: Countdown, *, may_end: bool) -> tuple[Any, ...]:
-    waiver = one.waiver
-    acts = (Act("End…", f"{link('waivers', waiver.name)}#end"),)
-    return (
-        Cell(waiver.name, href=link("waivers", waiver.name)),
-        one.days,
-        Cell(_STATE_TEXTS[one.state], tone=_STATE_TONES[one.state]),
-        Cell(None, acts=acts if may_end and one.state != "expired" else ()),
-        waiver.expires,
-        ", ".join(waiver.rules),
-        ", ".join(waiver.targets),
-        waiver.image or " · ".join(f"{k} {v}" for k, v in waiver.components.items()) or None,
-        waiver.owner,
-        waiver.reason,
-    )
+    empty = NO_MATCHES if is_narrowed() else _EMPTY
+    context = {
+        "over": make_table("ended", _COLUMNS, over[:_MAX_ENDED], empty, cells, label="waivers"),
+        "over_total": len(over),
+        "targets": choices(snapshot.documents),
+        "owners": choices(waiver.owner for waiver in snapshot.waivers.values()),
+    }
+    table = make_table("waivers", _COLUMNS, wanted, empty, cells, sort=query.sort)
+    return HtmlPage("waivers.html", "Waivers", context, table)
 
 
 @page("/waivers/<name>", nav="waivers", query=TableQuery)
 def show_waiver(ask: PageRequest[Any]) -> HtmlPage:
     """Show a waiver."""
-    return _waiver_page(ask, ask.rooms.matrix.get("Waiver", ask.args["name"]))
-
-
-def _waiver_page(
-    ask: PageRequest[Any], row: StoredDocument, error: CompatgateError | None = None
-) -> HtmlPage:
+    row = ask.rooms.matrix.get("Waiver", ask.args["name"])
     document = decode("Waiver", msgspec.json.encode(row.document))
     assert isinstance(document, WaiverDoc)  # noqa: S101 - what was asked for
     history = ask.rooms.matrix.list_changes("Waiver", row.name, limit=MAX_REVISIONS)
@@ -144,26 +118,18 @@ def _waiver_page(
         "one": count_down(to_waiver(document), clock.today()),
         "rule_names": {rule.id: rule.name for rule in RULES},
         "history": history,
-        "error": error,
-        "typed": ask.form,
     }
-    return HtmlPage("waiver.html", row.name, context, status=error.status if error else 200)
+    return HtmlPage("waiver.html", row.name, context)
 
 
-@page("/waivers/<name>/end", scope="bless", method="POST", nav="waivers")
-def end_waiver(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+@page("/waivers/<name>/end", scope="bless", method="POST", nav="waivers", refused=show_waiver)
+def end_waiver(ask: PageRequest[Any]) -> Redirect:
     """End or delete a waiver; its history stays."""
     name, matrix = ask.args["name"], ask.rooms.matrix
     row = matrix.get("Waiver", name)
-    try:
-        expected, by = expected_revision(ask.form), ask.by()
-        if ask.form.get("how") == "delete":
-            revision = matrix.delete("Waiver", name, by, expected=expected)
-            done = f"Deleted {name} in revision {revision}."
-            return Redirect(link("waivers"), done=done)
-        matrix.change(
-            "Waiver", name, end_document(row.document, clock.today()), by, expected=expected
-        )
-    except CompatgateError as error:
-        return _waiver_page(ask, matrix.get("Waiver", name), error)
-    return Redirect(link("waivers", name), done=f"Ended {name}.")
+    expected, by = expected_revision(ask.form), ask.by()
+    if ask.form.get("how") == "delete":
+        revision = matrix.delete("Waiver", name, by, expected=expected)
+        return Redirect(link("waivers"), f"Deleted {name} in revision {revision}.")
+    matrix.change("Waiver", name, end_document(row.document, clock.today()), by, expected=expected)
+    return Redirect(link("waivers", name), f"Ended {name}.")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from ui_axe import dark_violations, narrow_violations, violations
@@ -113,6 +118,8 @@ PAGES = [
     "what-if?target=prod-a100&driver=nothing",
 ]
 """Paths below ``/ui/``, as an administrator sees them: each page, and what else it may show."""
+HEAVIEST = 70_000
+_ASSET = re.compile(r'(?:src|href)="(/ui/static/[^"]+)"')
 NO_PAGES = {"/runs/<id>/log", "/matrix/cells"}
 """What is no page: a text that is followed, and an old address that leads to another page."""
 
@@ -149,6 +156,29 @@ def test_every_page_of_the_table_is_looked_at():
     rules = Map([Rule(f"/ui{path}", endpoint=path) for path in known])
     looked_at = {rules.bind("gate").match(f"/ui/{one.partition('?')[0]}")[0] for one in PAGES}
     assert set(known) - looked_at == NO_PAGES
+
+
+def test_no_page_weighs_more_than_seventy_kilobytes(site, api, named):
+    """As a browser with an empty cache transfers it, compressed, without headers."""
+
+    def weigh(address: str) -> tuple[int, str]:
+        headers = {"Authorization": f"Bearer {site.admin}", "Accept-Encoding": "gzip"}
+        try:
+            with urlopen(Request(f"{site.url}{address}", headers=headers)) as answer:
+                packed, coding = answer.read(), answer.headers.get("Content-Encoding")
+        except HTTPError as error:
+            packed, coding = error.read(), error.headers.get("Content-Encoding")
+        text = gzip.decompress(packed) if coding == "gzip" else packed
+        return len(packed), text.decode()
+
+    weigh_asset = cache(lambda address: weigh(address)[0])
+    heavy = {}
+    for path in PAGES:
+        own, text = weigh(f"/ui/{named(path)}")
+        whole = own + sum(map(weigh_asset, set(_ASSET.findall(text))))
+        if whole > HEAVIEST:
+            heavy[path] = whole
+    assert heavy == {}
 
 
 @pytest.mark.parametrize("path", PAGES)

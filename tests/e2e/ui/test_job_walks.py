@@ -1,13 +1,29 @@
-"""Walk the first two jobs: one question, one click; wide and narrow, light and dark, no scripts."""
+"""Walk through jobs in a browser, with counted actions.
+
+The first two take one question and one click; wide and narrow, light and dark, without scripts.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 from ui_axe import violations
+from ui_runs import DRIVER, GPU, Runs
+from ui_site import workloads_of
 from ui_walk import Walk
+
+from compatgate.service.app import open_rooms
+
+Api = Callable[..., Any]
 
 LOOKS = [
     {"viewport": {"width": 1440, "height": 900}},
@@ -62,3 +78,98 @@ def test_the_menu_stays_in_sight_and_has_at_most_twelve_links(open_page):
     assert links.count() <= 12
     page.mouse.wheel(0, 4000)
     expect(links.first).to_be_in_viewport()
+
+
+@pytest.fixture(scope="module")
+def runs(site) -> Iterator[Runs]:
+    """A worker's side of the site."""
+    rooms = open_rooms(site.database, overlays=[])
+    yield Runs(rooms, workloads_of(site.database))
+    rooms.close()
+
+
+@pytest.fixture
+def candidate(api: Api) -> Iterator[str]:
+    """A candidate for a target whose policy asks for a canary before a blessing."""
+    canary = {"require": True, "suites": ["conv-only"], "acceptDevelopment": True}
+    pool = {"name": "a100", "gpu": GPU, "driver": DRIVER, "count": 2}
+    spec = {"pools": [pool], "policy": {"mode": "enforce", "canary": canary}}
+    api("POST", "targets", {"metadata": {"name": "bench"}, "spec": spec, "reason": "try"})
+    parts = {"cuda": "12.4.*", "cudnn": "9.1.1", "torch": "2.4.0"}
+    spec = {"targets": ["bench"], "components": parts, "status": "candidate"}
+    api("POST", "entries", {"metadata": {"name": "new-torch"}, "spec": spec, "reason": "try"})
+    yield "new-torch"
+    api("DELETE", "entries/new-torch?reason=over")
+    api("DELETE", "targets/bench?reason=over")
+
+
+def test_job_5_an_entry_is_blessed_with_its_canary(candidate, open_page, api, runs):
+    """Three actions: run its suite, say why, bless; the canary runs meanwhile."""
+    page = open_page(f"entries/{candidate}", signed_in=True)
+    walk = Walk(page, actions=3)
+    walk.see(page.locator("main"), "Runs are missing")
+    with page.context.expect_page() as opened:
+        walk.press(page.get_by_role("button", name="Run conv-only and watch"), follows=False)
+    run = opened.value
+    expect(run.locator("#state")).to_contain_text("queued")
+    versions = {"cuda": "12.4.1", "cudnn": "9.1.1.17", "torch": "2.4.0+cu124"}
+    with runs.taking(run.url.rpartition("/")[2], versions=versions):
+        expect(run.locator("#state")).to_contain_text("passed", timeout=30_000)
+    wait_until(lambda: api("GET", f"entries/{candidate}")["promotion"]["state"] == "ready")
+    walk.open(page.url)
+    walk.see(page.locator("main"), "Every suite has passed")
+    walk.fill(page.get_by_label("Reason", exact=True), "its canary passed")
+    walk.press(page.get_by_role("button", name="Bless", exact=True))
+    walk.see(page.get_by_role("status").first, f"{candidate} is blessed since revision")
+    assert api("GET", f"entries/{candidate}")["spec"]["status"] == "blessed"
+
+
+def test_job_9_a_canary_is_started_followed_and_its_failure_read(open_page, runs):
+    """Five actions start it; its progress and estimate show; no more to read why it failed."""
+    page = open_page("runs", signed_in=True)
+    walk = Walk(page, actions=5, seconds=60)
+    walk.press(page.get_by_role("link", name="Submit a run"))
+    walk.choose(page.get_by_label("Suite"), "conv-only")
+    walk.choose(page.locator("select[name=target]"), "prod-a100")
+    stack = "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"
+    walk.fill(page.get_by_label("Stack under test"), stack)
+    walk.press(page.get_by_role("button", name="Submit"))
+    walk.see(page.locator("#state"), "queued")
+    with runs.taking(page.url.rpartition("/")[2], hold=60):
+        walk.see(page.locator("#state"), "53 %")
+        walk.see(page.locator("#state"), "left")
+        end_program()
+        walk.see(page.locator("#state"), "SIGKILL")
+    walk.see(page.locator("#next"), "run it again")
+    assert violations(page) == []
+
+
+def test_job_11_what_the_gate_said_on_a_day_and_would_say_now(open_page):
+    """Three actions lead to the decisions of a day, and one more to an answer as first given."""
+    day = (datetime.now(UTC) - timedelta(days=3)).date().isoformat()
+    page = open_page("")
+    walk = Walk(page, actions=4)
+    walk.go("d")
+    walk.press(page.get_by_text("As a table"), follows=False)
+    walk.press(page.get_by_role("link", name=day))
+    walk.see(page.locator("#decisions"), "prod-a100")
+    walk.press(page.locator("#decisions tbody a").first)
+    walk.see(page.locator("main h1"), re.compile("(Allowed|Denied|No decision): "))
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for the server."""
+    end = monotonic() + seconds
+    while not is_so():
+        assert monotonic() < end
+        sleep(0.1)
+
+
+def end_program(parent: int | None = None) -> None:
+    """Kill the program of the canary that this process runs, as the kernel does without memory."""
+    for task in Path(f"/proc/{parent or os.getpid()}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            if b"program.py" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                os.kill(child, signal.SIGKILL)
+            else:
+                end_program(child)

@@ -12,8 +12,7 @@ from pe_files import make_dll
 from wheels import make_shared_object, make_wheel
 
 from compatgate.discovery.gpucode import read_gpu_code
-from compatgate.discovery.gpucode.object_files import read_dynamic
-from compatgate.discovery.gpucode.source import ByteReader, Source
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.wheels.measure import MeasureOptions, measure_path
 from compatgate.discovery.wheels.members import read_library, read_open_library
 from targets.target import Target
@@ -37,9 +36,6 @@ def targets() -> dict[str, Target]:
 
     def by_stream(data: bytes) -> object:
         return read_gpu_code(io.BytesIO(data), size=len(data), stream=True)
-
-    def dynamic(data: bytes) -> object:
-        return read_dynamic(Source(io.BytesIO(data), "x", size=len(data), seekable=True))
 
     shared = make_shared_object(
         soname="libx.so.1",
@@ -93,5 +89,4 @@ def targets() -> dict[str, Target]:
         "wheel": Target(wheel, wheels),
         "gpu code": Target(by_seeking, samples),
         "gpu code in a stream": Target(by_stream, samples),
-        "dynamic section": Target(dynamic, [elf]),
     }

@@ -10,7 +10,7 @@ from engines import PYTHON, Engine
 from compatgate.canary.executors.docker import DockerExecutor
 from compatgate.canary.executors.jobs import Job, Status
 from compatgate.canary.run import Check
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import read_workload
 from compatgate.errors import Conflict, NotFound
 from compatgate.resources import canary_dir
 

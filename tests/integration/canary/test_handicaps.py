@@ -7,7 +7,7 @@ from canary_programs import failed, keeps_to_its_manifest
 from torch_programs import run_with_torch
 
 from compatgate.canary.protocol import read_report
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import read_workload
 from compatgate.resources import canary_dir
 
 HANDICAPPED = canary_dir().parent / "bench" / "handicapped.py"

@@ -14,7 +14,7 @@ import pytest
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Device, Report
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import read_workload
 from compatgate.resources import canary_dir
 
 NVML = r"""

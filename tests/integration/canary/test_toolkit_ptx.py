@@ -26,7 +26,7 @@ from cuda_toolkit import Toolkit
 
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.run import Check, Report
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import read_workload
 from compatgate.resources import canary_dir
 
 STAND_INS = Path(__file__).parent / "stand_ins"

@@ -16,7 +16,7 @@ from msgspec import structs
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Report
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import read_workload
 from compatgate.resources import canary_dir
 
 from .test_programs import CUDA, NVML

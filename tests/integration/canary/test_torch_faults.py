@@ -10,7 +10,7 @@ from torch_programs import run_with_torch
 
 from compatgate.canary.protocol import read_report
 from compatgate.canary.run import Report
-from compatgate.canary.workloads.manifest import read_workload
+from compatgate.canary.workloads.library import read_workload
 from compatgate.resources import canary_dir
 
 TF32 = """

@@ -17,8 +17,8 @@ from canary_programs import NOTHING_TO_TEST, torch_python
 from staging import until
 
 from compatgate.canary.protocol import read_report
+from compatgate.canary.workloads.library import read_workload
 from compatgate.canary.workloads.lint import lint_workloads
-from compatgate.canary.workloads.manifest import read_workload
 from compatgate.resources import canary_dir
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from compatgate.catalog import read_source
-from compatgate.discovery.image import layer_records
+from compatgate.discovery.image import file_reading
 from compatgate.discovery.image.read import ImageWork, read_image
 from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.registry.limits import ImageOptions
@@ -45,7 +45,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     The records are of an image with the layers in another order, where other files are hidden.
     """
-    monkeypatch.setattr(layer_records, "SMALLEST", 0)
+    monkeypatch.setattr(file_reading, "SMALLEST", 0)
     read = ImageWork.read
 
     def read_twice(self: ImageWork, config: Any, layers: Any, source: Any) -> Any:

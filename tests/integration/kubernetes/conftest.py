@@ -17,8 +17,7 @@ from compatgate.canary.executors import kubernetes
 from compatgate.canary.executors.jobs import Handle, Job, Status
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, job_view
 from compatgate.canary.executors.kubernetes import cluster as cluster_module
-from compatgate.canary.host_clusters import Kubernetes
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms

@@ -17,7 +17,7 @@ from compatgate.canary.executors.kubernetes.objects import (
     make_service,
     read_job_files,
 )
-from compatgate.canary.host_clusters import Toleration
+from compatgate.canary.hosts import Toleration
 from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.errors import Conflict, InfrastructureError
 

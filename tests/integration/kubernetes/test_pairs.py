@@ -12,9 +12,8 @@ from cluster_fake import NAMESPACE, Cluster
 from msgspec.structs import replace
 
 from compatgate.canary.executors.jobs import CHALLENGE, Job, PreparedJob
-from compatgate.canary.executors.kubernetes import KubernetesExecutor
+from compatgate.canary.executors.kubernetes import KubernetesExecutor, PairPods
 from compatgate.canary.executors.kubernetes.objects import FIRST, job_name
-from compatgate.canary.executors.kubernetes.pairs import PairPods
 
 from .conftest import DIGEST, go
 

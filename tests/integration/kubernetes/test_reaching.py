@@ -14,8 +14,7 @@ from cluster_fake import Cluster
 from compatgate import release
 from compatgate.canary.executors.jobs import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
-from compatgate.canary.host_clusters import Kubernetes
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.errors import BadInput, Forbidden, InfrastructureError, NotFound
 
 Make = Callable[..., Job]

@@ -18,8 +18,7 @@ from cluster_fake import NAMESPACE, Cluster
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import Settings
 from compatgate.canary.executors.jobs import Job
-from compatgate.canary.host_clusters import Kubernetes
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import MetricSpec, Suite
 from compatgate.canary.workloads.library import Library

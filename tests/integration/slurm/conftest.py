@@ -15,8 +15,7 @@ from slurm_cluster import Cluster, cluster, missing
 
 from compatgate.canary.executors.jobs import Handle, Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms

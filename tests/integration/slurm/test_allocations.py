@@ -12,11 +12,10 @@ import pytest
 from msgspec.structs import replace
 from slurm_cluster import Cluster
 
-from compatgate.canary.engine.host_watch import NodeWatch
+from compatgate.canary.engine.host_watch import watch_nodes
 from compatgate.canary.executors.jobs import Job, PreparedJob, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Slurm
 from compatgate.catalog import load_facts
 from compatgate.errors import InfrastructureError
 
@@ -55,13 +54,13 @@ def test_the_steps_of_a_run_share_a_node_and_a_step_that_is_killed_ends_their_al
     first = job(WHERE)
     steps = [replace(first, step=f"made-{number}") for number in range(3)]
     steps[1] = replace(steps[1], workload=made(f"{WHERE}; raise SystemExit(3)"))
-    watch = NodeWatch(executor.health, load_facts([]).xid)
+    watch = watch_nodes(executor.health, load_facts([]).xid)
     places, ends = set(), []
     for step in steps:
         with watch((0,)) as watching:
             begun = start(executor, step)
             ends.append(begun.to_the_end())
-        observed = watching.observed()
+        observed = watching()
         assert (observed.state, observed.body is not None) == ("healthy", True), observed
         places.add(begun.output)
         executor.kill(begun.handle)

@@ -17,8 +17,7 @@ from slurm_cluster import Cluster
 
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.interface import Settings
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads.library import Library

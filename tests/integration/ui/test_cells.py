@@ -144,6 +144,6 @@ def test_the_matrix_is_shown_as_of_a_revision_and_a_day(pages, stocked, by):
     assert "The entry</a> is revoked" in now
     assert "The entry</a> is blessed" in then
     assert "The matrix as of 1, with today's facts." in then
-    assert pages().get("/ui/?at=99").status_code == 400
+    assert pages().get("/ui/?at=99").status_code == 404
     assert pages().get("/ui/?at=soon").status_code == 400
     assert "No targets" in pages().get("/ui/?at=2020-01-01").text

@@ -194,7 +194,7 @@ def measured(names, **fields):
         0,
         "failed",
         report=msgspec.to_builtins(report),
-        judgement=judge_reports(specs, [], [report], {}).to_json(),
+        judgement=msgspec.to_builtins(judge_reports(specs, [], [report], {})),
         **fields,
     )
 

@@ -70,11 +70,7 @@ def context(facts):
     def make(executor, queue, *, workloads=(GEMM,), judge=None, health="healthy", lease=30.0):
         @contextlib.contextmanager
         def watch(slots):
-            class Seen:
-                def observed(self):
-                    return HostObservation(health, "as the test says", {"state": health})
-
-            yield Seen()
+            yield lambda: HostObservation(health, "as the test says", {"state": health})
 
         return HostContext(
             queue=queue,

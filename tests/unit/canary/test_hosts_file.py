@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host, MaintenanceWindow, Tls
+from compatgate.canary.hosts import Host, MaintenanceWindow, Slurm, Tls
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems, NotFound
 

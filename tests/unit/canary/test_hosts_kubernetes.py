@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.host_clusters import Kubernetes, Toleration
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Kubernetes, Toleration
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems
 

@@ -43,7 +43,7 @@ def test_evidence_keeps_the_worst_metric(metrics, worst):
 
 def test_evidence_keeps_the_digest_of_the_whole_judgement():
     state = judged(metric("a", "ok", 0.01))
-    body = msgspec.json.decode(msgspec.json.encode(state.to_json()))
+    body = msgspec.json.decode(msgspec.json.encode(state))
     assert summarize_pairs(state, None).judgement == digest_json(body["judgement"])
     assert summarize_pairs(msgspec.convert(body, PairsState), None) == summarize_pairs(state, None)
 

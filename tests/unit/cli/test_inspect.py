@@ -18,7 +18,7 @@ _PTX = ".version 8.4\n.target sm_90a\n.address_size 64\n"
 def run(capsys):
     def run(*arguments: str) -> str:
         parser = argparse.ArgumentParser()
-        inspect.add_arguments(parser)
+        inspect.run.add_arguments(parser)
         assert inspect.run(parser.parse_args(arguments)) == 0
         return capsys.readouterr().out
 

@@ -13,12 +13,13 @@ import pytest
 from compatgate import version
 from compatgate.cli.main import COMMANDS, main
 from compatgate.errors import BadInput, ManyProblems, Unavailable
-from compatgate.kit.cli.parser import Command, Parser, load_command
+from compatgate.kit.cli.parser import Parser, load_command
+from compatgate.kit.cli.usage import command
 
 
 def run_with(monkeypatch: pytest.MonkeyPatch, run: Any) -> None:
     """Make ``compatgate check`` run something else."""
-    fake = Command(lambda parser: None, run)
+    fake = command(epilog="")(run)
     monkeypatch.setattr("compatgate.kit.cli.parser.load_command", lambda code: fake)
 
 

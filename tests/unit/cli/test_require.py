@@ -22,7 +22,7 @@ OLDER = ["--cuda", "12.2", "--driver", "470.57.02", "--arch", "8.0", "--brand", 
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    require.add_arguments(parser)
+    require.run.add_arguments(parser)
     return require.run(parser.parse_args(words))
 
 

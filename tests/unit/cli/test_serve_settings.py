@@ -23,7 +23,7 @@ from compatgate.web.server import is_loopback, listen, url_of
 
 def parse(*words: str) -> argparse.Namespace:
     parser = Parser(prog="compatgate serve")
-    serve.add_arguments(parser)
+    serve.run.add_arguments(parser)
     return parser.parse_args(words)
 
 

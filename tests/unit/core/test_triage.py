@@ -25,6 +25,7 @@ def make(
     *signatures: dict[str, Any],
     causes: tuple[dict[str, Any], ...] = (),
     native: tuple[str, ...] = (),
+    frames: tuple[dict[str, Any], ...] = (),
 ) -> ErrorTable:
     known = {one["id"] for one in causes}
     named = {one["cause"] for one in signatures} - known
@@ -33,6 +34,7 @@ def make(
         {
             "foreign": ["hip error"],
             "native": list(native),
+            "frames": list(frames),
             "causes": [*causes, *map(cause, sorted(named))],
             "signatures": list(signatures),
         },
@@ -43,7 +45,7 @@ def names(text: str, *signatures: dict[str, Any], **more: Any) -> list[str]:
     return [one.cause.id for one in find_causes(text, make(*signatures, **more))]
 
 
-WORDS = signature("w", "gone", "the gpu ... is gone")
+WORDS = signature("w", "gone", "the gpu ... is gone", "the 'gpu' ... is gone")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,11 @@ WORDS = signature("w", "gone", "the gpu ... is gone")
     [
         "The GPU 0000:3b:00.0 is gone",
         "\x1b[31mthe gpu\x1b[0m 1 is gone",
+        "\\u001b[31mthe gpu^[[0m 1 is gone",
         "the\nGPU with a line\n   break is\tgone",
+        "│ the GPU 1 │\n│ is gone   │",
+        "> the GPU 1\n> > is gone",
+        "the &quot;GPU&quot;&nbsp;1 is gone",
         "NVRM: The GPU 3\n[  12.345678] NVRM: is gone",
     ],
 )
@@ -117,6 +123,37 @@ def test_certain_causes_come_first_then_the_first_in_the_text() -> None:
     likely = signature("l", "a", "alpha", certainty="likely")
     sure = (signature("s", "b", "beta"), signature("t", "c", "gamma"))
     assert names("alpha gamma beta", likely, *sure) == ["c", "b", "a"]
+
+
+def test_a_cause_is_certain_only_where_the_text_names_no_other() -> None:
+    table = make(signature("s", "a", "alpha"), signature("t", "b", "beta"))
+    assert [one.confidence for one in find_causes("alpha", table)] == ["certain"]
+    assert [one.confidence for one in find_causes("alpha beta", table)] == ["likely", "likely"]
+
+
+def test_what_another_cause_explains_is_left_out() -> None:
+    table = make(
+        signature("s", "unsigned", "key was rejected"),
+        signature("t", "not-loaded", "driver is not loaded"),
+        causes=(cause("unsigned", explains=["not-loaded"]),),
+    )
+    (one,) = find_causes("driver is not loaded. key was rejected", table)
+    assert (one.cause.id, one.confidence) == ("unsigned", "certain")
+
+
+FRAME = {"id": "code", "text": ["gpu error {}", "init .. {}"], **REST}
+
+
+def test_words_stand_in_each_text_of_their_frame() -> None:
+    coded = signature("c", "old", "35", "too old", frame="code")
+    for text in ("GPU error 35", "init() returned 35", "init: driver is too old"):
+        assert names(text, coded, frames=(FRAME,)) == ["old"]
+    assert names("GPU error 350, 35 of 40", coded, frames=(FRAME,)) == []
+
+
+def test_a_frame_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(Misfit, match="frame 'code' does not exist"):
+        make(signature("c", "old", "35", frame="code"))
 
 
 def test_words_of_another_vendor_outweigh() -> None:

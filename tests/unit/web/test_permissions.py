@@ -137,6 +137,7 @@ CHECKED: dict[str, Make] = {
     "plan": lambda at: Ask(f"/targets/{at.target}/plan", {"set": {"driver": "580.95.05"}}),
     "report": lambda at: Ask(f"/targets/{at.target}/report"),
     "show_verdict": lambda at: Ask(f"/verdicts/{at.verdict}"),
+    "show_resolution": lambda at: Ask(f"/verdicts/{at.verdict}/resolution"),
     "show_attestation": lambda at: Ask(f"/verdicts/{at.verdict}/attestation"),
     "stack_badge": lambda at: Ask(f"/badge/{at.target}/cuda=12.4.svg"),
     "entry_badge": lambda at: Ask(f"/badge/{at.target}/entry/{at.entry}.svg"),

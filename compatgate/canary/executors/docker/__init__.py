@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
+from compatgate.background import BackgroundReader
 from compatgate.canary.executors.docker import containers, images
 from compatgate.canary.executors.docker.engine import (
     RUN,
@@ -27,7 +28,6 @@ from compatgate.canary.executors.docker.engine import (
     translate_start_errors,
 )
 from compatgate.canary.executors.jobs import (
-    BackgroundReader,
     Handle,
     Job,
     PreparedJob,
@@ -166,26 +166,21 @@ def remove_run(api: Any, run: str) -> int:
 
 def list_runs(api: Any) -> set[str]:
     """Return the ids of the runs that labels on the engine name."""
-    labelled = {"label": RUN}
-    results = [
-        *api.containers(all=True, filters=labelled),
-        *(api.volumes(filters=labelled)["Volumes"] or []),
-        *api.images(all=True, filters=labelled),
-    ]
-    return {thing["Labels"][RUN] for thing in results}
+    return {thing["Labels"][RUN] for _, _, thing in _list_objects(api, {"label": RUN})}
 
 
 def _find_objects(api: Any, run: str) -> list[tuple[str, str]]:
-    """Return the objects of a run, containers first because they use the others."""
-    mine = run_filter(run)
-    containers = [c["Id"] for c in api.containers(all=True, filters=mine)]
-    volumes = [v["Name"] for v in api.volumes(filters=mine)["Volumes"] or []]
-    images = [i["Id"] for i in api.images(all=True, filters=mine)]
-    return [
-        *(("container", name) for name in containers),
-        *(("volume", name) for name in volumes),
-        *(("image", name) for name in images),
-    ]
+    return [(kind, thing[name]) for kind, name, thing in _list_objects(api, run_filter(run))]
+
+
+def _list_objects(api: Any, labels: dict[str, str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield labelled objects with the key of their name, containers first: they use the others."""
+    for kind, name, listed in (
+        ("container", "Id", api.containers(all=True, filters=labels)),
+        ("volume", "Name", api.volumes(filters=labels)["Volumes"] or []),
+        ("image", "Id", api.images(all=True, filters=labels)),
+    ):
+        yield from ((kind, name, thing) for thing in listed)
 
 
 def _remove(api: Any, kind: str, name: str) -> None:

@@ -109,7 +109,6 @@ def _run_build(
     limits: dict[str, Any],
     progress: Progress,
 ) -> str:
-    """Run the steps of a Dockerfile, and return the id of the image."""
     doing = f"building {workload.name}"
     progress(doing, None)
     image, until = "", time.monotonic() + MAX_BUILD_S

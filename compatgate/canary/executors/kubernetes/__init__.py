@@ -19,6 +19,8 @@ from compatgate.canary.executors.kubernetes import job_view, objects
 from compatgate.canary.executors.kubernetes.cluster import Cluster
 from compatgate.canary.executors.kubernetes.job_view import JobView
 from compatgate.canary.executors.kubernetes.objects import (
+    CONTAINER,
+    FIRST,
     RUN,
     START,
     job_name,
@@ -26,7 +28,6 @@ from compatgate.canary.executors.kubernetes.objects import (
     make_service,
     run_selector,
 )
-from compatgate.canary.executors.kubernetes.pairs import PairPods
 from compatgate.canary.executors.kubernetes.status import find_condition
 from compatgate.canary.hosts import Host
 from compatgate.canary.workloads.contents import PackedFile
@@ -52,68 +53,55 @@ class KubernetesExecutor:
     runs_pairs = True
     pairs_nodes = False
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, cluster: Cluster | None = None) -> None:
         self._host = host
-        self._cluster = Cluster(host)
+        self._cluster = cluster or Cluster(host)
         self._views: dict[str, JobView] = {}
         self._lock = threading.Lock()
         self._killed: set[str] = set()
+        self._node = ""
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Find the image's digest; the node pulls the image once the job is placed."""
         objects.read_job_files(job)
         return PreparedJob(job, prepare_image(job, self._host, progress))
 
-    @property
-    def cluster(self) -> Cluster:
-        """Return the connection to the cluster."""
-        return self._cluster
-
     @contextmanager
     def hold(self, jobs: Sequence[PreparedJob]) -> Iterator[PairPods]:
         """Run the two blocks of each pair in one pod, on the same GPUs."""
-        pods = PairPods(self)
+        pods = PairPods(self._host, self._cluster)
         try:
             yield pods
         finally:
-            pods.close()
+            pods.close_views()
 
     def start(self, prepared: PreparedJob) -> Handle:
         """Create the Job; its name prevents a second start."""
-        return self.start_on(prepared, "")
-
-    def start_on(self, prepared: PreparedJob, node: str) -> Handle:
-        """Create the Job on a node, or on any for ""; see `start`."""
         job = prepared.job
 
         def make(files: list[PackedFile], start: str) -> dict[str, Any]:
             body = make_job(job, prepared.image, self._cluster.settings, files, start)
-            return objects.pin_to_node(body, node) if node else body
+            return objects.pin_to_node(body, self._node) if self._node else body
 
-        self.create_job(job, make)
+        self._create_job(job, make)
         return Handle(job_name(job), job.run, job.attempt, job.step, prepared.image)
 
-    def create_job(self, job: Job, make: Callable[[list[PackedFile], str], dict[str, Any]]) -> None:
+    def _create_job(
+        self, job: Job, make: Callable[[list[PackedFile], str], dict[str, Any]]
+    ) -> None:
         """Create the objects of a job; ``make`` returns the Job for its files and its start."""
         packed = objects.read_job_files(job)
         if packed:
-            self.create("core", "config_map", objects.make_config_map(job, packed))
+            self._create("core", "config_map", objects.make_config_map(job, packed))
         if job.workload.nodes > 1:
-            self.create("core", "service", make_service(job))
+            self._create("core", "service", make_service(job))
         start = uuid.uuid4().hex
-        if self.create("batch", "job", make(packed, start)):
+        if self._create("batch", "job", make(packed, start)):
             return
         # The Job is of this start if only the answer was lost.
         result = self._cluster.ask("batch", "read_namespaced_job", job_name(job))
         if (result["metadata"].get("annotations") or {}).get(START) != start:
             raise Conflict(f"{job.step} of {job.run} was started before", field="job")
-
-    def delete_job(self, name: str) -> None:
-        """Delete a Job with its pods; do nothing if it is gone."""
-        with suppress(ObjectMissing):
-            self._cluster.ask(
-                "batch", "delete_namespaced_job", name, propagation_policy="Foreground"
-            )
 
     def status(self, handle: Handle) -> Status:
         """Return the status of the Job."""
@@ -132,7 +120,10 @@ class KubernetesExecutor:
             if view.known() not in ("waiting", "running"):
                 return
             self._killed.add(handle.id)
-            self.delete_job(handle.id)
+            with suppress(ObjectMissing):
+                self._cluster.ask(
+                    "batch", "delete_namespaced_job", view.name, propagation_policy="Foreground"
+                )
         finally:
             view.close()
             with self._lock:
@@ -148,13 +139,17 @@ class KubernetesExecutor:
 
     def close(self) -> None:
         """Close the connection."""
+        self.close_views()
+        self._cluster.close()
+
+    def close_views(self) -> None:
+        """Close the watches of jobs."""
         with self._lock:
             views, self._views = list(self._views.values()), {}
         for view in views:
             view.close()
-        self._cluster.close()
 
-    def create(self, api: str, kind: str, body: dict[str, Any]) -> bool:
+    def _create(self, api: str, kind: str, body: dict[str, Any]) -> bool:
         """Create an object; return False if its name is taken."""
         try:
             self._cluster.ask(api, f"create_namespaced_{kind}", body=body)
@@ -167,6 +162,72 @@ class KubernetesExecutor:
             if handle.id not in self._views:
                 self._views[handle.id] = JobView(self._cluster, handle)
             return self._views[handle.id]
+
+
+class PairPods(KubernetesExecutor):
+    """Executor of the blocks of one run: the two blocks of a pair share a node and its GPUs.
+
+    The first block is an init container of a pod, the second its container. The kubelet runs them
+    one after the other, each in a fresh container of its own image, and gives the devices of the
+    first to the second. The pod asks for no more than one block does. So nobody else gets the GPUs
+    between the blocks, and a queue admits a pair as a whole. Pods of later pairs go to the node of
+    the first pair.
+
+    The challenge of the second block is not known when the pod is created. It is a value of a
+    ConfigMap that the worker creates when the second block is due; until then the kubelet does not
+    start it.
+
+    A block that is not expected gets a pod of its own, on the node of the pairs before: the other
+    block of its pair ended in an earlier attempt, or did not pass.
+
+    Source: Kubernetes documentation, Init Containers, "Resource sharing within containers"
+    (effective requests); kubernetes/kubernetes, pkg/kubelet/cm/devicemanager/manager.go
+    (``devicesToReuse``).
+    """
+
+    _expected: tuple[PreparedJob, PreparedJob] | None = None
+    _passed = ""
+
+    def expect(self, blocks: Sequence[PreparedJob]) -> None:
+        """Expect two blocks, which are started in this order."""
+        first, second = blocks
+        self._expected = first, second
+
+    def start(self, prepared: PreparedJob) -> Handle:
+        """Create the pod of a pair, or let its second block begin."""
+        if self._expected is None:
+            return super().start(prepared)
+        (first, second), job = self._expected, prepared.job
+        if job.step == first.job.step:
+            self._create_job(
+                job,
+                lambda files, start: objects.make_pair_job(
+                    prepared, second, self._cluster.settings, files, start, self._node
+                ),
+            )
+            return self._open(prepared, first.job, FIRST)
+        if job.step == second.job.step and self._passed == first.job.step:
+            if not self._create("core", "config_map", objects.make_challenge(job)):
+                raise Conflict(f"{job.step} of {job.run} was started before")
+            return self._open(prepared, first.job, CONTAINER)
+        return super().start(prepared)
+
+    def status(self, handle: Handle) -> Status:
+        """Return the status of a block."""
+        status = super().status(handle)
+        if view := self._views.get(handle.id):
+            self._node = self._node or view.node()
+        if (status.state, status.exit_code) == ("exited", 0):
+            self._passed = handle.step
+        return status
+
+    def _open(self, prepared: PreparedJob, first: Job, container: str) -> Handle:
+        """Watch a block; the pod has the name and the labels of its first block."""
+        job, name = prepared.job, job_name(first)
+        handle = Handle(f"{name}/{container}", job.run, job.attempt, job.step, prepared.image)
+        watched = Handle(handle.id, first.run, first.attempt, first.step, prepared.image)
+        self._views[handle.id] = JobView(self._cluster, watched, name, container, blocks=2)
+        return handle
 
 
 def prepare_image(job: Job, host: Host, progress: Progress) -> str:
@@ -197,12 +258,7 @@ def prepare_image(job: Job, host: Host, progress: Progress) -> str:
     )
 
 
-KINDS = (
-    ("batch", "job"),
-    ("core", "pod"),
-    ("core", "service"),
-    ("core", "config_map"),
-)
+KINDS = (("batch", "job"), ("core", "pod"), ("core", "service"), ("core", "config_map"))
 """Kinds of objects; Jobs come first, because they would create their pods again."""
 _PATIENCE_S = 60.0
 _AWAY_S = 15.0

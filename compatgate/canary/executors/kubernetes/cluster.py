@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.executors.jobs import BackgroundReader, find_innermost_cause
-from compatgate.canary.host_clusters import Kubernetes
-from compatgate.canary.hosts import Host
+from compatgate.background import BackgroundReader
+from compatgate.canary.executors.jobs import find_innermost_cause
+from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.errors import (
     BadInput,
     CompatgateError,

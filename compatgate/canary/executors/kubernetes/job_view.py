@@ -17,7 +17,8 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.executors.jobs import BackgroundReader, Handle, Status
+from compatgate.background import BackgroundReader
+from compatgate.canary.executors.jobs import Handle, Status
 from compatgate.canary.executors.kubernetes.cluster import Cluster, read_lines, translate_errors
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_selector
 from compatgate.canary.executors.kubernetes.status import (

@@ -22,7 +22,7 @@ from compatgate.canary.executors.jobs import (
     make_command,
     make_environment,
 )
-from compatgate.canary.host_clusters import VOLCANO, Kubernetes
+from compatgate.canary.hosts import VOLCANO, Kubernetes
 from compatgate.canary.workload import FOLDER
 from compatgate.canary.workloads.contents import PackedFile, list_container_files
 from compatgate.errors import BadInput
@@ -307,10 +307,7 @@ def _container(job: Job, image: str, settings: Kubernetes, has_files: bool) -> d
     ]
     if has_files:
         mounts.append({"name": _FILES, "mountPath": FOLDER, "readOnly": True})
-    limits = {
-        "memory": str(job.workload.limits.memory),
-        "ephemeral-storage": _disk_limit(job),
-    }
+    limits = {"memory": str(job.workload.limits.memory), "ephemeral-storage": _disk_limit(job)}
     if cpus := job.workload.limits.cpus:
         limits["cpu"] = f"{round(cpus * 1000)}m"
     if job.gpu_slots:

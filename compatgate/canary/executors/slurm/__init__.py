@@ -31,7 +31,7 @@ from compatgate.canary.executors.slurm.allocation import (
     describe_needs,
     read_step_status,
 )
-from compatgate.canary.executors.slurm.commands import Commands
+from compatgate.canary.executors.slurm.commands import Commands, Stage, find_refusal, read_status
 from compatgate.canary.executors.slurm.containers import (
     SCRATCH,
     ContainerPlace,
@@ -40,7 +40,6 @@ from compatgate.canary.executors.slurm.containers import (
     make_run_command,
 )
 from compatgate.canary.executors.slurm.node_health import JobHealth, make_function
-from compatgate.canary.executors.slurm.states import Stage, find_refusal, read_status
 from compatgate.canary.executors.slurm.submission import (
     MARK,
     OutputFollower,
@@ -53,8 +52,7 @@ from compatgate.canary.executors.slurm.submission import (
     time_limit,
     wrap_for_nodes,
 )
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Slurm
 from compatgate.errors import BadInput, InfrastructureError
 
 _GLANCE_S = 0.25

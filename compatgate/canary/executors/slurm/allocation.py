@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from compatgate.canary.executors.jobs import Job, Status, check_name
-from compatgate.canary.executors.slurm.commands import Commands, Record
-from compatgate.canary.executors.slurm.states import (
+from compatgate.canary.executors.slurm.commands import (
     LOST_REASONS,
     RUNNING_STATES,
     WAITING_STATES,
+    Commands,
+    Record,
     Stage,
     is_out_of_memory,
     waiting_reason,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from compatgate.canary.executors.jobs import Job, Progress, check_name, pin_image
 from compatgate.canary.executors.slurm.commands import PREFIX
-from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import FOLDER
 from compatgate.discovery.registry.image_spec import DOCKER_HUB, parse_reference
 from compatgate.errors import BadInput, InfrastructureError, NotFound

@@ -12,6 +12,7 @@ import shlex
 import threading
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from compatgate.canary.executors.jobs import HostObservation
@@ -45,8 +46,6 @@ def make_function(nodes: int) -> str:
 
 
 class _Node(Struct, frozen=True):
-    """The files that one node wrote."""
-
     number: int
     before: Snapshot | None
     after: Snapshot | None
@@ -101,7 +100,7 @@ def _observe(node: _Node, table: XidTable) -> HostObservation:
         reasons.append("the job was ended before the second look at its GPUs")
     if not node.has_kernel:
         reasons.append("the kernel log of the node cannot be read, so Xid errors are not seen")
-    return HostObservation(judged.state, "; ".join(reasons), judged.to_json())
+    return HostObservation(judged.state, "; ".join(reasons), msgspec.to_builtins(judged))
 
 
 def _read(folder: Path, node: int, gpus: int, table: XidTable) -> _Node:

@@ -18,9 +18,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from compatgate.canary.executors.jobs import Handle, Job, check_name
-from compatgate.canary.executors.slurm.commands import job_name
-from compatgate.canary.executors.slurm.states import Stage, read_stage
-from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.executors.slurm.commands import Stage, job_name, read_stage
+from compatgate.canary.hosts import Slurm
 from compatgate.canary.workloads.contents import write_files
 from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import fsum, isfinite, log
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from compatgate.canary.judge.noise import Noise, fit_noise
 from compatgate.canary.judge.prepare import parse_unit
@@ -259,8 +259,3 @@ class PairedJudgement(Struct, frozen=True):
     more: int = 0
     waiting: tuple[str, ...] = ()
     judge: str = PAIRED_JUDGE
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data, to be stored and shown."""
-        body: dict[str, Any] = to_builtins(self)
-        return body

@@ -76,8 +76,6 @@ def _list_members(data: bytes, source: str) -> Iterator[tuple[str, dict[str, Any
 
 
 class _Collector:
-    """Collector of lines; samples of one block may come in several lines."""
-
     def __init__(self) -> None:
         self._blocks: dict[str, dict[tuple[int, Arm, int], list[tuple[float, str]]]] = {}
         self._units: dict[str, set[str]] = {}

@@ -87,7 +87,6 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
 
 
 def _report(test: dict[str, Any], found: ToolResults) -> Literal["passed", "failed", "skipped"]:
-    """Report a test, and return its outcome."""
     name = re.sub(r"[^a-z0-9]+", "-", read_member(test, "name", str, "").lower()).strip("-")[:128]
     if not name:
         raise BrokenLine("a test has no name")

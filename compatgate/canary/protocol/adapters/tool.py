@@ -60,7 +60,7 @@ class ToolResults:
         self._driver: str | None = None
         self._gpus: list[Device] = []
         self._versions: dict[str, str] = {}
-        self._metrics: dict[str, tuple[str, list[float], list[float]]] = {}
+        self._metrics: dict[str, tuple[str, list[float]]] = {}
         self._checks: dict[str, Check] = {}
         self._problems: list[str] = []
         self._unsaid = 0
@@ -78,9 +78,7 @@ class ToolResults:
         else:
             self._unsaid += 1
 
-    def metric(
-        self, name: str, unit: str, values: Iterable[object], warmup: Iterable[object] = ()
-    ) -> None:
+    def metric(self, name: str, unit: str, values: Iterable[object]) -> None:
         """Add values of a metric; repeated calls append.
 
         A value that is not finite, or a unit that differs from the declared one, is a problem.
@@ -89,16 +87,14 @@ class ToolResults:
             return
         try:
             kept = [read_number(name, value) for value in values]
-            leading = [read_number(name, value) for value in warmup]
         except BrokenLine as broken:
             self.problem(str(broken))
             return
-        known = self._metrics.setdefault(name, (unit, [], []))
+        known = self._metrics.setdefault(name, (unit, []))
         if known[0] != unit:
             self.problem(f"{name} is printed both in {known[0]} and in {unit}")
             return
         known[1].extend(kept)
-        known[2].extend(leading)
 
     def _wanted(self, name: str, unit: str) -> bool:
         if self.workload is None:
@@ -169,9 +165,9 @@ class ToolResults:
         return Report(
             env=env,
             metrics=tuple(
-                Metric(name, unit, tuple(values), tuple(warmup))
-                for name, (unit, values, warmup) in self._metrics.items()
-                if values or warmup
+                Metric(name, unit, tuple(values))
+                for name, (unit, values) in self._metrics.items()
+                if values
             ),
             checks=tuple(self._checks.values()),
             problems=tuple(problems),

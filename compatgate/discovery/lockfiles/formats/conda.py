@@ -20,12 +20,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
-from compatgate.discovery.lockfiles.formats.requirements import RequirementsTxt
+from compatgate.discovery.lockfiles.formats.requirements import read_requirements
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
-    Selection,
+    LockFormat,
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
@@ -38,47 +38,37 @@ from compatgate.discovery.lockfiles.text import (
 from compatgate.discovery.lockfiles.wheel_builds import select_wheels
 from compatgate.errors import BadInput, InconclusiveInput
 
+_YAML = (".yml", ".yaml")
 _MAX_DEPENDENCIES = 5_000
 """Dependencies that an environment states."""
-_ENVIRONMENT_NAME = re.compile(r".*environment.*\.ya?ml|conda.*\.ya?ml", re.IGNORECASE)
+_ENVIRONMENT_NAME = re.compile(r"(.*environment.*|conda.*)\.ya?ml", re.IGNORECASE)
 _ENVIRONMENT_SHAPE = re.compile(r"^dependencies:\s*$", re.MULTILINE)
 
 
-class CondaEnvironment:
-    """A conda environment file, also as ``conda env export`` writes it."""
-
-    name = "environment.yml"
-
-    def recognises(self, file: LockFile) -> bool:
-        """Look for a YAML file with dependencies."""
-        if not file.may_end(".yml", ".yaml"):
-            return False
-        return bool(_ENVIRONMENT_SHAPE.search(file.text) or _ENVIRONMENT_NAME.fullmatch(file.name))
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return the packages of conda and of pip."""
-        document = read_yaml(file.text, file.name)
-        stated = document.get("dependencies") if isinstance(document, dict) else None
-        if not isinstance(stated, list):
-            hint = "a conda environment has a list of dependencies"
-            raise BadInput("is not a conda environment", field=file.name, hint=hint)
-        if len(stated) > _MAX_DEPENDENCIES:
-            what = f"has more than {_MAX_DEPENDENCIES} dependencies"
-            raise BadInput(what, field=file.name)
-        packages: list[ListedPackage] = []
-        pip: list[str] = []
-        lines = _entry_lines(file.text)
-        for item in stated:
-            if isinstance(item, dict):
-                pip += _pip_entries(item, file)
-            else:
-                packages.append(_conda_entry(item, file, lines))
-        if not pip:
-            return LockContents(tuple(packages))
-        inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
-        added = RequirementsTxt().read(inner, platform, selection)
-        packages += [_entry_place(package, file) for package in added.packages]
-        return LockContents(tuple(packages), added.indexes, added.open)
+def _read_environment(file: LockFile, platform: Platform) -> LockContents:
+    """Return the packages of conda and of pip."""
+    document = read_yaml(file.text, file.name)
+    stated = document.get("dependencies") if isinstance(document, dict) else None
+    if not isinstance(stated, list):
+        hint = "a conda environment has a list of dependencies"
+        raise BadInput("is not a conda environment", field=file.name, hint=hint)
+    if len(stated) > _MAX_DEPENDENCIES:
+        what = f"has more than {_MAX_DEPENDENCIES} dependencies"
+        raise BadInput(what, field=file.name)
+    packages: list[ListedPackage] = []
+    pip: list[str] = []
+    lines = _entry_lines(file.text)
+    for item in stated:
+        if isinstance(item, dict):
+            pip += _pip_entries(item, file)
+        else:
+            packages.append(_conda_entry(item, file, lines))
+    if not pip:
+        return LockContents(tuple(packages))
+    inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
+    added = read_requirements(inner, platform)
+    packages += [_entry_place(package, file) for package in added.packages]
+    return LockContents(tuple(packages), added.indexes, added.open)
 
 
 def _conda_entry(item: Any, file: LockFile, lines: dict[str, int]) -> ListedPackage:
@@ -116,7 +106,6 @@ def _entry_place(package: ListedPackage, file: LockFile) -> ListedPackage:
 
 
 def _entry_lines(text: str) -> dict[str, int]:
-    """Find the line of each item of a list in the text."""
     lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         item = line.split(" #")[0].strip()
@@ -129,87 +118,58 @@ _EXPLICIT_MARK = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
 _EXPLICIT_PIP = "# pip "
 
 
-class CondaExplicit:
-    """conda's explicit specification."""
-
-    name = "conda explicit list"
-
-    def recognises(self, file: LockFile) -> bool:
-        """Look for the line ``@EXPLICIT``."""
-        return bool(_EXPLICIT_MARK.search(file.text))
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return every package if the list is for the platform."""
-        packages: list[ListedPackage] = []
-        subdirs: set[str] = set()
-        pip: list[str] = []
-        for number, raw in enumerate(file.text.splitlines(), 1):
-            line = refuse_variable(raw.strip(), f"{file.name}:{number}")
-            is_pip = line.startswith(_EXPLICIT_PIP)
-            pip.append(line.removeprefix(_EXPLICIT_PIP).partition(" --hash")[0] if is_pip else "")
-            if not line or line.startswith("#") or line == "@EXPLICIT":
-                continue
-            package = stack_components.parse_conda_url(line, f"{file.name}:{number}")
-            if package is None or not stack_components.conda_subdir(line):
-                hint = "after @EXPLICIT each line is the URL of a package"
-                raise BadInput(
-                    "is not the URL of a package", field=f"{file.name}:{number}", hint=hint
-                )
-            packages.append(package)
-            subdirs.add(stack_components.conda_subdir(line))
-            if len(packages) > MAX_PACKAGES:
-                raise BadInput(f"has more than {MAX_PACKAGES} packages", field=file.name)
-        subdirs.discard("noarch")
-        if subdirs and platform.conda not in subdirs:
-            problem = f"is for {', '.join(sorted(subdirs))}, the target is {platform.conda}"
-            raise InconclusiveInput(problem, field=file.name, hint=f"list one for {platform.conda}")
-        added = RequirementsTxt().read(LockFile(file.name, "\n".join(pip)), platform, selection)
-        return LockContents((*packages, *added.packages))
+def _read_explicit(file: LockFile, platform: Platform) -> LockContents:
+    """Return every package if the list is for the platform."""
+    packages: list[ListedPackage] = []
+    subdirs: set[str] = set()
+    pip: list[str] = []
+    for number, raw in enumerate(file.text.splitlines(), 1):
+        line = refuse_variable(raw.strip(), f"{file.name}:{number}")
+        is_pip = line.startswith(_EXPLICIT_PIP)
+        pip.append(line.removeprefix(_EXPLICIT_PIP).partition(" --hash")[0] if is_pip else "")
+        if not line or line.startswith("#") or line == "@EXPLICIT":
+            continue
+        package = stack_components.parse_conda_url(line, f"{file.name}:{number}")
+        if package is None or not stack_components.conda_subdir(line):
+            hint = "after @EXPLICIT each line is the URL of a package"
+            raise BadInput("is not the URL of a package", field=f"{file.name}:{number}", hint=hint)
+        packages.append(package)
+        subdirs.add(stack_components.conda_subdir(line))
+        if len(packages) > MAX_PACKAGES:
+            raise BadInput(f"has more than {MAX_PACKAGES} packages", field=file.name)
+    subdirs.discard("noarch")
+    if subdirs and platform.conda not in subdirs:
+        problem = f"is for {', '.join(sorted(subdirs))}, the target is {platform.conda}"
+        raise InconclusiveInput(problem, field=file.name, hint=f"list one for {platform.conda}")
+    added = read_requirements(LockFile(file.name, "\n".join(pip)), platform)
+    return LockContents((*packages, *added.packages))
 
 
 _LOCK_SHAPE = (re.compile(r"^metadata:", re.MULTILINE), re.compile(r"^package:", re.MULTILINE))
 _LOCK_NAME = re.compile(r".*conda-lock\.ya?ml", re.IGNORECASE)
 
 
-class CondaLock:
-    """conda-lock's unified lockfile."""
-
-    name = "conda-lock.yml"
-
-    def recognises(self, file: LockFile) -> bool:
-        """Look for conda-lock's name, or its metadata and packages."""
-        return bool(_LOCK_NAME.fullmatch(file.name)) or (
-            file.may_end(".yml", ".yaml") and all(s.search(file.text) for s in _LOCK_SHAPE)
-        )
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return packages of the main category and of the selected ones, for the platform."""
-        document = read_yaml(file.text, file.name)
-        if not isinstance(document, dict) or "package" not in document:
-            raise BadInput("is not a conda-lock file", field=file.name)
-        if str(document.get("version", "1")) != "1":
-            problem = f"has version {document['version']!r} of conda-lock's format"
-            raise BadInput(problem, field=file.name, hint="use version 1")
-        entries = read_tables(document["package"], "package", file.name)
-        own = [e for e in entries if e.get("platform") in (platform.conda, "noarch")]
-        if entries and not own:
-            have = ", ".join(sorted({str(e.get("platform")) for e in entries}))
-            problem = f"has no packages for {platform.conda}, only for {have}"
-            raise InconclusiveInput(
-                problem, field=file.name, hint=f"lock for {platform.conda} as well"
-            )
-        return LockContents(
-            tuple(_locked_package(entry, file.name, platform, selection) for entry in own)
-        )
+def _read_conda_lock(file: LockFile, platform: Platform) -> LockContents:
+    """Return packages of the main category, and the optional ones of others."""
+    document = read_yaml(file.text, file.name)
+    if not isinstance(document, dict) or "package" not in document:
+        raise BadInput("is not a conda-lock file", field=file.name)
+    if str(document.get("version", "1")) != "1":
+        problem = f"has version {document['version']!r} of conda-lock's format"
+        raise BadInput(problem, field=file.name, hint="use version 1")
+    entries = read_tables(document["package"], "package", file.name)
+    own = [e for e in entries if e.get("platform") in (platform.conda, "noarch")]
+    if entries and not own:
+        have = ", ".join(sorted({str(e.get("platform")) for e in entries}))
+        problem = f"has no packages for {platform.conda}, only for {have}"
+        raise InconclusiveInput(problem, field=file.name, hint=f"lock for {platform.conda} as well")
+    return LockContents(tuple(_locked_package(entry, file.name, platform) for entry in own))
 
 
-def _locked_package(
-    entry: dict[str, Any], file: str, platform: Platform, selection: Selection
-) -> ListedPackage:
+def _locked_package(entry: dict[str, Any], file: str, platform: Platform) -> ListedPackage:
     name = read_text(entry, "name", file)
     url = read_text(entry, "url", file)
     category = read_text(entry, "category", file, "main")
-    wanted = {"main", *selection.extras, *selection.groups}
     is_pip = entry.get("manager") == "pip"
     files = [{"url": url, "hashes": entry.get("hash")}] if is_pip else []
     stated = None if is_pip else stack_components.parse_conda_url(url, file)
@@ -222,7 +182,7 @@ def _locked_package(
         sources=(url,) if url else (),
         wheels=tuple(select_wheels(files, platform)),
         build=read_text(entry, "build", file, package.build),
-        selection="" if category in wanted else f"category {category}",
+        selection="" if category == "main" else f"category {category}",
     )
 
 
@@ -231,61 +191,43 @@ _PIXI_DEFAULT = "default"
 _PIXI_SHAPE = (re.compile(r"^environments:\s*$", re.M), re.compile(r"^packages:\s*$", re.M))
 
 
-class PixiLock:
-    """The lockfile of pixi's workspaces."""
-
-    name = "pixi.lock"
-
-    def recognises(self, file: LockFile) -> bool:
-        """Look for pixi's name, or its environments and packages."""
-        return file.name.lower() == "pixi.lock" or (
-            file.may_end(".lock") and all(shape.search(file.text) for shape in _PIXI_SHAPE)
+def _read_pixi(file: LockFile, platform: Platform) -> LockContents:
+    """Return packages of the default environment; those of others are optional."""
+    document = read_yaml(file.text, file.name)
+    version = str(document.get("version")) if isinstance(document, dict) else ""
+    environments = document.get("environments") if isinstance(document, dict) else None
+    if version not in _PIXI_VERSIONS or not isinstance(environments, dict):
+        hint = f"use one of the versions {', '.join(_PIXI_VERSIONS)}"
+        raise BadInput("is not a pixi lock of a known version", field=file.name, hint=hint)
+    # Python's packages have their name and version here, not in the URL
+    known = {
+        str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p
+        for p in read_tables(document.get("packages"), "packages", file.name)
+    }
+    named = [
+        read_text(one, "name", file.name)
+        for one in read_tables(document.get("platforms"), "platforms", file.name)
+        if read_text(one, "subdir", file.name, read_text(one, "name", file.name)) == platform.conda
+    ]
+    places = tuple(named) or (platform.conda,)
+    found: list[ListedPackage] = []
+    platforms: set[str] = set()
+    for name, environment in environments.items():
+        listed = environment.get("packages") if isinstance(environment, dict) else None
+        if not isinstance(listed, dict):
+            raise BadInput("must have packages", field=f"{file.name}: {name}")
+        platforms |= {str(p) for p in listed if listed[p]}
+        outside = "" if name == _PIXI_DEFAULT else f"environment {name}"
+        for item, when in _pixi_items(listed, places, str(name), file.name):
+            package = _pixi_package(item, file.name, known, platform, outside)
+            if package:
+                found.append(replace(package, when=when))
+    if platforms and not found:
+        problem = f"has no packages for {platform.conda}, only for {', '.join(sorted(platforms))}"
+        raise InconclusiveInput(
+            problem, field=file.name, hint=f"add {platform.conda} and lock again"
         )
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return packages of the default environment; those of others need to be selected."""
-        document = read_yaml(file.text, file.name)
-        version = str(document.get("version")) if isinstance(document, dict) else ""
-        environments = document.get("environments") if isinstance(document, dict) else None
-        if version not in _PIXI_VERSIONS or not isinstance(environments, dict):
-            hint = f"use one of the versions {', '.join(_PIXI_VERSIONS)}"
-            raise BadInput("is not a pixi lock of a known version", field=file.name, hint=hint)
-        # Python's packages have their name and version here, not in the URL
-        known = {
-            str(p.get("pypi") or p.get("conda") or p.get("source") or p.get("url")): p
-            for p in read_tables(document.get("packages"), "packages", file.name)
-        }
-        chosen = selection.extras | selection.groups
-        named = [
-            read_text(one, "name", file.name)
-            for one in read_tables(document.get("platforms"), "platforms", file.name)
-            if read_text(one, "subdir", file.name, read_text(one, "name", file.name))
-            == platform.conda
-        ]
-        places = (
-            tuple(name for name in named if name in chosen) or tuple(named) or (platform.conda,)
-        )
-        wanted = chosen - set(places) or {_PIXI_DEFAULT}
-        found: list[ListedPackage] = []
-        platforms: set[str] = set()
-        for name, environment in environments.items():
-            listed = environment.get("packages") if isinstance(environment, dict) else None
-            if not isinstance(listed, dict):
-                raise BadInput("must have packages", field=f"{file.name}: {name}")
-            platforms |= {str(p) for p in listed if listed[p]}
-            outside = "" if name in wanted else f"environment {name}"
-            for item, when in _pixi_items(listed, places, str(name), file.name):
-                package = _pixi_package(item, file.name, known, platform, outside)
-                if package:
-                    found.append(replace(package, when=when))
-        if platforms and not found:
-            problem = (
-                f"has no packages for {platform.conda}, only for {', '.join(sorted(platforms))}"
-            )
-            raise InconclusiveInput(
-                problem, field=file.name, hint=f"add {platform.conda} and lock again"
-            )
-        return LockContents(tuple(found))
+    return LockContents(tuple(found))
 
 
 def _pixi_items(
@@ -358,3 +300,13 @@ def _pixi_source(
         ecosystem="conda",
         selection=selection,
     )
+
+
+PIXI = LockFormat(
+    "pixi.lock", _read_pixi, _PIXI_SHAPE, (".lock",), re.compile(r"pixi\.lock", re.IGNORECASE)
+)
+CONDA_EXPLICIT = LockFormat("conda explicit list", _read_explicit, (_EXPLICIT_MARK,))
+CONDA_LOCK = LockFormat("conda-lock.yml", _read_conda_lock, _LOCK_SHAPE, _YAML, _LOCK_NAME)
+CONDA_ENVIRONMENT = LockFormat(
+    "environment.yml", _read_environment, (_ENVIRONMENT_SHAPE,), _YAML, _ENVIRONMENT_NAME
+)

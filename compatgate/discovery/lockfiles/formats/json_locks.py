@@ -16,20 +16,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from compatgate.core.request import CPU_NAMES
 from compatgate.discovery.lockfiles.formats.tables import (
     Table,
-    TableFormat,
     TableLock,
     list_texts,
     read_table,
+    read_table_lock,
 )
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
-    Selection,
+    LockFormat,
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
@@ -48,7 +49,7 @@ _INSTALL_SHAPE = re.compile(r'"install"\s*:\s*\[')
 _INSTALLED_SHAPE = re.compile(r'"installed"\s*:\s*\[')
 _PIN = re.compile(r"===?\s*([^\s,;*]+)")
 _REQUIRED_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-_DEFAULT, _DEVELOP = "default", "develop"
+_DEFAULT = "default"
 _SYSTEMS = {"win32": "windows", "linux": "linux", "darwin": "macOS"}
 
 _TORCH = re.compile(r"^\s*PyTorch version: (\S+)\s*$", re.MULTILINE)
@@ -79,17 +80,13 @@ def _pipfile_python(document: Table, file: str) -> str:
 
 
 def _pipfile_indexes(lock: TableLock) -> dict[str, str]:
-    """Return the URL of each index by its name."""
     meta = read_table(lock.document.get("_meta"), "_meta", lock.file)
     sources = read_tables(meta.get("sources"), "_meta.sources", lock.file)
     return {lock.text(one, "name"): lock.text(one, "url") for one in sources}
 
 
 def _pipfile_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
-    """Yield packages of all categories; those of others than the default need to be selected."""
-    chosen = {_DEFAULT, *lock.selection.groups, *lock.selection.extras}
-    if lock.selection.groups & {"dev", "dev-packages"}:
-        chosen.add(_DEVELOP)
+    """Yield packages of all categories; those of others than the default are optional."""
     indexes = _pipfile_indexes(lock)
     for category, value in lock.document.items():
         if category == "_meta":
@@ -98,7 +95,7 @@ def _pipfile_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
         if len(listed) > MAX_PACKAGES:
             what = f"has more than {MAX_PACKAGES} items"
             raise BadInput(what, field=f"{lock.file}: {category}")
-        outside = "" if category in chosen else f"group {category}"
+        outside = "" if category == _DEFAULT else f"group {category}"
         for name, item in listed.items():
             entry = read_table(item, f"{category}.{name}", lock.file)
             yield _pipfile_package(refuse_variable(name, lock.file), entry, lock, indexes, outside)
@@ -160,6 +157,10 @@ def _report_python(document: Table, file: str) -> str:
     return f"=={python}.*" if python else ""
 
 
+def _described_packages(key: str, source: str, lock: TableLock) -> list[ListedPackage]:
+    return [_described_package(entry, lock, source) for entry in lock.tables(key)]
+
+
 def _described_package(entry: Table, lock: TableLock, source: str) -> ListedPackage:
     """Return a package by its metadata, and the file that ``source`` says it came from."""
     download = read_table(entry.get(source), source, lock.file)
@@ -181,60 +182,51 @@ def _described_package(entry: Table, lock: TableLock, source: str) -> ListedPack
     )
 
 
-PIPFILE = TableFormat(
+def _read_torch_report(file: LockFile, _: Platform) -> LockContents:
+    """Return the installed packages; PyTorch's own version has its CUDA build.
+
+    What the machine has is for ``--nvidia-smi``.
+    """
+    found: dict[str, ListedPackage] = {}
+    for match in _CONDA.finditer(file.text):
+        name, version, build, channel = match.groups()
+        if build.startswith("pypi"):
+            continue
+        origin = f"{file.name}: {name}"
+        found[name.lower()] = ListedPackage(
+            name, origin, version, build=build, ecosystem="conda", channel=channel or ""
+        )
+    for name, version in _PIP.findall(file.text):
+        found.setdefault(name.lower(), ListedPackage(name, f"{file.name}: {name}", version))
+    torch = _TORCH.search(file.text)
+    conda = "pytorch" in found or getattr(found.get("torch"), "ecosystem", "") == "conda"
+    if torch and torch[1][:1].isdigit() and not conda:
+        found["torch"] = ListedPackage("torch", f"{file.name}: PyTorch version", torch[1])
+    return LockContents(tuple(found.values()))
+
+
+PIPFILE = LockFormat(
     "Pipfile.lock",
+    partial(
+        read_table_lock,
+        load=_load,
+        requires=_pipfile_python,
+        packages=_pipfile_packages,
+        index=lambda lock: next(iter(_pipfile_indexes(lock).values()), ""),
+    ),
     _PIPFILE_SHAPE,
-    _load,
-    _pipfile_python,
-    _pipfile_packages,
-    index=lambda lock: next(iter(_pipfile_indexes(lock).values()), ""),
-    endings=(".lock", ".json"),
-    files=re.compile(r"pipfile\.lock", re.IGNORECASE),
+    (".lock", ".json"),
+    re.compile(r"pipfile\.lock", re.IGNORECASE),
 )
-PIP_REPORT = TableFormat(
+_read_report = partial(read_table_lock, load=_load_report, requires=_report_python)
+PIP_REPORT = LockFormat(
     "pip installation report",
+    partial(_read_report, packages=partial(_described_packages, "install", "download_info")),
     (_REPORT_SHAPE, _INSTALL_SHAPE),
-    _load_report,
-    _report_python,
-    lambda lock: [
-        _described_package(entry, lock, "download_info") for entry in lock.tables("install")
-    ],
 )
-PIP_INSPECTION = TableFormat(
+PIP_INSPECTION = LockFormat(
     "pip inspect",
+    partial(_read_report, packages=partial(_described_packages, "installed", "direct_url")),
     (_REPORT_SHAPE, _INSTALLED_SHAPE),
-    _load_report,
-    _report_python,
-    lambda lock: [
-        _described_package(entry, lock, "direct_url") for entry in lock.tables("installed")
-    ],
 )
-
-
-class TorchReport:
-    """The report of ``collect_env``; what its machine has is for ``--nvidia-smi``."""
-
-    name = "collect_env"
-
-    def recognises(self, file: LockFile) -> bool:
-        """Look for two lines that every report has."""
-        return bool(_TORCH.search(file.text) and _BUILT.search(file.text))
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return the installed packages; PyTorch's own version has its CUDA build."""
-        found: dict[str, ListedPackage] = {}
-        for match in _CONDA.finditer(file.text):
-            name, version, build, channel = match.groups()
-            if build.startswith("pypi"):
-                continue
-            origin = f"{file.name}: {name}"
-            found[name.lower()] = ListedPackage(
-                name, origin, version, build=build, ecosystem="conda", channel=channel or ""
-            )
-        for name, version in _PIP.findall(file.text):
-            found.setdefault(name.lower(), ListedPackage(name, f"{file.name}: {name}", version))
-        torch = _TORCH.search(file.text)
-        conda = "pytorch" in found or getattr(found.get("torch"), "ecosystem", "") == "conda"
-        if torch and torch[1][:1].isdigit() and not conda:
-            found["torch"] = ListedPackage("torch", f"{file.name}: PyTorch version", torch[1])
-        return LockContents(tuple(found.values()))
+TORCH_REPORT = LockFormat("collect_env", _read_torch_report, (_TORCH, _BUILT))

@@ -23,7 +23,7 @@ from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
-    Selection,
+    LockFormat,
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.text import decode_text, refuse_variable
@@ -179,54 +179,38 @@ class _Requirement(NamedTuple):
     marker: str = ""
 
 
-class RequirementsTxt:
-    """pip's requirements file."""
-
-    name = "requirements.txt"
-
-    def recognises(self, file: LockFile) -> bool:
-        """Look for a usual name, or lines that all look like requirements."""
-        if _NAME.fullmatch(file.name):
-            return True
-        lines = [line for line in file.text.splitlines() if line.strip()][:200]
-        return (
-            file.may_end(".txt", ".in", ".pip")
-            and all(map(_REQUIREMENT_LIKE.match, lines))
-            and ("." in file.name or bool(_PIN.search(file.text)))
-        )
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return requirements whose markers hold, with versions from constraints."""
-        markers = Markers(platform, file=file.name)
-        lines = RequirementLines(file)
-        packages: list[ListedPackage] = []
-        indexes: list[str] = []
-        default, more = "", list[str]()
-        constraints: dict[str, list[ListedPackage]] = {}
-        for number, line in enumerate(lines, 1):
-            if number > _MAX_REQUIREMENTS:
-                what = f"has more than {_MAX_REQUIREMENTS} requirements"
-                raise BadInput(what, field=file.name)
-            if line.option in INDEX:
-                indexes.append(refuse_variable(line.text, line.origin))
-                if line.option in FIRST_INDEX:
-                    default = indexes[-1]
-                elif line.option in MORE_INDEXES:
-                    more.append(indexes[-1])
-                continue
-            package = _package(line, markers)
-            if package is None:
-                continue
-            if line.constraint:
-                constraints.setdefault(canonicalize_name(package.name), []).append(package)
-            else:
-                packages.append(package)
-        if not packages:
-            packages = [package for bound in constraints.values() for package in bound]
+def read_requirements(file: LockFile, platform: Platform) -> LockContents:
+    """Return requirements whose markers hold, with versions from constraints."""
+    markers = Markers(platform, file=file.name)
+    lines = RequirementLines(file)
+    packages: list[ListedPackage] = []
+    indexes: list[str] = []
+    default, more = "", list[str]()
+    constraints: dict[str, list[ListedPackage]] = {}
+    for number, line in enumerate(lines, 1):
+        if number > _MAX_REQUIREMENTS:
+            what = f"has more than {_MAX_REQUIREMENTS} requirements"
+            raise BadInput(what, field=file.name)
+        if line.option in INDEX:
+            indexes.append(refuse_variable(line.text, line.origin))
+            if line.option in FIRST_INDEX:
+                default = indexes[-1]
+            elif line.option in MORE_INDEXES:
+                more.append(indexes[-1])
+            continue
+        package = _package(line, markers)
+        if package is None:
+            continue
+        if line.constraint:
+            constraints.setdefault(canonicalize_name(package.name), []).append(package)
         else:
-            packages = [_apply_constraints(package, constraints) for package in packages]
-        asked = tuple(dict.fromkeys((default, *more)))
-        return LockContents(tuple(packages), tuple(indexes), tuple(lines.unread), asked=asked)
+            packages.append(package)
+    if not packages:
+        packages = [package for bound in constraints.values() for package in bound]
+    else:
+        packages = [_apply_constraints(package, constraints) for package in packages]
+    asked = tuple(dict.fromkeys((default, *more)))
+    return LockContents(tuple(packages), tuple(indexes), tuple(lines.unread), asked=asked)
 
 
 def _package(line: RequirementLine, markers: Markers) -> ListedPackage | None:
@@ -312,3 +296,19 @@ def _apply_constraints(
                 digests=bound.digests,
             )
     return package
+
+
+class _RequirementsTxt(LockFormat, frozen=True):
+    def recognises(self, file: LockFile) -> bool:
+        """Look for a usual name, or lines that all look like requirements."""
+        if _NAME.fullmatch(file.name):
+            return True
+        lines = [line for line in file.text.splitlines() if line.strip()][:200]
+        return (
+            file.may_end(".txt", ".in", ".pip")
+            and all(map(_REQUIREMENT_LIKE.match, lines))
+            and ("." in file.name or bool(_PIN.search(file.text)))
+        )
+
+
+REQUIREMENTS = _RequirementsTxt("requirements.txt", read_requirements, ())

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from compatgate.discovery.lockfiles.interface import (
-    ListedPackage,
-    LockContents,
-    LockFile,
-    Selection,
-)
+from compatgate.discovery.lockfiles.interface import ListedPackage, LockContents, LockFile
 from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
 from compatgate.discovery.lockfiles.text import read_tables, read_text
 from compatgate.discovery.observations import Conflict
@@ -28,7 +22,6 @@ class TableLock(Struct, frozen=True):
     document: Table
     file: str
     markers: Markers
-    selection: Selection
 
     @property
     def platform(self) -> Platform:
@@ -44,57 +37,35 @@ class TableLock(Struct, frozen=True):
         return read_text(table, key, self.file)
 
 
-class TableFormat(Struct, frozen=True):
-    """A format, as the functions in which it differs from others.
+def read_table_lock(
+    file: LockFile,
+    platform: Platform,
+    *,
+    load: Callable[[LockFile, Platform], Table],
+    requires: Callable[[Table, str], str],
+    packages: Callable[[TableLock], Iterable[ListedPackage | None]],
+    conflicts: Callable[[TableLock], tuple[Conflict, ...]] = lambda _: (),
+    index: Callable[[TableLock], str] = lambda _: "",
+    groups: str = "",
+) -> LockContents:
+    """Return the packages of a lock, by the functions in which its format differs from others.
 
-    Attributes:
-        shapes: patterns that together tell the format by its text.
-        endings: of the names of files whose text decides; none: the text of every file does.
+    Args:
         load: reads the document of a file, for a platform.
         requires: the constraint on Python that a document states.
         packages: the packages of a lock; None for those that the platform leaves out.
         conflicts: contradictions with the target, besides its Python.
         index: the index that packages without one are asked of; empty for the installer's own.
         groups: key of the document's list of groups that are always installed.
-        files: names that decide, whatever the text.
     """
-
-    name: str
-    shapes: tuple[re.Pattern[str], ...]
-    load: Callable[[LockFile, Platform], Table]
-    requires: Callable[[Table, str], str]
-    packages: Callable[[TableLock], Iterable[ListedPackage | None]]
-    conflicts: Callable[[TableLock], tuple[Conflict, ...]] = lambda _: ()
-    index: Callable[[TableLock], str] = lambda _: ""
-    groups: str = ""
-    endings: tuple[str, ...] = ()
-    files: re.Pattern[str] | None = None
-
-    def recognises(self, file: LockFile) -> bool:
-        """Return whether the file is of this format; never raises."""
-        if self.files and self.files.fullmatch(file.name):
-            return True
-        return (not self.endings or file.may_end(*self.endings)) and all(
-            shape.search(file.text) for shape in self.shapes
-        )
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return the packages for a platform."""
-        document = self.load(file, platform)
-        requires = self.requires(document, file.name)
-        markers = Markers(
-            platform,
-            file=file.name,
-            requires_python=requires,
-            extras=selection.extras,
-            groups=selection.groups.union(list_texts(document.get(self.groups))),
-        )
-        lock = TableLock(document, file.name, markers, selection)
-        packages = tuple(package for package in self.packages(lock) if package is not None)
-        conflicts = find_python_conflict(markers, file.name, platform, requires)
-        return LockContents(
-            packages, conflicts=conflicts + self.conflicts(lock), asked=(self.index(lock),)
-        )
+    document = load(file, platform)
+    python = requires(document, file.name)
+    always = list_texts(document.get(groups))
+    markers = Markers(platform, file=file.name, requires_python=python, groups=always)
+    lock = TableLock(document, file.name, markers)
+    found = tuple(package for package in packages(lock) if package is not None)
+    against = find_python_conflict(markers, file.name, platform, python) + conflicts(lock)
+    return LockContents(found, conflicts=against, asked=(index(lock),))
 
 
 def list_texts(value: Any) -> list[str]:

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError
 
 from compatgate.discovery.lockfiles.formats.tables import (
     Table,
-    TableFormat,
     TableLock,
     list_rows,
     list_texts,
+    read_table_lock,
 )
-from compatgate.discovery.lockfiles.interface import ListedPackage, LockFile
+from compatgate.discovery.lockfiles.interface import ListedPackage, LockFile, LockFormat
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import read_tables, read_text, read_toml
 from compatgate.discovery.lockfiles.wheel_builds import (
@@ -63,7 +64,7 @@ def _poetry_python(document: Table, file: str) -> str:
 
 
 def _poetry_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
-    """Yield packages of all groups; those of groups that are not chosen need to be selected."""
+    """Yield packages of all groups; those of others than the main one are optional."""
     entries = lock.tables("package")
     edges = _collect_edges(entries)
     stated = lock.document.get("extras")
@@ -77,15 +78,15 @@ def _poetry_package(
 ) -> ListedPackage | None:
     name = lock.text(entry, "name")
     names = _read_groups(entry, _POETRY_MAIN_GROUP)
-    wanted = {_POETRY_MAIN_GROUP, *lock.selection.groups}
-    marker, holds = _decide_poetry_marker(entry, names & wanted or names, lock)
+    main = _POETRY_MAIN_GROUP in names
+    marker, holds = _decide_poetry_marker(entry, {_POETRY_MAIN_GROUP} if main else names, lock)
     selection = lock.markers.selected_by(marker, extras) if holds is False else ""
     if holds is False and not selection:
         return None
-    if not selection and not names & wanted:
+    if not selection and not main:
         selection = f"group {min(names, default=_POETRY_MAIN_GROUP)}"
     elif not selection and entry.get("optional") is True:
-        selection = "" if "extra" in marker or lock.selection.extras else "an extra"
+        selection = "" if "extra" in marker else "an extra"
     when = marker if holds is None else ""
     asked = edges.get(name, [])
     oldest = "markers" not in entry and "groups" not in entry  # only dependents state platforms
@@ -156,8 +157,7 @@ def _pdm_python(document: Table, file: str) -> str:
 
 
 def _pdm_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
-    """Yield packages of all groups; those of groups that are not chosen need to be selected."""
-    wanted = {_PDM_DEFAULT_GROUP, *lock.selection.groups, *lock.selection.extras}
+    """Yield packages of all groups; those of others than the default one are optional."""
     for entry in lock.tables("package"):
         marker = lock.text(entry, "marker")
         holds = lock.markers.decide(marker)
@@ -174,7 +174,9 @@ def _pdm_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
             version=lock.text(entry, "version") or None,
             sources=tuple(filter(None, urls)),
             when="" if holds else marker,
-            selection="" if names & wanted else f"group {min(names, default=_PDM_DEFAULT_GROUP)}",
+            selection=""
+            if _PDM_DEFAULT_GROUP in names
+            else f"group {min(names, default=_PDM_DEFAULT_GROUP)}",
             wheels=tuple(select_wheels(files, lock.platform)),
             depends=tuple(match[0] for match in depends if match),
         )
@@ -268,32 +270,33 @@ def _check_environments(lock: TableLock) -> tuple[Conflict, ...]:
     return (Conflict("platform", message, None),)
 
 
-POETRY = TableFormat(
+POETRY = LockFormat(
     "poetry.lock",
+    partial(read_table_lock, load=_load, requires=_poetry_python, packages=_poetry_packages),
     (_POETRY_SHAPE,),
-    _load,
-    _poetry_python,
-    _poetry_packages,
-    endings=(".lock", ".toml"),
-    files=re.compile(r"poetry\.lock", re.IGNORECASE),
+    (".lock", ".toml"),
+    re.compile(r"poetry\.lock", re.IGNORECASE),
 )
-PDM = TableFormat(
+PDM = LockFormat(
     "pdm.lock",
+    partial(
+        read_table_lock, load=_load, requires=_pdm_python, packages=_pdm_packages,
+        conflicts=_check_pdm_targets,
+    ),
     (_PDM_SHAPE,),
-    _load,
-    _pdm_python,
-    _pdm_packages,
-    _check_pdm_targets,
-    endings=(".lock",),
-    files=re.compile(r"pdm\.lock", re.IGNORECASE),
-)
-PYLOCK = TableFormat(
+    (".lock",),
+    re.compile(r"pdm\.lock", re.IGNORECASE),
+)  # fmt: skip
+PYLOCK = LockFormat(
     "pylock.toml",
+    partial(
+        read_table_lock,
+        load=_load_pylock,
+        requires=lambda document, file: read_text(document, "requires-python", file),
+        packages=_pylock_packages,
+        conflicts=_check_environments,
+        groups="default-groups",
+    ),
     _PYLOCK_SHAPE,
-    _load_pylock,
-    lambda document, file: read_text(document, "requires-python", file),
-    _pylock_packages,
-    _check_environments,
-    groups="default-groups",
     files=_PYLOCK_NAME,
 )

@@ -17,7 +17,7 @@ from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
     LockFile,
-    Selection,
+    LockFormat,
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
 from compatgate.discovery.lockfiles.stack_components import find_pypi_component
@@ -43,37 +43,25 @@ class PackagePath(Struct, frozen=True):
     selection: str = ""
 
 
-class UvLock:
-    """The lockfile of uv's projects and scripts."""
+def _read(file: LockFile, platform: Platform) -> LockContents:
+    document = read_toml(file.text, file.name)
+    version = document.get("version", 1)
+    if version != _NEWEST_VERSION:
+        hint = f"use version {_NEWEST_VERSION}"
+        raise BadInput(f"has version {version!r} of uv's format", field=file.name, hint=hint)
+    graph = _Graph(document, file.name, platform)
+    reached = graph.walk()
+    packages = tuple(graph.package(node, how, platform) for node, how in reached.items())
+    return LockContents(packages, conflicts=graph.conflicts)
 
-    name = "uv.lock"
 
-    def recognises(self, file: LockFile) -> bool:
-        """Look for uv's name, or its table of packages with sources."""
-        return bool(_NAME.fullmatch(file.name) or _SHAPE.search(file.text[:100_000]))
-
-    def read(self, file: LockFile, platform: Platform, selection: Selection) -> LockContents:
-        """Return the packages for the target's platform."""
-        document = read_toml(file.text, file.name)
-        version = document.get("version", 1)
-        if version != _NEWEST_VERSION:
-            hint = f"use version {_NEWEST_VERSION}"
-            raise BadInput(f"has version {version!r} of uv's format", field=file.name, hint=hint)
-        graph = _Graph(document, file.name, platform, selection)
-        reached = graph.walk()
-        packages = tuple(graph.package(node, how, platform) for node, how in reached.items())
-        return LockContents(packages, conflicts=graph.conflicts)
+UV = LockFormat("uv.lock", _read, (_SHAPE,), files=_NAME)
 
 
 class _Graph:
-    """The graph of packages and their dependencies."""
-
-    def __init__(
-        self, document: dict[str, Any], file: str, platform: Platform, selection: Selection
-    ) -> None:
+    def __init__(self, document: dict[str, Any], file: str, platform: Platform) -> None:
         self._file = file
         self._platform = platform
-        self._selection = selection
         self._requires = read_text(document, "requires-python", file)
         self.packages = read_tables(document.get("package"), "package", file)
         manifest = document.get("manifest")
@@ -86,15 +74,15 @@ class _Graph:
 
     def walk(self) -> dict[int, PackagePath]:
         """Return every package for the platform; without a component those of each selection."""
-        extras, groups = self._selection.extras, self._selection.groups
+        none: frozenset[str] = frozenset()
         roots = self._roots()
-        reached = self._walk(extras, groups, PackagePath(), roots)
+        reached = self._walk(none, none, PackagePath(), roots)
         if any(find_pypi_component(self._name(node)) for node in reached):
             return reached
         for kind, name in self._others():
             more = self._walk(
-                extras | {name} if kind == "extra" else extras,
-                groups | {name} if kind == "group" else groups,
+                frozenset({name}) if kind == "extra" else none,
+                frozenset({name}) if kind == "group" else none,
                 PackagePath(selection=f"{kind} {name}"),
                 self._by_name[name] if kind == "member" else roots,
             )
@@ -205,14 +193,11 @@ class _Graph:
         return edges
 
     def _roots(self) -> list[int]:
-        """Return the project and its selected members; all members without a project."""
-        members = self._members()
-        asked = [node for node in members if self._name(node) in self._selection.groups]
+        """Return the project; all members of the workspace without one."""
         own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
-        return [*own, *(node for node in asked if node not in own)] if own else asked or members
+        return own or self._members()
 
     def _members(self) -> list[int]:
-        """Return the projects of a workspace."""
         members = self._manifest.get("members")
         names = set(map(str, members)) if isinstance(members, list) else set()
         return [node for node in range(len(self.packages)) if self._name(node) in names]
@@ -221,17 +206,14 @@ class _Graph:
         return read_text(self.packages[node], "name", self._file)
 
     def _others(self) -> list[tuple[str, str]]:
-        """Return extras, groups and members of the workspace that were not selected."""
+        """Return extras, groups and members of the workspace, which are optional."""
         others: dict[tuple[str, str], None] = {}
         roots = self._roots()
         for node in roots:
-            for key, kind, asked in (
-                ("optional-dependencies", "extra", self._selection.extras),
-                ("dev-dependencies", "group", self._selection.groups),
-            ):
+            for key, kind in (("optional-dependencies", "extra"), ("dev-dependencies", "group")):
                 table = self.packages[node].get(key)
                 if isinstance(table, dict):
-                    others.update({(kind, name): None for name in table if name not in asked})
+                    others.update({(kind, name): None for name in table})
         others.update({("member", self._name(n)): None for n in self._members() if n not in roots})
         return list(others)[:_MAX_SELECTIONS]
 

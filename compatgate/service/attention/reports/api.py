@@ -1,4 +1,4 @@
-"""Serve reports about a target and a period."""
+"""Serve reports about a period, on one target or on all."""
 
 from __future__ import annotations
 
@@ -39,6 +39,23 @@ def report(call: Call[ReportOptions]) -> Reply:
     """
     name = call.args["name"]
     call.principal.require_targets([name])
-    return Reply(
-        make_report(call.use(Gate), call.use(Nodes), name, call.query.since, call.query.until)
-    )
+    return _reply(call, name)
+
+
+@route(
+    "GET",
+    "/report",
+    scope="read",
+    tag="targets",
+    query=ReportOptions,
+    slow=True,
+    returns=Returns(TargetReportBody, "The recorded answers, and the answers of today"),
+)
+def report_all(call: Call[ReportOptions]) -> Reply:
+    """Report changes, questions, canary runs and node events of all targets, as of one target."""
+    return _reply(call, None)
+
+
+def _reply(call: Call[ReportOptions], name: str | None) -> Reply:
+    gate, nodes = call.use(Gate), call.use(Nodes)
+    return Reply(make_report(gate, nodes, name, call.query.since, call.query.until))

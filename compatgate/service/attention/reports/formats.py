@@ -12,7 +12,7 @@ ALL_TARGETS = "all targets"
 """Name of a report that is not about one target."""
 _MAX_NAMES = 5
 _MAX_REASONS = 3
-_ASKED = ("stack", "who", "times", "then", "today", "reasons then", "verdict")
+_ASKED = ("Stack", "Who", "Times", "Then", "Today", "Reasons then", "Verdict")
 
 
 def render_markdown(report: Body) -> str:
@@ -34,8 +34,8 @@ def arrange(report: Body) -> list[Section]:
     basis = f"matrix revision {report['matrix_revision']}, facts {report['facts'][:19]}"
     summary = [
         *report["summary"].split("; "),
-        *(f"left out: {text}" for text in report["left_out"]),
-        f"today: {_minute(report['made_at'])} UTC, {basis}",
+        *(f"Left out: {text}" for text in report["left_out"]),
+        f"Today: {_minute(report['made_at'])} UTC, {basis}",
     ]
     events = [
         (
@@ -52,7 +52,7 @@ def arrange(report: Body) -> list[Section]:
     rows = [_row(one, on_all) for one in report["asked"]]
     sections = [
         Section("Summary", tuple(map(Item, summary))),
-        Section("Timeline", head=("UTC", "kind", "who", "what", "see"), rows=tuple(events)),
+        Section("Timeline", head=("UTC", "Kind", "Who", "What", "See"), rows=tuple(events)),
         Section("Other answers today", tuple(different)),
         Section("Questions and answers", head=_ASKED, rows=tuple(rows)),
     ]

@@ -25,6 +25,7 @@ from compatgate.service.audit.attestations.envelope import MEDIA as DSSE
 from compatgate.service.audit.attestations.service import Attestations
 from compatgate.service.gate.decisions.service import Decisions
 from compatgate.service.gate.far.bundles import BundleSource
+from compatgate.service.gate.questions.remedies import Resolution, resolve_verdict
 from compatgate.service.gate.questions.schemas import (
     QUESTION_EXAMPLES,
     BundleBody,
@@ -123,6 +124,27 @@ def show_verdict(call: Call[NoQuery]) -> Reply:
     verdict = call.use(Decisions).show_verdict(call.args["id"])
     require_answered(call.principal, verdict["target"])
     return Reply(verdict)
+
+
+@route(
+    "GET",
+    "/verdicts/{id}/resolution",
+    scope="read",
+    tag="gate",
+    targets="checked",
+    slow=True,
+    returns=Returns(Resolution, "Changes that end in *allowed*, and a waiver of what denies"),
+    errors=(404,),
+)
+def show_resolution(call: Call[NoQuery]) -> Reply:
+    """Show what turns a stored denial into an allowed stack, evaluated on the matrix of now.
+
+    Each of `remedies` is a `set` of changes to the question; the smallest comes first. `waiver` has
+    the fields of a waiver; `uncovered` says what denies in spite of it.
+    """
+    verdict = call.use(Decisions).show_verdict(call.args["id"])
+    require_answered(call.principal, verdict["target"])
+    return Reply(resolve_verdict(call.use(Gate).snapshot(), verdict))
 
 
 def require_answered(principal: Principal, target: str | None) -> None:

@@ -6,7 +6,7 @@ Everything is evaluated on today's matrix; nothing is stored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +26,8 @@ from compatgate.service.matrix.waivers.service import (
     split_words,
 )
 
+_WAIVER_DAYS = 7
+
 
 class Resolution(Struct, frozen=True):
     """What allows a stack that was denied.
@@ -42,8 +44,8 @@ class Resolution(Struct, frozen=True):
     uncovered: tuple[str, ...] = ()
 
 
-def resolve_verdict(snapshot: Snapshot, verdict: Mapping[str, Any], expires: date) -> Resolution:
-    """Return what allows the stack of a stored verdict."""
+def resolve_verdict(snapshot: Snapshot, verdict: Mapping[str, Any]) -> Resolution:
+    """Return what allows the stack of a stored verdict; the drafted waiver lasts a week."""
     if verdict["verdict"] not in REFUSING:
         return Resolution()
     try:
@@ -64,6 +66,7 @@ def resolve_verdict(snapshot: Snapshot, verdict: Mapping[str, Any], expires: dat
         fields["targets"] and fields["rules"] and (fields.get("image") or fields["components"])
     ):
         return Resolution(remedies=remedies)
+    expires = clock.today() + timedelta(days=_WAIVER_DAYS)
     waived = _add_waiver(snapshot.matrix, _read_waiver(fields, expires))
     after = make_judge(stack, target, matrix=waived, **basis)({})
     denying = () if _is_resolved(after) else after.findings

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from sqlalchemy import Index, Integer, Text, UniqueConstraint, and_, select, update
 from sqlalchemy.orm import Mapped, Session, aliased, mapped_column
 
@@ -58,7 +59,7 @@ class BaselineRow(Base):
     @property
     def learned(self) -> Baseline:
         """Return the distribution, as the judge takes it."""
-        return Baseline.from_json(self.body)
+        return msgspec.convert(self.body, Baseline)
 
     @property
     def unit(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
@@ -129,7 +130,7 @@ def _propose_metric(
         return  # it gives nothing to learn from: too few values, or none that are numbers
     explained = samples.explained or (base.explained if base else "")
     learned = replace(learned, explained=explained)
-    baselines.propose_version(session, key, learned.to_json(), by=run, at=clock.now())
+    baselines.propose_version(session, key, msgspec.to_builtins(learned), by=run, at=clock.now())
 
 
 def _learning_base(session: Session, last: BaselineRow, explained: str) -> Baseline | None:
@@ -154,7 +155,7 @@ def _describe(session: Session, row: BaselineRow) -> BaselineDetailBody:
     body = {name: getattr(row, name) for name in names if hasattr(row, name)}
     learned = row.learned
     figures = describe_distribution(learned)
-    body |= {name: learned.to_json()[name] for name in _LEARNED}
+    body |= {name: msgspec.to_builtins(learned)[name] for name in _LEARNED}
     body |= {
         "distribution": to_builtins(figures),
         "nearest": _find_nearest(session, row, figures.median),

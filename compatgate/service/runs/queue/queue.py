@@ -346,7 +346,7 @@ class DatabaseQueue:
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""
         with self._database.working() as session:
-            if not leases.update_run(session, lease, pairs=pairs.to_json()):
+            if not leases.update_run(session, lease, pairs=msgspec.to_builtins(pairs)):
                 raise LeaseLost(lease.run.id)
 
     def earlier_pairs(self, lease: Lease) -> list[PairsState]:

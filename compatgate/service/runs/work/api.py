@@ -263,7 +263,7 @@ def show_past(call: Call[PastQuery]) -> Reply:
 def list_earlier_pairs(call: Call[NoQuery]) -> Reply:
     """Return the pairs of earlier runs of the suite on the same SKU, newest first."""
     earlier = call.use(Runs).queue.earlier_pairs(_lease(call))
-    return Reply({"pairs": [state.to_json() for state in earlier]})
+    return Reply({"pairs": msgspec.to_builtins(earlier)})
 
 
 @_of_lease(

@@ -77,10 +77,10 @@ class Probe:
         self.state = "healthy"
 
     @contextmanager
-    def __call__(self, slots: Any) -> Iterator[Probe]:
-        yield self
+    def __call__(self, slots: Any) -> Iterator[Callable[[], HostObservation]]:
+        yield self.observe
 
-    def observed(self) -> HostObservation:
+    def observe(self) -> HostObservation:
         return HostObservation(self.state, "as the test says", {"state": self.state})
 
 

@@ -78,9 +78,8 @@ class Processes(Script):
         return super().start(prepared)
 
 
-class Watched:
-    def observed(self):
-        return HostObservation("healthy", "", {"state": "healthy"})
+def observe():
+    return HostObservation("healthy", "", {"state": "healthy"})
 
 
 class Site:
@@ -103,7 +102,7 @@ class Site:
             workloads=lambda suite: (WIDE,),
             reader=make_reader,
             judge=BaselineJudge(rooms.baselines, GPU),
-            watch=lambda slots: nullcontext(Watched()),
+            watch=lambda slots: nullcontext(observe),
             gpus=rooms.gate.facts.gpus,
             settings=settings,
         )

@@ -214,13 +214,12 @@ def test_a_fault_of_a_sick_host_is_not_the_candidates(context, paired):
 def test_a_reference_on_a_sick_host_shows_nothing(context, paired):
     states = iter(["sick", "healthy"])
 
-    class Seen:
-        def observed(self):
-            return HostObservation(next(states), "as the test says")
+    def observe():
+        return HostObservation(next(states), "as the test says")
 
     queue = Memory()
     made = context(Host(faults={"gemm-0-pair1-B": NO_GPU}), queue)
-    drive(replace(paired, attempt=3), replace(made, watch=lambda slots: nullcontext(Seen())))
+    drive(replace(paired, attempt=3), replace(made, watch=lambda slots: nullcontext(observe)))
     assert (queue.ended[0], queue.ended[2]) == ("inconclusive", None)
     assert "the reference cuda124 too: the host was sick" in queue.ended[1]
 
@@ -444,6 +443,6 @@ def test_how_pairs_stand_survives_storage(context, paired):
     queue = Memory()
     drive(paired, context(Host(1.12), queue))
     state = queue.compared[-1]
-    text = msgspec.json.encode(state.to_json())
+    text = msgspec.json.encode(state)
     assert msgspec.json.decode(text, type=type(state)) == state
     assert ENV["driver"] in str(queue.recorded[-1].report)

@@ -46,7 +46,7 @@ def watch(facts):
 def seen(watch, slots=(0,)):
     with watch(slots) as watching:
         pass
-    return watching.observed()
+    return watching()
 
 
 def test_a_sound_gpu_is_healthy(watch):
@@ -60,7 +60,7 @@ def test_a_step_without_gpus_is_not_watched(watch):
 def test_a_host_may_be_left_unwatched():
     with skip_watch((0,)) as watching:
         pass
-    assert not watching.observed().spoils(passed=True)
+    assert not watching().spoils(passed=True)
 
 
 def test_no_nvml_is_unknown_and_spoils_the_result(watch):

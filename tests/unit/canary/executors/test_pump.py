@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compatgate.canary.executors.jobs import BackgroundReader
+from compatgate.background import BackgroundReader
 
 
 def nothing() -> None:

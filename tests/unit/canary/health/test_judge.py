@@ -64,10 +64,8 @@ def xid(code: int, rest: str = "x", device: str = PCI) -> str:
 
 
 def test_a_gpu_to_which_nothing_happened_is_healthy() -> None:
-    health = judged(taken(), (taken(utilisation=99),), taken(), own_pids=[7])
+    health = judged(taken(), (taken(utilisation=99),), taken())
     assert health == Health("healthy")
-    assert not health.spoils(passed=True)
-    assert not health.spoils(passed=False)
 
 
 def test_nothing_observed_is_not_healthy() -> None:
@@ -99,7 +97,6 @@ def test_damage_during_the_run_is_sick_and_says_what_to_do(
     assert health.state == "sick"
     assert reason in health.reasons[0]
     assert action in health.actions[0]
-    assert health.spoils(passed=True)
 
 
 def test_a_gpu_that_is_gone_afterwards_is_sick() -> None:
@@ -122,8 +119,6 @@ def test_what_may_have_spoilt_the_run_is_suspect(values: dict[str, Any]) -> None
     health = judged(taken(**values), (taken(**values),), taken(**values))
     assert health.state == "suspect"
     assert health.actions
-    assert not health.spoils(passed=True)
-    assert health.spoils(passed=False)
 
 
 def test_a_power_cap_under_load_and_an_idle_gpu_are_ordinary() -> None:
@@ -139,30 +134,17 @@ def test_a_slow_down_outside_of_the_run_concerns_nobody() -> None:
 # --- other people's processes ---------------------------------------------------------------
 
 
-def test_a_process_that_is_not_the_runs_makes_it_shared() -> None:
-    both = taken(processes=(Process(7), Process(99)))
-    health = judged(taken(), (both,), taken(), own_pids=[7])
-    assert health.state == "shared"
-    assert "99" in health.reasons[0]
-    assert health.spoils(passed=True)
-
-
-def test_the_runs_own_processes_do_not() -> None:
-    own = taken(processes=(Process(7),))
-    assert judged(taken(), (own,), taken(), own_pids={7}).state == "healthy"
-
-
-def test_without_knowing_the_own_ones_only_who_was_there_before_is_somebody_else() -> None:
+def test_who_computed_before_the_run_and_during_it_makes_it_shared() -> None:
     earlier = taken(processes=(Process(99),))
     both = taken(processes=(Process(7), Process(99)))
-    assert judged(earlier, (both,), taken()).state == "shared"
+    health = judged(earlier, (both,), taken())
+    assert health.state == "shared"
+    assert "99" in health.reasons[0]
     assert judged(taken(), (both,), taken()).state == "healthy"
 
 
 def test_a_process_that_had_ended_before_the_run_is_nobody() -> None:
-    assert judged(taken(processes=(Process(99),)), (taken(),), taken(), own_pids=[7]).state == (
-        "healthy"
-    )
+    assert judged(taken(processes=(Process(99),)), (taken(),), taken()).state == "healthy"
 
 
 # --- what the kernel said -------------------------------------------------------------------
@@ -177,19 +159,14 @@ def test_a_fatal_error_is_sick_with_nvidias_action(event: Any) -> None:
 
 
 def test_a_contained_memory_error_is_the_gpus_fault_not_the_workloads(event: Any) -> None:
-    health = judged(taken(), (), taken(), event(xid(94, "pid=7, Contained")), own_pids=[7])
+    health = judged(taken(), (), taken(), event(xid(94, "pid=7, Contained")))
     assert health.state == "sick"
 
 
 def test_an_application_error_of_the_run_itself_is_no_matter_of_health(event: Any) -> None:
-    health = judged(taken(), (), taken(), event(xid(31, "pid=7, name=a, Fault")), own_pids=[7])
+    health = judged(taken(), (), taken(), event(xid(31, "pid=7, name=a, Fault")))
     assert health.state == "healthy"
     assert [e.xid for e in health.events] == [31]
-
-
-def test_an_application_error_of_somebody_else_makes_it_shared(event: Any) -> None:
-    health = judged(taken(), (), taken(), event(xid(31, "pid=99, name=b, Fault")), own_pids=[7])
-    assert health.state == "shared"
 
 
 def test_a_code_that_nobody_knows_is_suspect(event: Any) -> None:
@@ -260,8 +237,8 @@ def test_the_same_observations_give_the_same_answer_with_reasons_and_as_json(
     before: dict[str, Any], during: list[dict[str, Any]], after: dict[str, Any]
 ) -> None:
     seen = taken(**before), tuple(taken(**d) for d in during), taken(**after)
-    health = judged(*seen, own_pids=[7])
-    assert health == judged(*seen, own_pids=[7])
+    health = judged(*seen)
+    assert health == judged(*seen)
     assert (health.state == "healthy") == (not health.reasons) == (not health.actions)
-    assert msgspec.convert(health.to_json(), Health) == health
+    assert msgspec.convert(msgspec.to_builtins(health), Health) == health
     assert health.state in _RANK

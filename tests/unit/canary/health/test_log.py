@@ -9,6 +9,7 @@ import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,7 +127,7 @@ def test_no_damage_of_a_line_breaks_the_reader(
         line = line[:position] + text + line[position:]
     for event in events(f"{line}\n{OFF}\n", facts):
         assert event.count >= 1
-        json.dumps(event.to_json())
+        json.dumps(msgspec.to_builtins(event))
 
 
 @given(st.permutations([0, 1, 2, 3, 4]), st.integers(1, 3))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from math import comb
 
+import msgspec
 import pytest
 
 from compatgate.canary.judge.counts import compute_binomial_tail, compute_fisher_tail
@@ -122,7 +123,7 @@ def test_metrics_that_were_not_declared_are_not_judged():
 
 
 def test_the_json_form_is_plain_and_says_which_judge_it_was():
-    body = judged(report()).to_json()
+    body = msgspec.to_builtins(judged(report()))
     assert json.loads(json.dumps(body)) == json.loads(json.dumps(body, sort_keys=True))
     assert body["judge"] == JUDGE
     assert body["metrics"][0]["numbers"]["ratio"] == 1

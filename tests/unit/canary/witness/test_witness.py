@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from compatgate.canary.witness.challenge import (
     SignedOutput,
     compute_answer,
     make_challenge,
-    sign_line,
     strip_signatures,
 )
 from compatgate.canary.witness.lookout import conclude_witness
@@ -138,7 +138,10 @@ def test_only_signed_lines_count_in_pieces_of_any_size() -> None:
         f'{{"type": "proof", "by": "python", "digest": "{compute_answer(challenge, "python")}"}}',
         '{"type": "metric", "name": "rate", "unit": "GB/s", "values": [1.5]}',
     ]
-    signed = [sign_line(challenge, n, 10 * n, line) for n, line in enumerate(lines, start=1)]
+    signed = []
+    for n, line in enumerate(lines, start=1):
+        digest = hmac.new(bytes.fromhex(challenge), f"{n} {10 * n} {line}".encode(), "sha256")
+        signed.append(f"compatgate/1 {n} {10 * n} {digest.hexdigest()} {line}")
     output = "\n".join(["a log line", f"no line end {signed[0]}", *signed[1:], '{"other": 1}', ""])
     for size in (1, 7, 4096):
         reader = SignedOutput(make_reader(ON_GPU), ON_GPU, challenge)

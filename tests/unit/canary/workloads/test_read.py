@@ -9,7 +9,7 @@ import pytest
 
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec
 from compatgate.canary.workloads import contents
-from compatgate.canary.workloads.manifest import read_suites, read_workload
+from compatgate.canary.workloads.library import read_suites, read_workload
 from compatgate.core.needs import parse_needs
 from compatgate.errors import BadInput, ManyProblems, NotFound
 
@@ -143,8 +143,8 @@ def test_links_do_not_travel_into_a_container(make_workload: Make) -> None:
 def test_suites_keep_their_order_and_name_each_workload_once(tmp_path: Path) -> None:
     file = tmp_path / "suites.toml"
     file.write_text('[a]\ndescription = "A"\nworkloads = ["z", "b"]\n')
-    (found,) = read_suites(file)
-    assert found.suite.workloads == ("z", "b")
+    (found,) = read_suites(file).values()
+    assert found.workloads == ("z", "b")
     file.write_text('[a]\ndescription = "A"\nworkloads = ["z", "z"]\n')
     with pytest.raises(ManyProblems, match=r"suites\.toml"):
         read_suites(file)

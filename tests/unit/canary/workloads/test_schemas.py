@@ -13,12 +13,12 @@ from jsonschema import Draft202012Validator
 
 from compatgate.canary.hosts_file import HostsFile
 from compatgate.canary.samples.sample import SampleHead
-from compatgate.canary.workloads import manifest
+from compatgate.canary.workloads import library
 from compatgate.documents import validation
 
 SHAPES: dict[str, Any] = {
-    "workload": manifest.WorkloadFile,
-    "suites": manifest.SuitesFile,
+    "workload": library.WorkloadFile,
+    "suites": library.SuitesFile,
     "hosts": HostsFile,
     "sample": SampleHead,
 }

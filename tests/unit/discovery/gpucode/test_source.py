@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.discovery.gpucode.fatbin import FATBIN_MAGIC
-from compatgate.discovery.gpucode.object_files import DynamicNames, read_dynamic
 from compatgate.discovery.gpucode.source import CHUNK, TAIL, Source
 
 
@@ -72,12 +70,3 @@ def test_the_end_of_a_stream_is_kept_and_no_more():
     assert source.known(start, TAIL) == data[start:]
     assert source.known(start + 1000, 5) == data[start + 1000 : start + 1005]
     assert source.known(0, 10) == b""
-
-
-def test_a_dynamic_section_that_is_not_in_the_file_names_nothing(elf):
-    data = bytearray(elf(DOTdynamic=b"\x01".ljust(16, b"\0"), DOTdynstr=b"\0x"))
-    (table,) = struct.unpack_from("<Q", data, 40)
-    struct.pack_into("<Q", data, table + 64 + 24, 2**63)
-    assert (
-        read_dynamic(Source(io.BytesIO(data), "x", size=len(data), seekable=True)) == DynamicNames()
-    )

@@ -65,11 +65,6 @@ def test_conda_lock_gives_the_packages_of_the_platform(stack):
     assert stack("conda/conda-lock.yml", target="windows x86_64") == {"torch": "2.5.1+cpu"}
 
 
-def test_a_category_of_conda_lock_is_read_when_it_is_asked_for(stack):
-    found = stack("conda/conda-lock.yml", groups=["serve"])
-    assert found["onnxruntime-gpu"] == "1.20.2"
-
-
 @pytest.mark.parametrize("name", ["conda/conda-lock.yml", "conda/explicit.txt", "conda/pixi.lock"])
 def test_a_lock_that_is_not_for_the_platform_is_inconclusive(read, name):
     with pytest.raises(InconclusiveInput, match="linux-aarch64"):
@@ -105,10 +100,6 @@ def test_pixi_gives_the_default_environment(stack):
         "torch": "2.5.1+conda.forge.cu126",
         "cupy": "13.3.0+cu12",
     }
-
-
-def test_another_environment_of_pixi_is_read_when_it_is_asked_for(stack):
-    assert stack("conda/pixi.lock", groups=["serve"]) == {"vllm": "0.6.3.post1"}
 
 
 def test_a_newer_pixi_lock_is_refused(files: Path, read):
@@ -259,7 +250,5 @@ def test_a_pixi_lock_of_version_7_names_its_platforms(read, stack):
     arm = read("pixi.lock", PIXI_7, target="linux aarch64")
     assert [o.component for o in arm.observations] == ["cudnn"]
     assert any("platform is jetson" in one for one in arm.open)
-    chosen = stack("pixi.lock", PIXI_7, target="linux aarch64", groups=["jetson-old"])
-    assert chosen == {"cuda": "12.9", "cudnn": "9.13.0.50"}
     with pytest.raises(InconclusiveInput, match="has no packages for win-64"):
         read("pixi.lock", PIXI_7, target="windows x86_64")

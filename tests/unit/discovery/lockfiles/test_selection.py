@@ -1,4 +1,4 @@
-"""Extras, groups, members: read when asked for, named when nothing else is there."""
+"""Extras, groups, members: named when nothing else is there."""
 
 from __future__ import annotations
 
@@ -69,9 +69,8 @@ source = {{ registry = "https://download.pytorch.org/whl/cu121" }}
 """
 
 
-def test_a_package_of_a_poetry_extra_is_named_and_read_when_asked_for(read, stack):
+def test_a_package_of_a_poetry_extra_is_named(read):
     assert "extra gpu has torch 2.4.1+cu121" in read("poetry.lock", POETRY).open[0]
-    assert stack("poetry.lock", POETRY, extras=["gpu"]) == {"torch": "2.4.1+cu121"}
 
 
 def test_an_extra_does_not_bring_what_is_for_another_platform(read):
@@ -93,11 +92,6 @@ def test_of_a_workspace_the_project_at_its_root_is_installed(read):
     reading = read("uv.lock", WORKSPACE.format('virtual = "."'))
     assert reading.observations == ()
     assert "member trainer has torch 2.4.1+cu121" in reading.open[0]
-
-
-def test_a_member_is_read_when_it_is_asked_for(stack):
-    text = WORKSPACE.format('virtual = "."')
-    assert stack("uv.lock", text, groups=["trainer"]) == {"torch": "2.4.1+cu121"}
 
 
 def test_a_workspace_without_a_project_installs_all_members(stack):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from compatgate.errors import BadInput
@@ -19,7 +20,7 @@ def test_a_torch_project_gives_torch_and_the_cuda_of_its_wheels(stack):
 
 def test_each_observation_says_where_it_stands(read):
     first = read("torch-2.4/uv.lock").observations[0]
-    assert first.to_json() == {
+    assert msgspec.to_builtins(first) == {
         "component": "torch",
         "version": "2.4.1",
         "origin": "uv.lock: torch",
@@ -60,11 +61,6 @@ def test_what_only_an_extra_installs_is_said_and_not_assumed(read):
     assert reading.observations == ()
     assert "extra cpu has torch 2.4.1+cpu" in reading.open[0]
     assert "extra cu124 has torch 2.4.1+cu124" in reading.open[0]
-
-
-@pytest.mark.parametrize(("extra", "version"), [("cu124", "2.4.1+cu124"), ("cpu", "2.4.1+cpu")])
-def test_of_conflicting_extras_the_chosen_one_decides(stack, extra, version):
-    assert stack("torch-conflicts/uv.lock", extras=[extra])["torch"] == version
 
 
 def test_jax_takes_its_cuda_from_its_plugin(stack):

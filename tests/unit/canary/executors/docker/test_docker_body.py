@@ -17,8 +17,7 @@ from compatgate.canary.executors import docker
 from compatgate.canary.executors.docker import containers
 from compatgate.canary.executors.docker.engine import _translate_start_failure, missing_image_error
 from compatgate.canary.executors.jobs import EXECUTORS, Job, open_executor
-from compatgate.canary.host_clusters import Slurm
-from compatgate.canary.hosts import Host
+from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import CompatgateError, InfrastructureError, NotFound

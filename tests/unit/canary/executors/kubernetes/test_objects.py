@@ -21,7 +21,7 @@ from compatgate.canary.executors.kubernetes.objects import (
     make_service,
     read_job_files,
 )
-from compatgate.canary.host_clusters import Kubernetes, Toleration
+from compatgate.canary.hosts import Kubernetes, Toleration
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import BadInput
 

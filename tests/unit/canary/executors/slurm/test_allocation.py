@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.canary.executors.slurm.allocation import make_hold_script, read_step_status
-from compatgate.canary.executors.slurm.commands import Record
-from compatgate.canary.executors.slurm.states import Stage
+from compatgate.canary.executors.slurm.commands import Record, Stage
 from compatgate.errors import InfrastructureError
 
 NEW, BEGUN = Stage(), Stage(started=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.engine.host_watch import NodeWatch
+from compatgate.canary.engine.host_watch import watch_nodes
 from compatgate.canary.executors.jobs import HostObservation
 from compatgate.canary.executors.slurm.node_health import JobHealth, make_function
 from compatgate.catalog import load_facts
@@ -65,9 +65,9 @@ def look(tmp_path: Path) -> Look:
         env = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_GPUS": listed}
         subprocess.run(["bash", "-c", script], cwd=folder, env=env, check=True, timeout=60)
         jobs = JobHealth()
-        with NodeWatch(jobs, table)((0,)) as watching:
+        with watch_nodes(jobs, table)((0,)) as watching:
             jobs.started(folder, nodes=1, gpus=gpus)
-        return watching.observed()
+        return watching()
 
     return go
 
@@ -110,8 +110,8 @@ def test_a_node_is_judged_by_both_looks(look: Look, asked: dict, state: str, why
 
 
 def test_a_step_without_gpus_is_not_watched_and_a_job_that_never_began_is_unknown() -> None:
-    watch = NodeWatch(JobHealth(), load_facts([]).xid)
+    watch = watch_nodes(JobHealth(), load_facts([]).xid)
     with watch(()) as nothing, watch((0,)) as lost:
         pass
-    assert nothing.observed().state == "unobserved"
-    assert lost.observed().state == "unknown"
+    assert nothing().state == "unobserved"
+    assert lost().state == "unknown"

@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from compatgate.canary.executors.jobs import Status
-from compatgate.canary.executors.slurm.commands import Record, read_sacct, read_scontrol
-from compatgate.canary.executors.slurm.states import Stage, find_refusal, read_stage, read_status
+from compatgate.canary.executors.slurm.commands import (
+    Record,
+    Stage,
+    find_refusal,
+    read_sacct,
+    read_scontrol,
+    read_stage,
+    read_status,
+)
 from compatgate.canary.executors.slurm.submission import find_last_line
 from compatgate.errors import BadInput, InfrastructureError, NotFound
 

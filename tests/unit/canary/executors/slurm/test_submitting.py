@@ -25,7 +25,7 @@ from compatgate.canary.executors.slurm.submission import (
     make_batch_script,
     make_sbatch_arguments,
 )
-from compatgate.canary.host_clusters import Slurm
+from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 from compatgate.errors import BadInput, InfrastructureError
 

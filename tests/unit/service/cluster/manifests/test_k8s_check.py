@@ -362,11 +362,11 @@ def test_after_nobody_answers_no_more_is_asked(
 ) -> None:
     calls = []
 
-    def fails(*args: Any) -> Any:
+    def fails(*args: Any, **_: Any) -> Any:
         calls.append(args)
         raise error
 
-    monkeypatch.setattr("compatgate.cli.cluster.manifest_sources.ServerSource.check", fails)
+    monkeypatch.setattr("compatgate.cli.cluster.manifest_sources.ask_server", fails)
     path = tmp_path / "m.yaml"
     path.write_text("---\n".join([job(GOOD), job(), job(BAD)]))
     assert main(["k8s", "check", str(path), "--server", "http://127.0.0.1:1"]) == status

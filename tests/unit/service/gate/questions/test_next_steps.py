@@ -29,7 +29,7 @@ OLD_DRIVER = {"pool": {"driver": "450.80.02", "gpu": "A100-SXM4-80GB"}, "stack":
 
 def steps(rooms: Rooms, question: dict[str, Any]) -> list[Step]:
     shown = rooms.gate.preview(question).to_json()
-    found = resolve_verdict(rooms.gate.snapshot(), shown, EXPIRES)
+    found = resolve_verdict(rooms.gate.snapshot(), shown)
     return list_steps(shown, PLACE, found)
 
 
@@ -152,7 +152,7 @@ def test_what_is_allowed_by_now_is_asked_again(rooms):
     shown = rooms.gate.preview(OTHER_CUDA).to_json()
     name, text = next(one.file for one in steps(rooms, OTHER_CUDA) if one.file)
     rooms.matrix.import_documents([Source(name, text)], BY)
-    found = resolve_verdict(rooms.gate.snapshot(), shown, EXPIRES)
+    found = resolve_verdict(rooms.gate.snapshot(), shown)
     assert [one.title for one in list_steps(shown, PLACE, found)] == ["It is allowed now"]
 
 

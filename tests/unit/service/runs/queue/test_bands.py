@@ -30,7 +30,7 @@ def row(number: int, workload: str, metric: str = "step", unit: str = "ms") -> B
     learnt = learn(workload, "L4", FAMILY, metric, MetricSpec(unit, "lower"), samples)
     return BaselineRow(
         id=number, workload=workload, sku="L4", family=FAMILY, metric=metric, version=1,
-        state="approved", body=learnt.to_json(), decided_at=WHEN,
+        state="approved", body=msgspec.to_builtins(learnt), decided_at=WHEN,
     )  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def detail(run_row: Callable[..., RunRow]) -> Make:
         values = tuple(ms * (1 + (i % 5) / 800) for i in range(n))
         report = Report(Env(versions={"cudnn": cudnn}), (Metric("step", unit, values),))
         body = {"workload": "conv", "outcome": "passed", "report": msgspec.to_builtins(report)}
-        body["judgement"] = judge_reports(SPECS["conv"], [], [report], {}).to_json()
+        body["judgement"] = msgspec.to_builtins(judge_reports(SPECS["conv"], [], [report], {}))
         return RunDetail(run_row(**fields), (StepRow(1, "conv-0", "stage", body),))
 
     return make

@@ -6,8 +6,15 @@ import json
 
 import pytest
 
+from compatgate.catalog import read_source
+from compatgate.core.facts import Facts
+from compatgate.discovery import pasted as discovered
+from compatgate.discovery.pasted import PastedText
 from compatgate.errors import CompatgateError
-from compatgate.web.pages.ask import read_pasted
+
+
+def read_pasted(text: str, facts: Facts) -> PastedText:
+    return discovered.read_pasted(text, facts, read_source("image_signals"))
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,8 @@ from typing import Any
 
 import pytest
 
+from compatgate.cli.commands import Group, Row, name_option, print_row, time_of, values_of
 from compatgate.errors import BadInput
-from compatgate.kit.cli.commands import (
-    Option,
-    Row,
-    add_rows,
-    name_option,
-    print_answer,
-    time_of,
-    values_of,
-)
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.principal import SCOPES
 
@@ -24,7 +16,7 @@ CREATE = Row(
     "create",
     "create_token",
     "create a token",
-    options=(Option("name", "--name"), Option("scopes", "--scope", form="commas")),
+    "--name NAME\nscopes: --scope SCOPES",
 )
 NODES = Row("list", "list_nodes", "list nodes")
 RUNS = Row("list", "list_runs", "list runs", columns={"id": "id", "queued": time_of("queued_at")})
@@ -32,8 +24,8 @@ RUNS = Row("list", "list_runs", "list runs", columns={"id": "id", "queued": time
 
 def parsed(row: Row, *words: str) -> argparse.Namespace:
     parser = Parser(prog="compatgate thing")
-    add_rows(parser.add_subparsers(dest="action", required=True), [row])
-    return parser.parse_args([row.action, *words])
+    Group((row,)).add_arguments(parser)
+    return parser.parse_args([row.name, *words])
 
 
 def values(row: Row, *words: str) -> dict[str, Any]:
@@ -78,12 +70,13 @@ def test_a_choice_that_the_api_does_not_have_is_refused(capsys: pytest.CaptureFi
     [((), {}), (("--stale", "yes"), {"stale": True}), (("--stale", "no"), {"stale": False})],
 )
 def test_a_truth_value_is_given_as_yes_or_no(words: tuple[str, ...], sent: dict[str, bool]) -> None:
-    row = NODES._replace(options=(Option("stale", form="yes-no"),))
+    row = NODES._replace(usage="--stale {yes,no}  only nodes without a report")
     assert values(row, *words) == sent
 
 
-def test_an_option_may_lift_a_filter() -> None:
-    row = Row("list", "list_tokens", "list", options=(Option("active", "--all", form="unless"),))
+def test_an_argument_may_need_more_than_an_option() -> None:
+    row = Row("list", "list_tokens", "list", "--all  include revoked tokens")
+    row = row._replace(values=lambda args: {"active": None if args.all else True})
     assert values(row) == {"active": True}
     assert values(row, "--all") == {}
 
@@ -104,11 +97,11 @@ def test_an_error_about_an_argument_names_its_option() -> None:
 
 def test_a_list_is_a_table_and_an_answer_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     run = {"id": "r1", "queued_at": "2026-11-03T09:30:00.5Z"}
-    assert print_answer("text", RUNS, [run]) == 0
+    assert print_row("text", RUNS, [run]) == 0
     assert capsys.readouterr().out == "ID  QUEUED\nr1  2026-11-03 09:30:00Z\n"
-    print_answer("text", RUNS, [])
+    print_row("text", RUNS, [])
     assert capsys.readouterr().out == "nothing yet\n"
-    print_answer("text", CREATE._replace(text=lambda made: made["secret"]), {"secret": "cg_1"})
+    print_row("text", CREATE._replace(text=lambda made: made["secret"]), {"secret": "cg_1"})
     assert capsys.readouterr().out == "cg_1\n"
-    print_answer("json", RUNS, [run])
+    print_row("json", RUNS, [run])
     assert capsys.readouterr().out.startswith("[\n  {")

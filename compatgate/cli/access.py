@@ -1,0 +1,245 @@
+"""Run ``compatgate token``, ``login``, ``logout`` and ``whoami``: tokens and sessions."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+
+from compatgate.cli.commands import Body, Group, Row, print_row, time_of
+from compatgate.cli.gate.opening import Operations, open_rooms
+from compatgate.errors import BadInput, CompatgateError, NotFound
+from compatgate.gate_client import ask, make_client
+from compatgate.kit.cli.options import FORMAT, SERVER
+from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.usage import command
+from compatgate.kit.clock import iso
+from compatgate.kit.principal import SCOPES
+
+if TYPE_CHECKING:
+    from compatgate.service.access.identity.device_flow import DeviceCode
+
+
+_WHO = "command line"
+"""Author of token changes in a local database, for the audit log."""
+_SCOPES = "\n".join(["scopes:", *(f"  {name:9} {allows}" for name, allows in SCOPES.items())])
+
+
+def _state(token: Body) -> str:
+    if not token["active"]:
+        return "revoked" if token["revoked_at"] else "expired"
+    return f"active, {token['warning']}" if token.get("warning") else "active"
+
+
+def _revoked_line(token: Body) -> str:
+    when = format_json_time(token["revoked_at"])
+    return f"{token['name']} ({token['id']}) was revoked on {when}"
+
+
+def _secret(made: Body) -> str:
+    return str(made["secret"])
+
+
+def _with_secret(made: Body) -> Body:
+    return {"secret": made["secret"], **made["token"]}
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    """Revoke a token; with ``--last-admin`` even the last admin token, which no server does."""
+    if not args.last_admin:
+        return print_row(args.format, REVOKE, REVOKE.ask(args))
+    if server_of(args):
+        what, hint = "does not work with --server", "run it with --database on the server's machine"
+        raise BadInput(what, field="--last-admin", hint=hint)
+
+    with open_rooms(args) as rooms:
+        token = rooms.tokens.revoke(args.name, by=_WHO, even_last_admin=True)
+    return print_row(args.format, REVOKE, to_builtins(token.to_body()))
+
+
+REVOKE = Row(
+    "revoke",
+    "revoke_token",
+    "revoke a token immediately",
+    """\
+name: NAME|ID  name of the token
+--last-admin   allow revoking the last admin token; only with --database
+""",
+    text=_revoked_line,
+    who=_WHO,
+    act=_revoke,
+)
+run_token = Group(
+    (
+        Row(
+            "create",
+            "create_token",
+            "create a token; its secret is printed only once",
+            f"""\
+--name NAME
+scopes: --scope SCOPES
+    separated by commas: {", ".join(SCOPES)}; see below
+expires: --expires DURATION
+targets: --target PATTERN ...
+    limit the token to this target; * matches any characters; may be repeated (default: every
+    target)
+""",
+            text=_secret,
+            as_json=_with_secret,
+            epilog=_SCOPES,
+            make=True,
+            who=_WHO,
+        ),
+        Row(
+            "rotate",
+            "rotate_token",
+            "give a token a new secret, printed only once",
+            """\
+name: NAME|ID  name of the token
+--overlap DURATION
+--expires DURATION
+""",
+            text=_secret,
+            as_json=_with_secret,
+            who=_WHO,
+        ),
+        Row(
+            "list",
+            "list_tokens",
+            "list tokens",
+            "--all  include revoked and expired tokens",
+            {
+                "name": "name",
+                "id": "id",
+                "scopes": lambda token: ",".join(token["scopes"]),
+                "targets": lambda token: ",".join(token.get("targets") or ()) or "all",
+                "created": time_of("created_at"),
+                "expires": time_of("expires_at", "never"),
+                "last used": time_of("last_used_at", "never"),
+                "state": _state,
+            },
+            "no tokens",
+            who=_WHO,
+            values=lambda args: {"active": None if args.all else True},
+        ),
+        REVOKE,
+    ),
+    epilog="""\
+examples:
+  compatgate token create --name ci --scope read,gate --expires 90d
+  compatgate token create --name deploy --scope gate,operate --target 'prod-*' --target staging
+  compatgate token rotate ci --overlap 24h
+  compatgate token list --all
+  compatgate token revoke ci
+
+"""
+    + _SCOPES,
+)
+
+
+_SERVER = "--server URL  URL of the gate (default: $COMPATGATE_SERVER)"
+
+
+def _gate_url(args: argparse.Namespace) -> str:
+    from compatgate.client.settings import base_of
+
+    url = server_of(args)
+    if not url:
+        hint = "give --server URL, or set COMPATGATE_SERVER"
+        raise BadInput("no gate URL is given", field="--server", hint=hint)
+    return base_of(url)
+
+
+@command(
+    _SERVER,
+    epilog="""\
+The gate names its issuer. This command shows an address and a code: open the address with any
+browser, on any machine, and enter the code. The session is kept in a file that only you can read,
+and commands use it for this gate when no token is given.
+
+examples:
+  compatgate login --server https://gate.example
+  COMPATGATE_SERVER=https://gate.example compatgate login
+""",
+)
+def run_login(args: argparse.Namespace) -> int:
+    """Sign a person in, and keep the session."""
+    url = _gate_url(args)
+    with make_client(url, stored=False) as gate:
+        from compatgate.client.credentials import Credential, store
+        from compatgate.service.access.identity.device_flow import sign_in
+
+        described = gate.send(Operations.describe_sign_in.request())
+        tokens = sign_in(described, _show)
+        access_token = tokens.access_token if described.access_token else None
+        request = Operations.open_session.request(
+            tokens.id_token, access_token=access_token or None
+        )
+        made = gate.send(request)
+    name = made.session.email or made.session.name or made.session.subject
+    kept = store(Credential(url, made.secret, made.session.id, name, made.session.expires_at))
+    end = format_json_time(iso(made.session.expires_at))
+    print(f"signed in to {url} as {strip_controls(name)} until {end}")
+    print(f"the session is kept in {kept}", file=sys.stderr)
+    return 0
+
+
+def _show(code: DeviceCode) -> None:
+    print(f"open    {strip_controls(code.verification_uri)}")
+    print(f"enter   {strip_controls(code.user_code)}")
+    if code.verification_uri_complete:
+        print(f"or open {strip_controls(code.verification_uri_complete)}")
+    print("waiting for the sign-in ...", flush=True)
+
+
+@command(
+    _SERVER,
+    epilog="""\
+The session ends at the gate, too. Your session at the issuer stays open.
+
+examples:
+  compatgate logout --server https://gate.example
+""",
+)
+def run_logout(args: argparse.Namespace) -> int:
+    """End the session at the gate, and remove its file."""
+    from compatgate.client.credentials import load, remove
+
+    url = _gate_url(args)
+    credential = load(url)
+    if credential is None:
+        remove(url)
+        raise NotFound(f"not signed in to {url}", hint="run: compatgate login")
+    try:
+        with make_client(url, credential.secret) as gate:
+            ask(gate, Operations.end_own_session)
+    except CompatgateError as error:
+        print(f"warning: the gate did not end the session: {error.detail}", file=sys.stderr)
+    remove(url)
+    print(f"signed out of {url}")
+    return 0
+
+
+@command(
+    SERVER,
+    FORMAT,
+    epilog="""\
+examples:
+  compatgate whoami --server https://gate.example
+  compatgate whoami --server https://gate.example --token "$TOKEN" --format json
+""",
+)
+def run_whoami(args: argparse.Namespace) -> int:
+    """Show who the gate takes this user for."""
+    with make_client(_gate_url(args), args.token) as gate:
+        caller = ask(gate, Operations.show_caller)
+    if args.format == "json":
+        print_json(caller)
+    else:
+        scopes = ", ".join(caller["scopes"]) or "none"
+        print(f"{caller['name']} ({caller['kind']}), scopes: {scopes}")
+    return 0

@@ -1,1 +1,0 @@
-"""Manage tokens and sign in from the command line."""

@@ -1,1 +1,0 @@
-"""List incidents and print reports from the command line."""

@@ -1,0 +1,271 @@
+"""Derive commands from operations: options from arguments, a table from columns.
+
+A row of a command's table names an operation, its options as the help shows them, and what to print
+of the answer. What an operation cannot say is a function above the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.errors import BadInput, CompatgateError
+from compatgate.gate_client import ask, ask_all
+from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, add_limit, read_moment, reason_of
+from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.usage import Action, Settings, add_usage, read_usage
+from compatgate.kit.operations import Argument, Declared, load_operations
+
+Body = dict[str, Any]
+Cell = str | Callable[[Body], object]
+"""A member of an answer, or a function of the answer."""
+_YES_NO = {"yes": True, "no": False, None: None}
+
+
+class Option(NamedTuple):
+    """An option of a row that is an argument of the operation.
+
+    Attributes:
+        keywords: of the option, for `argparse`.
+    """
+
+    argument: Argument
+    flag: str
+    keywords: Settings
+
+    @property
+    def is_list_of_commas(self) -> bool:
+        """Tell whether the value is a list, separated by commas."""
+        return self.argument.kind == "list" and not ({"action", "nargs"} & self.keywords.keys())
+
+    def read(self, value: Any) -> Any:
+        """Return the value of the argument."""
+        kind = self.argument.kind
+        if kind == "flag":
+            return _YES_NO[value] if "choices" in self.keywords else value or None
+        if kind in ("since", "until"):
+            return read_moment(value, self.flag, end_of_day=kind == "until")
+        if self.is_list_of_commas and value is not None:
+            return _split(value, self.flag, self.argument.choices)
+        return value or None if kind == "list" else value
+
+
+class Row(NamedTuple):
+    """A command that asks one operation.
+
+    Attributes:
+        name: name of the command in its group.
+        usage: options, of which those with the name of an argument are sent; ``{}`` stands for the
+            declared choices, and no help for that of the API. None: one for each argument.
+        columns: heading to cell, for a list.
+        empty: text in place of an empty table.
+        text: returns one answer as text; None: the answer is printed as JSON.
+        as_json: returns what ``--format json`` prints of one answer.
+        status: returns the exit status of one answer; None: it is 0.
+        reason: of a change where ``--reason`` states none, ``target delete {name}``.
+        make: an SQLite file that is not there is made.
+        who: asks a database, for its audit log; None: ``--author``, else the user.
+        values: returns arguments of the operation that need more than an option.
+        act: runs the command, where it does more than ask and print.
+        settings: of `argparse`, for options that are no arguments of the operation.
+        limited: a list has the option ``--limit``.
+    """
+
+    name: str
+    operation: str
+    help: str
+    usage: str | None = None
+    columns: Mapping[str, Cell] = {}
+    empty: str = "nothing yet"
+    text: Callable[[Body], str] | None = None
+    as_json: Callable[[Body], Any] | None = None
+    epilog: str = ""
+    status: Callable[[Body], int] | None = None
+    reason: str = ""
+    make: bool = False
+    who: str | None = None
+    values: Callable[[argparse.Namespace], Body] | None = None
+    act: Callable[[argparse.Namespace], int] | None = None
+    settings: Mapping[str, Settings] = {}
+    limited: bool = True
+
+    @property
+    def declared(self) -> Declared:
+        """Return the operation."""
+        return load_operations()[self.operation]
+
+    def options(self) -> Iterator[Option]:
+        """Yield the options that are arguments of the operation."""
+        arguments = {one.name: one for one in self.declared.arguments}
+        for name, flags, keywords, _ in read_usage(self._usage()):
+            if name in arguments:
+                yield Option(arguments[name], flags[-1], keywords)
+
+    def _usage(self) -> str:
+        if self.usage is not None:
+            return self.usage
+        return "\n".join(map(_name_option, self.declared.arguments))
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options, and those that name the gate and the form of its answer."""
+        parser.epilog = self.epilog or None
+        settings = {one.argument.name: _settings(one) for one in self.options()}
+        add_usage(parser, self._usage(), **{**settings, **self.settings})
+        if self.reason:
+            add_usage(parser, AUTHORSHIP)
+        if self.declared.form == "pages" and self.limited:
+            add_limit(parser)
+        add_usage(parser, PLACE)
+        add_usage(parser, FORMAT)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the command; return the exit status."""
+        if self.act:
+            return self.act(args)
+        return print_row(args.format, self, self.ask(args))
+
+    def ask(self, args: argparse.Namespace, **more: Any) -> Any:
+        """Return the answer of the operation; ``more`` are further arguments."""
+        values = values_of(args, self) | more
+        try:
+            with gate_of(args, name=self.who, make=self.make) as gate:
+                operation: Any = getattr(Operations, self.operation)
+                if self.declared.form == "pages":
+                    return ask_all(gate, getattr(args, "limit", None), operation, **values)
+                return ask(gate, operation, **values)
+        except CompatgateError as error:
+            name_option(error, self)
+            raise
+
+
+class Group(NamedTuple):
+    """A command with actions."""
+
+    actions: Sequence[Row | Action | Group]
+    epilog: str = ""
+    name: str = ""
+    help: str = ""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the actions with their options."""
+        parser.epilog = self.epilog or None
+        actions = parser.add_subparsers(required=True, metavar="ACTION")
+        for one in self.actions:
+            child = actions.add_parser(one.name, help=one.help)
+            one.add_arguments(child)
+            if not isinstance(one, Group):
+                child.set_defaults(_run=one.run)
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the chosen action; return the exit status."""
+        status: int = args._run(args)
+        return status
+
+
+def declared_rows(group: str) -> list[Row]:
+    """Return the commands of a group that routes declare, ``command="nodes racks"``."""
+    operations = load_operations().values()
+    return [_declared_row(one, group) for one in operations if one.command.startswith(f"{group} ")]
+
+
+def _declared_row(declared: Declared, group: str) -> Row:
+    listed = declared.form == "pages"
+    return Row(
+        name=declared.command.removeprefix(f"{group} "),
+        operation=declared.name,
+        help=declared.about.partition("\n")[0].rstrip("."),
+        columns={name.replace("_", " "): name for name in declared.columns} if listed else {},
+        text=None if listed else lambda answer: format_members(answer, declared.columns),
+    )
+
+
+def _name_option(argument: Argument) -> str:
+    """Return the usage of an argument for which a row has none."""
+    dashed = f"--{argument.name.replace('_', '-')}"
+    if argument.place == "path":
+        return argument.name
+    if argument.kind == "flag":
+        return dashed
+    value = "{}" if argument.choices else argument.name.upper()
+    return f"{dashed} {value}{' ...' if argument.kind == 'list' else ''}"
+
+
+def _settings(option: Option) -> Settings:
+    """Return what the declaration of an argument says about its option."""
+    argument = option.argument
+    settings: dict[str, Any] = {"help": argument.about, "required": argument.required}
+    if argument.kind == "number":
+        settings["type"] = int
+    if argument.choices and not option.is_list_of_commas and "choices" not in option.keywords:
+        settings["choices"] = argument.choices
+    return settings
+
+
+def values_of(args: argparse.Namespace, row: Row) -> Body:
+    """Return the arguments of an operation from the options of its command."""
+    values = {
+        one.argument.name: one.read(getattr(args, one.argument.name)) for one in row.options()
+    }
+    if row.values:
+        values |= row.values(args)
+    if row.reason:
+        values["reason"] = reason_of(args, row.reason.format(**vars(args)))
+    return values
+
+
+def _split(text: str, flag: str, choices: Sequence[str]) -> list[str]:
+    """Return the parts of a list; each is one of the choices, if there are some."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    hint = f"of {', '.join(choices)}" if choices else ""
+    if not parts:
+        raise BadInput("names nothing", field=flag, value=text, hint=hint)
+    for part in parts:
+        if choices and part not in choices:
+            raise BadInput("is unknown", field=flag, value=part, hint=hint)
+    return parts
+
+
+def name_option(error: CompatgateError, row: Row) -> None:
+    """Have an error about an argument name its option."""
+    for argument, flag, _ in row.options():
+        if flag.startswith("-") and error.field and error.field.startswith(argument.key):
+            error.field = flag + error.field.removeprefix(argument.key)
+            return
+
+
+def print_row(form: str, row: Row, answer: Any) -> int:
+    """Print the answer of an operation; return the exit status."""
+    if form == "json" or not (row.columns or row.text):
+        print_json(row.as_json(answer) if row.as_json else answer)
+    elif row.text:
+        print(row.text(answer))
+    else:
+        print_rows(answer, row.columns, row.empty)
+    return row.status(answer) if row.status else 0
+
+
+def print_rows(items: Sequence[Body], columns: Mapping[str, Cell], empty: str) -> None:
+    """Print a table of items."""
+    rows = [[_cell(item, cell) for cell in columns.values()] for item in items]
+    print_table((*columns,), rows, empty=empty)
+
+
+def _cell(item: Body, cell: Cell) -> object:
+    value = cell(item) if callable(cell) else item.get(cell)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def time_of(member: str, otherwise: str | None = None) -> Cell:
+    """Return a cell for a time, to the second."""
+    return lambda item: format_json_time(item[member]) or otherwise
+
+
+def format_members(answer: Body, members: Sequence[str]) -> str:
+    """Return members of an answer as lines, all where none are named."""
+    names = members or tuple(answer)
+    width = max(map(len, names))
+    return "\n".join(f"{name:<{width}}  {_cell(answer, name)}" for name in names)

@@ -1,0 +1,151 @@
+"""Declare a command: its options as the help shows them, above the function that runs it.
+
+Each line of a usage has an option or argument and its help, with two blanks between. Further lines
+of a help are indented. A line that ends with a colon begins a group.
+
+    file: FILE|-             argument with another name in Python; in brackets: may be missing
+    --host H ...             option that may be repeated
+    --wait                   option without a value
+    --top N = 20             option with a default, which is added to the help
+    --better {lower,higher}  option with choices
+    --attach [IMAGE]         option whose value may be missing
+    | --detach               alternative to the option above
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Part = str | Callable[[Any], None]
+"""A usage, or a function that adds options which several commands share."""
+Run = Callable[[argparse.Namespace], int]
+Settings = Mapping[str, Any]
+"""Arguments of ``add_argument``."""
+_DEST = re.compile(r"(\w+): ")
+_FLAGS = re.compile(r"-{1,2}[a-z][a-z-]*(, --[a-z][a-z-]*)?( |$)")
+_REQUIRED = " (required)"
+_NARGS = {(False, False): None, (True, False): "?", (False, True): "+", (True, True): "*"}
+"""Number of values of an argument, by whether it is optional and repeated."""
+
+
+class Action(NamedTuple):
+    """A command, or an action of a command; ``settings`` are what its usage cannot state."""
+
+    name: str
+    help: str
+    run: Run
+    parts: Sequence[Part]
+    epilog: str
+    settings: Mapping[str, Settings]
+
+    def __call__(self, args: argparse.Namespace) -> int:
+        """Run the command; return the exit status."""
+        return self.run(args)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the options."""
+        parser.epilog = self.epilog or None
+        add_parts(parser, self.parts, self.settings)
+
+
+def action(
+    name: str, help_text: str, /, *parts: Part, epilog: str = "", **settings: Settings
+) -> Callable[[Run], Action]:
+    """Declare an action; the function below the declaration runs it."""
+    return lambda run: Action(name, help_text, run, parts, epilog, settings)
+
+
+def command(*parts: Part, epilog: str, **settings: Settings) -> Callable[[Run], Action]:
+    """Declare a command; `compatgate.cli.main.COMMANDS` has its name and help."""
+    return action("", "", *parts, epilog=epilog, **settings)
+
+
+def titled(title: str, *parts: Part, **settings: Settings) -> Part:
+    """Return a group of options for the help."""
+    return lambda parser: add_parts(parser.add_argument_group(title), parts, settings)
+
+
+def add_parts(
+    group: Any, parts: Sequence[Part], settings: Mapping[str, Settings] | None = None
+) -> None:
+    """Add options."""
+    for part in parts:
+        if isinstance(part, str):
+            add_usage(group, part, **(settings or {}))
+        else:
+            part(group)
+
+
+def add_usage(group: argparse._ActionsContainer, usage: str, **settings: Settings) -> None:
+    """Add the options and arguments of a usage."""
+    place = alternatives = group
+    lines = list(_split_lines(usage))
+    for (names, about), (after, _) in zip(lines, [*lines[1:], ("", "")], strict=False):
+        if names.endswith(":"):
+            place = group.add_argument_group(names[:-1])
+            continue
+        name, flags, keywords = _read_names(names)
+        if keywords.get("default") and "(default:" not in about:
+            about += " (default: %(default)s)"
+        choices = {"choices": keywords["choices"]} if "choices" in keywords else {}
+        keywords |= {"help": about, **settings.get(name, {}), **choices}
+        keywords["help"] = about or keywords["help"]
+        if not flags[0].startswith("-"):
+            keywords.pop("required", None)
+        if not names.startswith("| "):
+            alternatives = place
+            if after.startswith("| "):
+                is_required = keywords.pop("required", False)
+                alternatives = place.add_mutually_exclusive_group(required=is_required)
+        alternatives.add_argument(*flags, **keywords)
+
+
+def read_usage(usage: str) -> Iterator[tuple[str, list[str], dict[str, Any], str]]:
+    """Yield the name in Python, the flags, the settings and the help of each option."""
+    for names, about in _split_lines(usage):
+        if not names.endswith(":"):
+            yield (*_read_names(names), about)
+
+
+def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of each option with its help."""
+    for text in re.split(r"\n(?=\S)", usage.strip()):
+        names, _, about = re.sub(r"\n\s*", "  ", text).partition("  ")
+        if names:
+            yield names, " ".join(about.split())
+
+
+def _read_names(names: str) -> tuple[str, list[str], dict[str, Any]]:
+    """Return the name in Python of an option or argument, its flags and settings."""
+    required = {"required": True} if names.endswith(_REQUIRED) else {}
+    names, _, default = names.removeprefix("| ").removesuffix(_REQUIRED).partition(" = ")
+    is_optional = names.startswith("[")
+    names = names[1:-1] if is_optional else names
+    stated = _DEST.match(names)
+    start = stated.end() if stated else 0
+    flags = _FLAGS.match(names, start)
+    value = names[flags.end() if flags else start :]
+    is_repeated = value.endswith(" ...")
+    value = value.removesuffix(" ...")
+    may_be_missing = value.startswith("[") and value.endswith("]")
+    value = value[1:-1] if may_be_missing else value
+    keywords: dict[str, Any] = {"default": default} if default else {}
+    if value.startswith("{"):
+        keywords |= {"choices": value[1:-1].split(",")} if value != "{}" else {}
+    elif value:
+        keywords["metavar"] = value
+    if not flags:
+        name = stated[1] if stated else value.lower()
+        return name, [name], {**keywords, "nargs": _NARGS[is_optional, is_repeated]}
+    words = flags[0].strip().split(", ")
+    name = stated[1] if stated else words[-1].lstrip("-").replace("-", "_")
+    if not value:
+        keywords["action"] = "store_true"
+    elif is_repeated:
+        keywords |= {"action": "append", "default": []}
+    elif may_be_missing:
+        keywords["nargs"] = "?"
+    return name, words, {"dest": name, **keywords, **required}
