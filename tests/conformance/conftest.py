@@ -122,7 +122,7 @@ class Walk:
 
     def says(self, rule: str, stack: dict[str, Any], **pool: Any) -> str:
         """The worst outcome that a rule finds, or ``pass`` or ``not-applicable``."""
-        answer = BY_ID[rule].check(self.case(stack, **pool))
+        answer = BY_ID[rule].answer(self.case(stack, **pool))
         if isinstance(answer, str):
             return answer
         outcomes = {problem.outcome for problem in answer}
