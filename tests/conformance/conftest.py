@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,8 @@ class Walk:
         answer = BY_ID[rule].check(self.case(stack, **pool))
         if isinstance(answer, str):
             return answer
-        outcomes = {problem.outcome for problem in answer}
+        problems = answer if isinstance(answer, Sequence) else (answer,)
+        outcomes = {problem.outcome for problem in problems}
         return next((outcome for outcome in WORST if outcome in outcomes), "pass")
 
     def expect(self, expected: str, rule: str, stack: dict[str, Any], **pool: Any) -> None:
