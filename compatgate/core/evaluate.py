@@ -40,6 +40,7 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.rules.caveats import incomplete, some_pools, waived
 from compatgate.core.rules.matrix import evidence_for
 from compatgate.core.stack import Stack, complete_stack
+from compatgate.core.stack_facts import list_builds
 from compatgate.core.versions import format_parts
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -103,7 +104,12 @@ def assess(
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
 
     stack = complete(stack)
-    judged = judge(stack)
+    builds = list_builds(stack, facts, target.pools)
+    of_builds = [judge(one) for one in builds]
+    if builds and all(_may_run(one) for results in of_builds for one in results):
+        stack, judged = builds[-1], of_builds[-1]  # the newest CUDA asks most of the driver
+    else:
+        judged = judge(stack)
     for name, other in stack.alternatives.items():
         # A waiver for the image covers what it holds; evidence of the image's digest does not.
         image = stack.image.partition("@")[0] if stack.image else None
@@ -129,6 +135,11 @@ def assess(
         entries={one.pool: one.entry for one in reversed(judged) if one.entry},
         valid_until=min((when for one in judged for when in one.until), default=None),
     )
+
+
+def _may_run(result: PoolResult) -> bool:
+    """Tell whether nothing fails, and nothing is unknown."""
+    return all(OUTCOME_RANK[finding.outcome] <= OUTCOME_RANK["warn"] for finding in result.findings)
 
 
 def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:

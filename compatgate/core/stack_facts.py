@@ -295,8 +295,10 @@ def find_framework(
     return FrameworkMatch(name, version, table, release, build)
 
 
-_BEFORE_RELEASE = re.compile(r"(?:rc\d+|\.dev\d+)(?:\+cu\d+)?$")
-"""Ends the versions of release candidates and nightly builds: ``2.8.0.dev20250407+cu128``."""
+_BEFORE_RELEASE = re.compile(r"(?:rc\d+|\.dev\d+)(?:\+cu\d+)?$|\d[ab]\d+$")
+"""Ends the versions of alphas, candidates and nightly builds: ``2.8.0.dev20250407+cu128``."""
+_OF_SOURCES = re.compile(r"\da0$")
+"""Ends the version of torch's own sources, which nobody published: ``2.1.0a0``."""
 
 
 def _find_nearest(
@@ -309,13 +311,19 @@ def _find_nearest(
     """
     if not _BEFORE_RELEASE.search(version.whole):
         return None
+    if name == "torch" and _OF_SOURCES.search(version.whole):
+        return None
     (major, minor), numbers = version.major_minor, version.at(3)
-    minors = [(major, minor)] if "rc" in version.whole else [(major, minor - 1), (major, minor)]
+    nightly = ".dev" in version.whole
+    minors = [(major, minor - 1), (major, minor)] if nightly else [(major, minor)]
     near = [r for r in table.releases if r.version.at(2) in minors]
     for release in sorted(
         near, key=lambda r: (r.version.at(3) == numbers, r.version), reverse=True
     ):
-        if build := find_build(release, version, cuda):
+        build = find_build(release, version, cuda)
+        if build is None and not version.cuda and cuda is None:
+            build = _index_build(table, release)
+        if build:
             label = f"+{version.local}" if version.local else ""
             of_release = parse_version(name, release.version.public + label)
             return FrameworkMatch(name, of_release, table, release, build)
@@ -348,11 +356,13 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
         if version.local:
             found += _oldest_of_label(name, version, facts)
             continue
-        if cuda := cuda_of_wheel(name, version, facts, pools, stack):
+        if beside := _labelled_beside(name, stack):
+            found.append(beside)
+        elif cuda := cuda_of_wheel(name, version, facts, pools, stack):
             what = f"{name} {version} is assumed to be the package index's wheel, built for CUDA"
             found.append((cuda, f"{what} {format_parts(cuda)}"))
         else:
-            found += _oldest_of_plugin(name, version, facts, stack)
+            found += _oldest_of_build(name, version, facts, stack)
     if not found and alone:
         found = list(_toolkits_of(stack, facts))[:1]
     if not found:
@@ -360,6 +370,60 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     newest = parse_version("cuda", format_parts(max(pair for pair, _ in found)))
     said = tuple(sentence for _, sentence in found)
     return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+
+
+def _labelled_beside(name: str, stack: Stack) -> tuple[Pair, str] | None:
+    """Return the CUDA of torchvision or torchaudio beside a torch without a label."""
+    if name != "torch":
+        return None
+    for other in ("torchvision", "torchaudio"):
+        version = stack.get(other)
+        if version and version.cuda and len(version.cuda) == 2:
+            pair = (version.cuda[0], version.cuda[1])
+            return pair, f"torch is assumed to be from the index of {other} {version}"
+    return None
+
+
+def list_builds(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> tuple[Stack, ...]:
+    """Return the stack with each known build of a framework whose build is open, by CUDA.
+
+    It is open where nothing states the CUDA and no build is the default, or where no build is known
+    for the CUDA that is stated. Empty: nothing is open, or there are no such builds.
+    """
+    named = [n for n in stack.components if n in facts.framework_names]
+    if len(named) != 1 or stack.alternatives or any(t.startswith("cuda: ") for t in stack.open):
+        return ()
+    name, cuda = named[0], stack.get("cuda")
+    version, table = stack.components[name], facts.framework(name)
+    release = find_release(table, version) if table else None
+    if table is None or release is None or version.local or has_plugins(release):
+        return ()
+    if name in stack.measured or name in stack.wheels:
+        return ()
+    if any(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
+        return ()
+    if cuda and (find_build(release, version, cuda) or table.source_of_completeness(version)):
+        return ()
+    builds = sorted(release.builds, key=lambda one: one.cuda or (one.cuda_major, 0))
+    if cuda and not all(build.label for build in builds):
+        return ()
+    titles = " and ".join(build.title for build in builds)
+    return tuple(_with_build(stack, name, build, titles) for build in builds)
+
+
+def _with_build(stack: Stack, name: str, build: Build, titles: str) -> Stack:
+    """Return a stack with one build of a framework, and what it assumes."""
+    version, cuda = stack.components[name], stack.get("cuda")
+    parts = dict(stack.components)
+    if build.label:
+        parts[name] = parse_version(name, f"{version.public}+{build.label}")
+    if cuda is None:
+        pair = build.cuda or _find_oldest(build) or (build.cuda_major, 0)
+        parts = {"cuda": parse_version("cuda", format_parts(pair)), **parts}
+        what = f"{name} {version} is one of the builds for {titles}, which have the same answer"
+        return replace(stack, components=parts, assumed=(*stack.assumed, what))
+    what = f"no build of {name} {version} for CUDA {cuda} is known; those for {titles} run here"
+    return replace(stack, components=parts, conflicts=(*stack.conflicts, what))
 
 
 _MONTH = re.compile(r"\d\d\.\d\d")
@@ -391,26 +455,32 @@ def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tupl
         yield cuda, f"{name} {version} is assumed to run with CUDA {format_parts(cuda)}, its oldest"
 
 
-def _oldest_of_plugin(
+def _oldest_of_build(
     name: str, version: Version, facts: Facts, stack: Stack
 ) -> Iterator[tuple[Pair, str]]:
-    """Yield the oldest CUDA of the plugin that the stack has, with the sentence."""
+    """Yield the oldest CUDA of a plugin that the stack has, or of a wheel that loads any minor."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
-    build = _find_plugin_build(release, stack) if release else None
+    if table is None or release is None:
+        return
+    build = _find_plugin_build(release, stack)
+    title = f"{name} {version}"
+    if build:
+        title += f" with {next(p for p in build.plugins if p in stack.packages)}"
+    elif not has_plugins(release) and "torch" not in release.pins:
+        build = _index_build(table, release)
     if build and not build.cuda and (oldest := _find_oldest(build)):
-        what = f"{name} {version} with {next(p for p in build.plugins if p in stack.packages)}"
-        yield oldest, f"{what} is assumed to run with CUDA {format_parts(oldest)}, its oldest"
+        yield oldest, f"{title} is assumed to run with CUDA {format_parts(oldest)}, its oldest"
 
 
 def _find_oldest(build: Build) -> Pair | None:
     """Return the oldest CUDA that a build accepts, if it accepts the minors from one on."""
     found = _OLDEST.match(build.accepts)
-    return (int(found[1]), int(found[2])) if found else None
+    return (int(found[1] or found[3]), int(found[2] or 0)) if found else None
 
 
-_OLDEST = re.compile(r">=(\d+)\.(\d+),<\d+$")
-"""A constraint on CUDA that allows the minors of a major from one on."""
+_OLDEST = re.compile(r">=(\d+)\.(\d+),<\d+$|(\d+)\.\*$")
+"""A constraint on CUDA that allows the minors of a major, or those from one on."""
 
 
 def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
@@ -430,19 +500,28 @@ def cuda_of_wheel(
     """Return the CUDA of a release's index wheel; vLLM has the CUDA of the torch that it pins."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
+    if table and release is None and (near := _find_nearest(name, version, None, table)):
+        release = near.release  # a candidate is assumed to be like it
     if table is None or release is None:
         return None
     if has_plugins(release) and _find_plugin_build(release, stack) is None:
         return None
     if pools and all(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
         return None
-    build = _find_plugin_build(release, stack) or default_build(release)
-    if build is None and len(release.builds) == 1 and table.source_of_completeness(version):
-        build = release.builds[0]  # tensorflow-gpu 1.12 was built for one CUDA alone
+    build = _find_plugin_build(release, stack) or _index_build(table, release)
     if build is None or build.cuda:
         return build.cuda if build else None
     pin = release.pins.get("torch")
     return cuda_of_wheel("torch", pin.floor, facts, pools, stack) if pin and pin.floor else None
+
+
+def _index_build(table: Framework, release: Release) -> Build | None:
+    """Return the build that a version alone is: the default, or the only one."""
+    if build := default_build(release):
+        return build
+    if len(release.builds) == 1 and table.source_of_completeness(release.version):
+        return release.builds[0]  # tensorflow-gpu 1.12 was built for one CUDA alone
+    return None
 
 
 def has_plugins(release: Release) -> bool:

@@ -155,6 +155,20 @@ def _report_cpu_only(
     labelled = f"{found.version.public}+{label}" if label else ""
     change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
     open_ = _may_be_another_build(context, found)
+    if (
+        found.build
+        and open_
+        and context.pool.os == "windows"
+        and "cuda" in context.stack.components
+    ):
+        return _make_problem(
+            found,
+            "warn",
+            f"{what}: assumed to be {found.build.kind} of another index, as the stack has CUDA "
+            f"{context.cuda}",
+            need=f"a build with CUDA: {found.name}={labelled}",
+            source=source,
+        )
     return _make_problem(
         found,
         "unknown" if open_ else "fail",
