@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from compatgate.core import changes
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.nvidia import Pair, Source
+from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
@@ -364,6 +365,10 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
         return _check_code(context, found, build, device)
     if build.minimum_capability is not None:
         return _check_minimum(context, found, build, device, build.minimum_capability)
+    if not context.has_record(found.name) and (
+        near := _judge_like_near(context, found, build, device)
+    ):
+        return near
     return _report_unknown_code(context, found, build.kind)
 
 
@@ -442,6 +447,8 @@ def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
 def _check_code(context: RuleContext, found: FrameworkMatch, build: Build, device: Pair) -> Answer:
     pool = context.pool
     code = build.code_for(pool.os, pool.cpu)
+    if code is None and (near := _judge_like_near(context, found, build, device)):
+        return near
     if code is None:
         where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
         whose = f"{build.channel}'s build" if build.channel else "the wheel"
@@ -455,6 +462,31 @@ def _check_code(context: RuleContext, found: FrameworkMatch, build: Build, devic
         text = f"{message} itself; {dispute.text}"
         return replace(problem, outcome="unknown", message=text, source=dispute.source)
     return problem
+
+
+def _judge_like_near(
+    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
+) -> Answer | None:
+    """Warn where the wheels of the releases before and after run, for the same platform and major.
+
+    They are the nearest whose code is known; None where one is missing, or one does not run.
+    """
+    pool, known = context.pool, list[tuple[Version, tuple[Arch, ...]]]()
+    for release in found.table.releases:
+        for one in release.builds:
+            code = one.code_for(pool.os, pool.cpu)
+            if code and one.cuda_major == build.cuda_major:
+                known.append((release.version, code))
+    older = [one for one, _ in known if one < found.version]
+    newer = [one for one, _ in known if one > found.version]
+    if not older or not newer or build.channel:
+        return None
+    near = (older[-1], newer[0])
+    if not all(find_run_mode(c, device, context.facts.arch) for v, c in known if v in near):
+        return None
+    message = f"{build.kind} of {found.title} is assumed to have the GPU code of those of "
+    message += f"{near[0]} and {near[1]}, which run on {context.gpu_name}"
+    return _make_problem(found, "warn", message, source=build.source)
 
 
 def _check_plugins(
