@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _NAMED_CUDA = re.compile(r"-(?:cu|cuda)(1\d{1,2})x?$")
 """The CUDA of a build at the end of a package's name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
+_WITH_CUDNN = ("87", "97", "107")
+"""Labels of PaddlePaddle 1: a CUDA major, and cuDNN 7 (``paddlepaddle-gpu==1.8.5.post97``)."""
 _AT_LEAST = re.compile(r"(?:>=|==|~=)\s*(\d+(?:\.\d+)?)")
 """The lowest CUDA of a requirement: ``>=11``, ``<13,>=12.6``, ``==12.8.*``."""
 
@@ -83,7 +85,8 @@ def cuda_of_package(package: GpuPackage) -> CudaBuild | None:
 
     label = label_of(package.version, package.statements)
     if label.startswith("post"):
-        return split_tag(label.removeprefix("post"))
+        tag = label.removeprefix("post")
+        return (int(tag[:-1]),) if tag in _WITH_CUDNN else split_tag(tag)
     texts = [one.cuda for one in package.statements if one.cuda]
     for asked in package.needs.on({"cuda": None}.keys()):
         texts += _AT_LEAST.findall(asked.spec)

@@ -305,7 +305,10 @@ class RuleContext:
     def infers_cuda(self) -> bool:
         """Tell whether the CUDA is assumed, and rests on releases near one without facts."""
         return bool(self.stack.assumed) and (
-            any(found.release and found.release.inferred for found in self.frameworks)
+            any(
+                found.like or (found.release and found.release.inferred)
+                for found in self.frameworks
+            )
             or any(package.near for package in self.packages)
         )
 

@@ -322,7 +322,7 @@ def _find_nearest(
     ):
         build = find_build(release, version, cuda)
         if build is None and not version.cuda and cuda is None:
-            build = _index_build(table, release)
+            build = _only_build(table, release)
         if build:
             label = f"+{version.local}" if version.local else ""
             of_release = parse_version(name, release.version.public + label)
@@ -426,16 +426,29 @@ def _with_build(stack: Stack, name: str, build: Build, titles: str) -> Stack:
     return replace(stack, components=parts, conflicts=(*stack.conflicts, what))
 
 
+def month_of_image(version: Version) -> str:
+    """Return the month of NVIDIA's image whose build a label names, ``24.12``; else nothing."""
+    found = _OF_IMAGE.search(version.local)
+    return found[1] if found else ""
+
+
+_OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d\.\d\d)$")
+"""Ends the labels of the frameworks in NVIDIA's images: ``2.6.0a0+df5bbc0.nv24.12``."""
 _MONTH = re.compile(r"\d\d\.\d\d")
 
 
 def _assume_image(stack: Stack, facts: Facts) -> Stack | None:
     """Return a stack with the CUDA of the monthly image that it names; None without one."""
-    triton = stack.get("tritonserver")
-    image = facts.containers.find(triton.text) if triton and _MONTH.fullmatch(triton.text) else None
+    named = (
+        (f"{name} {version}", month_of_image(version) or version.text)
+        for name, version in stack.components.items()
+        if (name == "tritonserver" and _MONTH.fullmatch(version.text)) or month_of_image(version)
+    )
+    title, month = next(named, ("", ""))
+    image = facts.containers.find(month) if month else None
     if image is None or image.cuda is None:
         return None
-    what = f"tritonserver {image.release} is assumed to be NVIDIA's image, with CUDA {image.cuda}"
+    what = f"{title} is assumed to be NVIDIA's image {month}, with CUDA {image.cuda}"
     series = make_version(format_parts(image.cuda.major_minor), image.cuda.major_minor)
     brought = {} if stack.cuda_compat else {"cuda_compat": series, "compat_use": "tried"}
     components = {"cuda": image.cuda, **stack.components}
@@ -501,7 +514,7 @@ def cuda_of_wheel(
     table = facts.framework(name)
     release = find_release(table, version) if table else None
     if table and release is None and (near := _find_nearest(name, version, None, table)):
-        release = near.release  # a candidate is assumed to be like it
+        return near.build.cuda if near.build else None  # a candidate is assumed to be like it
     if table is None or release is None:
         return None
     if has_plugins(release) and _find_plugin_build(release, stack) is None:
@@ -517,11 +530,13 @@ def cuda_of_wheel(
 
 def _index_build(table: Framework, release: Release) -> Build | None:
     """Return the build that a version alone is: the default, or the only one."""
-    if build := default_build(release):
-        return build
-    if len(release.builds) == 1 and table.source_of_completeness(release.version):
-        return release.builds[0]  # tensorflow-gpu 1.12 was built for one CUDA alone
-    return None
+    return default_build(release) or _only_build(table, release)
+
+
+def _only_build(table: Framework, release: Release) -> Build | None:
+    """Return the build of a release for one CUDA alone, as those of tensorflow-gpu are."""
+    only = len(release.builds) == 1 and table.source_of_completeness(release.version)
+    return release.builds[0] if only else None
 
 
 def has_plugins(release: Release) -> bool:

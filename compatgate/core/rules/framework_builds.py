@@ -33,6 +33,7 @@ from compatgate.core.stack_facts import (
     default_build,
     find_release,
     is_index_wheel_cpu_only,
+    month_of_image,
     name_known,
 )
 from compatgate.core.versions import Version, format_parts, parse_version
@@ -351,6 +352,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
             return PASS
         if build is None and found.like:
             return _check_like(context, found, found.like)
+        if build is None and (of_image := _judge_by_image(context, found)):
+            return of_image
         if build is None:
             return _report_unknown_code(
                 context, found, "conda's build" if found.conda else "this build"
@@ -433,6 +436,24 @@ def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair
     if not lowest or len(lowest) < len(minimums) or device >= min(lowest):
         return NOT_APPLICABLE
     return _check_minimum(context, found, builds[0], device, min(lowest))
+
+
+def _judge_by_image(context: RuleContext, found: FrameworkMatch) -> Answer | None:
+    """Warn where the notes of the NVIDIA image that a label names support GPU and driver."""
+    month, containers = month_of_image(found.version), context.facts.containers
+    image = containers.find(month) if month else None
+    if image is None or context.jetson:
+        return None
+    from compatgate.core.rules.package_code import is_supported_by_image
+
+    noted = image.min_cc_stated and image.driver_stated
+    images = (image,) if noted else containers.around(month)
+    if not images or not all(is_supported_by_image(context, one) for one in images):
+        return None
+    of = " and ".join(one.release for one in images)
+    message = f"{found.title} is assumed to be that of NVIDIA's image {month}; the notes of {of} "
+    message += f"support {context.gpu_name} and driver {context.driver}"
+    return _make_problem(found, "warn", message, source=image.source)
 
 
 def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:

@@ -70,13 +70,13 @@ def _needs_no_record(context: RuleContext, package: GpuPackage) -> bool:
     """Tell whether a package runs without a record: it has no code, or is stated to support it."""
     if package.name == "tritonserver":
         image = context.facts.containers.find(package.version.text)
-        if image and _is_supported_by_image(context, image):
+        if image and is_supported_by_image(context, image):
             return True
     carries = context.facts.packages.carries(package.name)
     return carries == "options" or (carries in NO_GPU_CODE and not package.unread)
 
 
-def _is_supported_by_image(context: RuleContext, image: Container) -> bool:
+def is_supported_by_image(context: RuleContext, image: Container) -> bool:
     """Tell whether the notes of NVIDIA's image name the GPU, and its CUDA makes code that runs.
 
     Its kernels are not listed and may need the driver to compile PTX: the notes decide on which
@@ -140,7 +140,7 @@ def _suits_near(context: RuleContext, package: GpuPackage) -> bool:
     if package.near:
         return all(_runs_here(context, one) for one in package.near)
     around = _images_around(context, package)
-    return bool(around) and all(_is_supported_by_image(context, one) for one in around)
+    return bool(around) and all(is_supported_by_image(context, one) for one in around)
 
 
 def _images_around(context: RuleContext, package: GpuPackage) -> tuple[Container, ...]:
