@@ -337,9 +337,11 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     label that names only the major of its CUDA (``jaxlib=0.4.24+cuda12.cudnn89``) is taken to be
     for the oldest that its build accepts. Nothing is assumed where the stack states its CUDA or
     leaves it open, where a framework's label says it, for a wheel that has no CUDA on any of the
-    pools, or where the code for CUDA is in a plugin (JAX) that the stack does not have. A stack
+    pools, or where the code for CUDA is in a plugin (JAX) that the stack does not have. A torch
+    without a label is of the index of the torchvision or torchaudio that has one. A stack
     without a framework has the CUDA of its toolkit libraries. A month of Triton
-    (``tritonserver=24.08``) names NVIDIA's image, which brings its CUDA and ``cuda-compat``. The
+    (``tritonserver=24.08``) or a label (``torch=2.6.0a0+df5bbc0.nv24.12``) names NVIDIA's image,
+    which brings its CUDA and ``cuda-compat``. The
     stack has the newest CUDA of those wheels, and a sentence for each in ``assumed``; it is the
     same where nothing is assumed.
     """

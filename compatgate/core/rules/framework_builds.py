@@ -55,7 +55,8 @@ def framework_cuda(context: RuleContext) -> Answer:
     no CUDA on some platforms (torch before 2.11, and TensorFlow, on Arm; torch on Windows). It
     fails there. It is unknown if the stack names a CUDA, if its files were read, or if the pool is
     a Jetson, for which other indexes have wheels without a label; but a digest can pin the index's
-    own file, which fails. This rule does not check builds
+    own file, which fails. On Windows it is a warning if a build for the stated CUDA is known: the
+    wheel is assumed to be that build. This rule does not check builds
     of a conda channel (``torch=2.5.1+conda.cu126``), which are not wheels. A build that uses the
     installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a toolkit that it does not
     accept.
@@ -320,9 +321,12 @@ def framework_arch(context: RuleContext) -> Answer:
     Architectures depend on the wheel, not on its CUDA: Volta is absent from torch 2.7 cu128,
     present in 2.8 to 2.10, absent from 2.11. A newer driver does not help. The recipe of
     conda-forge states the GPUs of its torch builds: the rule judges them if the label names the
-    channel (``torch=2.5.1+conda.forge.cu126``). The GPUs of other builds (other conda channels,
-    NVIDIA's containers) are unknown until ``arch`` states them. The wheels for Windows and for
-    Linux on Arm have separate lists; without a known list, the answer is unknown. A published
+    channel (``torch=2.5.1+conda.forge.cu126``). If the label names an image of NVIDIA
+    (``2.6.0a0+df5bbc0.nv24.12``) whose notes support the GPU and the driver, the answer is a
+    warning. The GPUs of other builds (other conda channels) are unknown until ``arch`` states them.
+    The wheels for Windows and for Linux on Arm have separate lists. Without a known list, the
+    answer is a warning if the releases before and after have code for the GPU, on the same system
+    and for the same CUDA major; otherwise it is unknown. A published
     minimum can deny a GPU, but does not prove that newer GPUs work: those that came with the
     build's own toolkit or later, and Tegra GPUs. A release candidate or nightly build is assumed to
     be like the nearest release with its build, which never denies. If plugins contain the code
