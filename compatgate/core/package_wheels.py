@@ -187,7 +187,7 @@ def is_build_of_index(record: Record, version: Version, facts: Facts, os: Os, cp
     release = find_release(table, parse_version("torch", pinned)) if table and pinned else None
     if table is None or release is None:
         return False
-    if cpu in release.cpu_only or (os == "windows" and os in table.cpu_only_os):
+    if cpu in release.cpu_only or table.has_cpu_wheel(release.version, os):
         return False
     build = default_build(release)
     return build is not None and build.cuda == version.cuda

@@ -347,7 +347,7 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
     """
     if "cuda" in stack.components or any(text.startswith("cuda: ") for text in stack.open):
         return stack
-    if in_image := _assume_image(stack, facts):
+    if in_image := _assume_image(stack, facts, pools):
         return in_image
     found: list[tuple[Pair, str]] = []
     alone = facts.frameworks.isdisjoint(stack.versions)  # TensorRT beside torch runs with its CUDA
@@ -439,12 +439,17 @@ _OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d\.\d\d)$")
 _MONTH = re.compile(r"\d\d\.\d\d")
 
 
-def _assume_image(stack: Stack, facts: Facts) -> Stack | None:
-    """Return a stack with the CUDA of the monthly image that it names; None without one."""
+def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | None:
+    """Return a stack with the CUDA of the monthly image that it names; None without one.
+
+    Wheels for Jetson have such labels, too, and the CUDA of their JetPack.
+    """
+    jetson = any(pool.gpu and pool.gpu.segment == "jetson" for pool in pools)
     named = (
         (f"{name} {version}", month_of_image(version) or version.text)
         for name, version in stack.components.items()
-        if (name == "tritonserver" and _MONTH.fullmatch(version.text)) or month_of_image(version)
+        if (name == "tritonserver" and _MONTH.fullmatch(version.text))
+        or (month_of_image(version) and not jetson)
     )
     title, month = next(named, ("", ""))
     image = facts.containers.find(month) if month else None
@@ -560,7 +565,7 @@ def default_build(release: Release) -> Build | None:
 def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> bool:
     """Tell whether the package index's wheel of a release has no CUDA on a pool's platform."""
     if pool.os == "windows":
-        return "windows" in table.cpu_only_os
+        return table.has_cpu_wheel(release.version, "windows")
     return pool.cpu in release.cpu_only
 
 

@@ -204,11 +204,17 @@ class CompleteBuilds(Struct, frozen=True):
 
 
 class AbsentWheels(Struct, frozen=True):
-    """Releases of which the package index has no wheel for a processor, ``aarch64``."""
+    """Releases of which the package index has no wheel for a processor or a system.
+
+    Attributes:
+        cpu: ``aarch64``; empty: it is about a system.
+        os: ``windows``, for which a version alone is what the project's own index has.
+    """
 
     versions: str
-    cpu: str
     source: Source
+    cpu: str = ""
+    os: str = ""
 
 
 Made = Literal["cubin", "ptx"]
@@ -235,7 +241,7 @@ class Framework(Struct, frozen=True, dict=True):
     os: tuple[str, ...] = ("linux", "windows")
     """Operating systems with GPU builds."""
     cpu_only_os: tuple[str, ...] = ()
-    """Operating systems for which every wheel on the package index has no CUDA (``windows``)."""
+    """Operating systems for which no wheel on the package index has CUDA (``windows``)."""
     loads_cuda: bool = False
     """Its wheels bring no CUDA library: they load those of the stack."""
     refuses_newer_gpus: Source | None = None
@@ -247,7 +253,7 @@ class Framework(Struct, frozen=True, dict=True):
     complete: tuple[CompleteBuilds, ...] = ()
     """Releases of which all published builds are listed."""
     absent_wheels: tuple[AbsentWheels, ...] = ()
-    """Releases without a wheel for a processor."""
+    """Releases without a wheel for a processor or a system."""
     new_abi: tuple[NewAbi, ...] = ()
     """Wheels with the new C++ ABI, all others having the old one; empty where neither is known."""
 
@@ -271,6 +277,13 @@ class Framework(Struct, frozen=True, dict=True):
             if one.cpu == cpu and parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
+
+    def has_cpu_wheel(self, version: Version, os: str) -> bool:
+        """Tell whether the package index has a wheel of a release without CUDA, for a system."""
+        return os in self.cpu_only_os and not any(
+            one.os == os and parse_constraint(self.name, one.versions).allows(version)
+            for one in self.absent_wheels
+        )
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
