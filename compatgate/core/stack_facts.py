@@ -390,7 +390,8 @@ def list_builds(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> tuple[Stac
     """Return the stack with each known build of a framework whose build is open, by CUDA.
 
     It is open where nothing states the CUDA and no build is the default, or where no build is known
-    for the CUDA that is stated. Empty: nothing is open, or there are no such builds.
+    for the CUDA that is stated, of a release that has builds which are not listed. Empty: nothing
+    is open, or there are no such builds.
     """
     named = [n for n in stack.components if n in facts.framework_names]
     if len(named) != 1 or stack.alternatives or any(t.startswith("cuda: ") for t in stack.open):
@@ -404,7 +405,7 @@ def list_builds(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> tuple[Stac
         return ()
     if any(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
         return ()
-    if cuda and (find_build(release, version, cuda) or table.source_of_completeness(version)):
+    if cuda and (find_build(release, version, cuda) or not table.has_open_builds(version)):
         return ()
     builds = sorted(release.builds, key=lambda one: one.cuda or (one.cuda_major, 0))
     if cuda and not all(build.label for build in builds):

@@ -191,8 +191,8 @@ class NewAbi(Struct, frozen=True):
     cuda: tuple[Pair, ...] = ()
 
 
-class CompleteBuilds(Struct, frozen=True):
-    """Releases whose list of builds is complete: a build for another CUDA was never published.
+class ListedBuilds(Struct, frozen=True):
+    """Releases whose list of builds is complete, or is known not to be.
 
     Attributes:
         versions: releases that it concerns (PEP 440).
@@ -250,8 +250,10 @@ class Framework(Struct, frozen=True, dict=True):
     """Source that a release without a row has the builds of its minor release."""
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
-    complete: tuple[CompleteBuilds, ...] = ()
+    complete: tuple[ListedBuilds, ...] = ()
     """Releases of which all published builds are listed."""
+    open_builds: tuple[ListedBuilds, ...] = ()
+    """Releases that were published for more CUDAs than those that are listed."""
     absent_wheels: tuple[AbsentWheels, ...] = ()
     """Releases without a wheel for a processor or a system."""
     new_abi: tuple[NewAbi, ...] = ()
@@ -270,6 +272,12 @@ class Framework(Struct, frozen=True, dict=True):
             if parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
+
+    def has_open_builds(self, version: Version) -> bool:
+        """Tell whether a release was published for more CUDAs than those that are listed."""
+        return any(
+            parse_constraint(self.name, one.versions).allows(version) for one in self.open_builds
+        )
 
     def source_of_absence(self, version: Version, cpu: str) -> Source | None:
         """Return what says that the index has no wheel for a processor; None where nothing does."""
