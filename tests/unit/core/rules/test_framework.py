@@ -407,7 +407,6 @@ def test_on_windows_the_build_for_the_stated_cuda_is_assumed(stack, ask):
     verdict = ask(f"{POOL},os=windows", stack)
     assert said(verdict, "CG401") == ["warn"]
     assert "assumed to be the cu121 wheel of another index" in message(verdict, "CG401")
-    assert said(ask("driver=581.29,gpu=RTX 5090,os=windows", stack), "CG405") == ["fail"]
     assert said(ask(f"{POOL},cpu=aarch64", stack), "CG401") == ["unknown"]
 
 
@@ -470,63 +469,10 @@ def test_what_comes_before_a_release_is_assumed_to_be_like_it_and_never_denied(
     assert said(verdict, "CG405") == outcome
 
 
-def test_a_candidate_has_the_cuda_of_its_release_and_is_not_denied_by_it(ask):
-    verdict = ask("driver=418.56,gpu=T4", "tensorflow-gpu=2.0.0b1")
-    assert verdict.stack["cuda"] == "10.0"
-    assert verdict.verdict == "warn"
-    assert said(ask("driver=390.77,gpu=V100-SXM2-16GB", "tensorflow-gpu=2.0.0b1"), "CG101") == [
-        "unknown"
-    ]
-
-
 def test_a_nightly_of_a_project_with_several_builds_has_no_cuda(ask):
     verdict = ask(POOL, "torch=2.5.0.dev20240801")
     assert "cuda" not in verdict.stack
     assert verdict.verdict == "unknown"
-
-
-@pytest.mark.parametrize(
-    ("gpu", "driver", "outcome"),
-    [
-        ("H100-SXM5-80GB", "560.35.03", ["warn"]),
-        ("H100-SXM5-80GB", "535.129.03", ["warn"]),
-        ("GeForce-RTX-4090", "535.129.03", ["unknown"]),
-        ("GeForce-RTX-5090", "580.65.06", ["unknown"]),
-    ],
-)
-def test_the_notes_of_the_image_that_a_label_names_decide(ask, gpu, driver, outcome):
-    verdict = ask(f"driver={driver},gpu={gpu}", "torch=2.6.0a0+df5bbc09d1.nv24.12")
-    assert verdict.stack["cuda"].startswith("12.6")
-    assert said(verdict, "CG405") == outcome
-
-
-@pytest.mark.parametrize(
-    ("pool", "stack", "outcome"),
-    [
-        ("driver=396.44,gpu=GeForce-GTX-1080-Ti", "torch=0.4.1", "warn"),
-        ("driver=384.130,gpu=GeForce-GTX-1080-Ti", "torch=0.4.1", "unknown"),
-        ("driver=535.104.05,gpu=V100-SXM2-16GB", "cupy=13.3.0", "warn"),
-        ("driver=460.73.01,gpu=T4", "torch=1.8.0,cuda=11.2", "warn"),
-        ("driver=460.32.03,gpu=GeForce-RTX-3090", "torch=1.8.0,cuda=11.2", "unknown"),
-        ("driver=580.65.06,gpu=T4,os=windows", "torch=1.8.2", "fail"),
-    ],
-)
-def test_a_build_that_is_open_matters_where_the_answers_differ(ask, pool, stack, outcome):
-    assert ask(pool, stack).verdict == outcome
-
-
-@pytest.mark.parametrize(
-    ("gpu", "outcome"), [("GeForce-GTX-1070", ["warn"]), ("GeForce-RTX-5090", ["unknown"])]
-)
-def test_a_wheel_for_windows_is_like_those_of_the_releases_around_it(ask, gpu, outcome):
-    verdict = ask(f"driver=581.29,gpu={gpu},os=windows", "onnxruntime-gpu=1.13.1")
-    assert said(verdict, "CG405") == outcome
-
-
-def test_a_wheel_that_runs_with_each_minor_of_cuda_has_the_oldest(ask):
-    verdict = ask("driver=525.85.12,gpu=T4", "onnxruntime-gpu=1.20.1")
-    assert verdict.stack["cuda"] == "12.0"
-    assert said(ask("driver=470.57.02,gpu=T4", "onnxruntime-gpu=1.20.1"), "CG101") == ["fail"]
 
 
 def test_the_assumption_about_a_release_candidate_is_said(ask):
