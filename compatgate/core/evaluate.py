@@ -6,7 +6,7 @@ applies waivers; `assess` joins the results of the pools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -27,6 +27,7 @@ from compatgate.core.rule import (
     NOT_APPLICABLE,
     OUTCOME_RANK,
     PASS,
+    REFUSING,
     Basis,
     Checked,
     Finding,
@@ -104,12 +105,10 @@ def assess(
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
 
     stack = complete(stack)
-    builds = list_builds(stack, facts, target.pools)
-    of_builds = [judge(one) for one in builds]
-    if builds and all(_may_run(one) for results in of_builds for one in results):
-        stack, judged = builds[-1], of_builds[-1]  # the newest CUDA asks most of the driver
-    else:
-        judged = judge(stack)
+    stack, judged = _judge_builds(list_builds(stack, facts, target.pools), judge) or (
+        stack,
+        judge(stack),
+    )
     for name, other in stack.alternatives.items():
         # A waiver for the image covers what it holds; evidence of the image's digest does not.
         image = stack.image.partition("@")[0] if stack.image else None
@@ -137,9 +136,18 @@ def assess(
     )
 
 
-def _may_run(result: PoolResult) -> bool:
-    """Tell whether nothing fails, and nothing is unknown."""
-    return all(OUTCOME_RANK[finding.outcome] <= OUTCOME_RANK["warn"] for finding in result.findings)
+def _judge_builds(
+    builds: Sequence[Stack], judge: Callable[[Stack], list[PoolResult]]
+) -> tuple[Stack, list[PoolResult]] | None:
+    """Return the last of some builds and its results where all run; else None.
+
+    The last one has the newest CUDA, which asks most of the driver.
+    """
+    results = [judge(one) for one in builds]
+    said = (finding for pools in results for one in pools for finding in one.findings)
+    if not builds or any(finding.outcome in REFUSING for finding in said):
+        return None
+    return builds[-1], results[-1]
 
 
 def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:

@@ -8,9 +8,9 @@ import pytest
 
 POOL = {"gpu": "7.5", "driver": "610.43.02"}
 PYTHONS = [f"3.{minor}" for minor in range(5, 17)]
-NO_DEFAULT = {"0.4.0", "0.4.1", "1.8.2"}
+NO_DEFAULT = {"0.2.0", "0.3.0", "0.3.1", "0.4.0", "0.4.1", "1.8.2"}
 """Releases of which the facts hold no metadata of the package index, so no default build."""
-NO_PYTHON = {"1.8.2"}
+NO_PYTHON = {"0.2.0", "0.3.0", "0.3.1", "1.8.2"}
 """Releases of which no source lists the Pythons."""
 
 
