@@ -448,10 +448,8 @@ def toolkit_arch(context: RuleContext) -> Answer:
     message, need = _describe_range(context, cuda, fact, dropped=dropped)
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
-    if newer and not context.frameworks and any(
-        one.record or one.near for one in context.packages
-    ):
-        return NOT_APPLICABLE  # CG411 judges their code, CG410 that of the releases near them
+    if newer and not context.frameworks and any(one.record for one in context.packages):
+        return NOT_APPLICABLE  # CG411 judges their code
     if runs_anyway:
         message += (
             ": code made for older GPUs runs, by binary compatibility or from PTX; what is compiled"
