@@ -62,9 +62,7 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
             yield cuda, like.title
 
 
-def _cuda_of_pin(
-    package: GpuPackage, stack: Stack, facts: Facts, pool: Pool
-) -> CudaBuild | None:
+def _cuda_of_pin(package: GpuPackage, stack: Stack, facts: Facts, pool: Pool) -> CudaBuild | None:
     """Return the CUDA of the torch, or the vLLM, that a package or its extra for GPUs pins.
 
     Of a range with a newest release this is the one that an installer takes: ``<=0.7.2``.

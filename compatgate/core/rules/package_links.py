@@ -28,7 +28,6 @@ from compatgate.core.rules.package_code import (
 from compatgate.core.stack_facts import default_build
 from compatgate.core.versions import Version, format_parts
 
-
 _DRIVER = {"driver": None}
 """Stands for the driver, which the pool has, in statements about a program."""
 
