@@ -20,7 +20,7 @@ from compatgate.core.matrix import Entry, EntryIndex, Matrix
 from compatgate.core.parts import EVERYTHING, JETSON, parts_of
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Policy, Target
-from compatgate.core.rule import OUTCOME_RANK
+from compatgate.core.rule import OUTCOME_RANK, Problem
 from compatgate.core.rule_context import DERIVED_VALUES, RuleContext
 from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.stack import parse_stack, parse_stack_text, update_stack
@@ -127,7 +127,8 @@ def said(answer):
     """An answer without what it would try to mend it."""
     if isinstance(answer, str):
         return answer
-    return [{**asdict(problem), "candidates": None} for problem in answer]
+    problems = [answer] if isinstance(answer, Problem) else answer
+    return [{**asdict(problem), "candidates": None} for problem in problems]
 
 
 @cache
