@@ -23,6 +23,8 @@ _WITH_CUDNN = ("87", "97", "107")
 """Labels of PaddlePaddle 1: a CUDA major, and cuDNN 7 (``paddlepaddle-gpu==1.8.5.post97``)."""
 _AT_LEAST = re.compile(r"(?:>=|==|~=)\s*(\d+(?:\.\d+)?)")
 """The lowest CUDA of a requirement: ``>=11``, ``<13,>=12.6``, ``==12.8.*``."""
+_PINNED = re.compile(r"(?:==|<=)\s*(\d[\w.]*)(?:,|\s|$)")
+"""The newest release that a requirement allows: ``==2.5.1``, ``<=0.7.2,>=0.6.4``."""
 
 
 def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
@@ -58,19 +60,22 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
     finder = package_finder(facts, os, pool.cpu, stack.get("python"))
     for package in finder.all_of(stack).packages:
         like = package.near[-1] if package.near else package  # an older one may need less
-        if cuda := cuda_of_package(like) or _cuda_of_pinned_torch(like, stack, facts, pool):
+        if cuda := cuda_of_package(like) or _cuda_of_pin(like, stack, facts, pool):
             yield cuda, like.title
 
 
-def _cuda_of_pinned_torch(
-    package: GpuPackage, stack: Stack, facts: Facts, pool: Pool
-) -> CudaBuild | None:
-    """Return the CUDA of the torch that a package, or its extra for GPUs, pins exactly."""
+def _cuda_of_pin(package: GpuPackage, stack: Stack, facts: Facts, pool: Pool) -> CudaBuild | None:
+    """Return the CUDA of the torch, or the vLLM, that a package or its extra for GPUs pins.
+
+    Of a range with a newest release this is the one that an installer takes: ``<=0.7.2``.
+    """
     extra = facts.packages.extra_of(package.name)
-    for asked in package.needs.on({"torch": None}.keys(), extra):
-        if asked.spec.startswith("==") and "*" not in asked.spec:
-            torch = parse_version("torch", asked.spec.removeprefix("==").strip())
-            return cuda_of_wheel("torch", torch, facts, [pool], stack)
+    for name in ("torch", "vllm"):
+        for asked in package.needs.on({name: None}.keys(), extra):
+            pinned = _PINNED.search(asked.spec)
+            version = parse_version(name, pinned[1]) if pinned else None
+            if version and (cuda := cuda_of_wheel(name, version, facts, [pool], stack)):
+                return cuda
     return None
 
 

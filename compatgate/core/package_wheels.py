@@ -306,9 +306,10 @@ def released_record(
     if match and new_abi is None:
         new_abi = match["abi"].lower() == "true"
     torch = match["torch"] if match else wheels.torch
+    linked = cuda and platform.os != "windows" and not wheels.own_cuda
     library = Library(
         path="",
-        needs=(f"libcudart.so.{cuda[0]}",) if cuda and platform.os != "windows" else (),
+        needs=(f"libcudart.so.{cuda[0]}",) if cuda and linked else (),
         sass={one.name: 1 for one in wheels.code if one.kind == "sass"},
         ptx={one.name: 1 for one in wheels.code if one.kind == "ptx"},
         units=1,

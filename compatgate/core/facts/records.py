@@ -205,6 +205,7 @@ class ProjectWheels(Struct, frozen=True):
         torch: the torch that they are built for, where it is one.
         pythons: Python versions with wheels; empty where they are not known.
         new_abi: whether they have the new C++ ABI whatever their labels say; None: as these say.
+        own_cuda: they bring their CUDA libraries, as programs and images do.
     """
 
     labels: tuple[str, ...]
@@ -215,6 +216,7 @@ class ProjectWheels(Struct, frozen=True):
     os: tuple[Literal["linux", "windows"], ...] = ("linux",)
     cuda: Pair | None = None
     torch: str | None = None
+    own_cuda: bool = False
 
 
 class Statement(Struct, frozen=True, omit_defaults=True):

@@ -448,7 +448,8 @@ def toolkit_arch(context: RuleContext) -> Answer:
     message, need = _describe_range(context, cuda, fact, dropped=dropped)
     runs_anyway = not dropped and _older_code_runs(context, toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
-    if newer and not context.frameworks and any(one.record for one in context.packages):
+    of_packages = (library for one in context.packages for library in one.libraries)
+    if newer and not context.frameworks and any(one.carries_code for one in of_packages):
         return NOT_APPLICABLE  # CG411 judges their code
     if runs_anyway:
         message += (

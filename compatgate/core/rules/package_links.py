@@ -28,6 +28,9 @@ from compatgate.core.rules.package_code import (
 from compatgate.core.stack_facts import default_build
 from compatgate.core.versions import Version, format_parts
 
+_DRIVER = {"driver": None}
+"""Stands for the driver, which the pool has, in statements about a program."""
+
 
 def check_requirements(context: RuleContext) -> RuleAnswer:
     """Report the requirements that do not hold."""
@@ -48,6 +51,9 @@ def _find_requirements(context: RuleContext, package: GpuPackage) -> list[Requir
     """
     extra = context.facts.packages.extra_of(package.name)
     asked = requirements_of(package, context.stack, extra)
+    if context.driver:
+        on_driver = (one.compare(context.driver) for one in package.needs.on(_DRIVER.keys()))
+        asked += filter(None, on_driver)
     if not (asked and package.installed):
         return asked
     found = next((one for one in context.built if one.name == package.name), None)
@@ -60,10 +66,11 @@ def _find_requirements(context: RuleContext, package: GpuPackage) -> list[Requir
 
 def _report_unmet(package: GpuPackage, requirement: Requirement) -> Problem:
     name, have = requirement.name, requirement.have
+    where = "pool" if name in _DRIVER else "stack"
     return Problem(
         "fail",
         name,
-        f"{package.title} requires {name} {requirement.spec}, the stack has {have}"
+        f"{package.title} requires {name} {requirement.spec}, the {where} has {have}"
         + describe_assumption(package),
         have=have.text,
         need=requirement.spec,

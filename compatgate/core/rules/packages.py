@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 
 from compatgate.core.components import OF_BUILDS
-from compatgate.core.parts import BUILD, FORWARD, NODE, PACKAGES, RECORDS
+from compatgate.core.parts import BUILD, FORWARD, NODE, RECORDS, VERSIONS
 from compatgate.core.rule import NOT_APPLICABLE, RuleAnswer, rule
 from compatgate.core.rule_context import RuleContext
 
@@ -107,22 +107,24 @@ def package_arch(context: RuleContext) -> RuleAnswer:
     )
 
 
-@rule("CG412", "package-requires", reads=PACKAGES)
+@rule("CG412", "package-requires", reads=VERSIONS)
 def package_requires(context: RuleContext) -> RuleAnswer:
     """The stack does not meet a requirement that a package declares on another part.
 
     The metadata of the wheel contains pins and ranges. Installers respect them, except with
     ``--no-deps``, an override, or two separate installs. Code that was linked or compiled against
-    another release then fails when it is loaded.
+    another release then fails when it is loaded. Programs state the driver that they need at least.
 
     Example: ``xformers`` 0.0.35 requires torch 2.10.0; torch 2.9.1 has another ABI.
 
     Fix: use the required version.
 
-    Source: ``Requires-Dist`` of the wheel, in its record.
+    Source: ``Requires-Dist`` of the wheel, in its record; the documents of a program.
     """
     ours = context.stack.components
-    return _run_check(context, "requires", *[(n, ours[n].text) for n in ours if n not in OF_BUILDS])
+    driver = context.driver.text if context.driver else ""
+    stated = [(name, ours[name].text) for name in ours if name not in OF_BUILDS]
+    return _run_check(context, "requires", driver, *stated)
 
 
 @rule("CG413", "package-torch", reads=RECORDS)

@@ -70,3 +70,17 @@ def test_a_statement_tells_the_cuda_of_the_index_s_wheel(assume):
 
 def test_a_statement_and_a_wheel_that_contradict_each_other_tell_nothing(assume):
     assert assume("fast=1.5", wheel("libcudart.so.11.0"), cuda="12.8") is None
+
+
+@pytest.mark.parametrize(
+    ("requires", "cuda"),
+    [
+        (("torch==2.5.1",), "12.4"),
+        (("torch", "vllm==0.5.4"), "12.1"),
+        (("torch", "vllm<=0.7.2,>=0.6.4.post1"), "12.4"),
+        (("torch>=2.5",), None),
+        (("torch==2.5.*",), None),
+    ],
+)
+def test_the_torch_or_the_vllm_that_a_package_pins_tells_the_cuda(assume, requires, cuda):
+    assert assume("fast=1.5", wheel(requires=requires)) == cuda

@@ -3,7 +3,14 @@
 import pytest
 
 from compatgate.core.facts.nvidia import Source
-from compatgate.core.facts.records import BuildList, Library, Record, Statement, TorchAbi
+from compatgate.core.facts.records import (
+    BuildList,
+    Library,
+    ProjectWheels,
+    Record,
+    Statement,
+    TorchAbi,
+)
 from compatgate.core.gpu_code import parse_arch
 from compatgate.core.request import Policy
 
@@ -307,3 +314,41 @@ def test_a_library_that_is_opened_by_name_counts_where_nothing_works_without(
     one = statement(compiled=None, opens=opens)
     verdict = ask_with(H100, stack, one, records=(record,))
     assert [f.outcome for f in found(verdict, "CG414")] == (outcome if opens else [])
+
+
+def program(own_cuda=True, confidence="metadata"):
+    code = tuple(parse_arch("sm_80") + parse_arch("sm_90"))
+    wheels = (ProjectWheels(("none",), code, cuda=(11, 3), own_cuda=own_cuda),)
+    return statement(compiled=None, wheels=wheels, confidence=confidence)
+
+
+@pytest.mark.parametrize(("own_cuda", "outcome"), [(True, []), (False, ["fail"])])
+def test_a_program_that_brings_its_cuda_needs_none_of_the_stack(ask_with, own_cuda, outcome):
+    verdict = ask_with(H100, "cuda=12.4,fast=1.5", program(own_cuda))
+    assert [f.outcome for f in found(verdict, "CG414")] == outcome
+
+
+@pytest.mark.parametrize(
+    ("pool", "verdict"), [(H100, "pass"), (T4, "fail"), ("driver=418.87.01,gpu=V100", "fail")]
+)
+def test_a_program_is_judged_by_the_code_and_the_cuda_that_it_is_built_with(
+    ask_with, pool, verdict
+):
+    assert ask_with(pool, "fast=1.5", program()).verdict == verdict
+
+
+def test_a_program_whose_code_is_only_derived_is_never_denied(ask_with):
+    a100 = "driver=580.95.05,gpu=A100-SXM4-80GB"
+    assert ask_with(a100, "fast=1.5", program(confidence="derived")).verdict == "warn"
+    assert ask_with(T4, "fast=1.5", program(confidence="derived")).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("driver", "outcome"), [("550.54.14", []), ("545.23.08", ["fail"]), ("550.120", [])]
+)
+def test_a_driver_older_than_a_program_states_is_denied(ask_with, driver, outcome):
+    least = statement(compiled=None, requires=("driver>=550",), confidence="published")
+    verdict = ask_with(f"driver={driver},gpu=H100-SXM5-80GB", "fast=1.5", program(), least)
+    unmet = found(verdict, "CG412")
+    assert [f.outcome for f in unmet] == outcome
+    assert all("requires driver >=550, the pool has 545.23.08" in f.message for f in unmet)
