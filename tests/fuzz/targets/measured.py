@@ -26,9 +26,10 @@ def targets() -> dict[str, Target]:
     def read(data: bytes) -> object:
         problems = Problems()
         text = Source("x.jsonl", data.decode("utf-8", "replace"))
-        if read_sample_head(text, problems):
-            read_sample_report(text, GEMM, problems)
-        return problems.raise_if_any()
+        head = read_sample_head(text, problems)
+        report = read_sample_report(text, GEMM, problems) if head else None
+        problems.raise_if_any()
+        return head, report
 
     block = {"type": "metric", "name": "t", "unit": "ms", "block": 1, "values": [1.2, 1.3, 2e3]}
     pairs = "".join(

@@ -104,10 +104,13 @@ def test_each_part_of_a_node_is_judged_by_its_rule(ask):
     assert wrong == []
 
 
-def test_no_rule_applies_and_no_table_is_read_where_nothing_is_stated(pool_of, stack_of):
+def test_no_rule_applies_and_no_table_is_read_where_nothing_is_stated(
+    pool_of, stack_of, monkeypatch
+):
     from compatgate.core.matrix import Matrix
     from compatgate.core.request import Target
 
+    monkeypatch.setattr("compatgate.catalog._loaded", None)
     facts = load_facts([])
     pool = pool_of("driver=580.95.05,gpu=H100-SXM5-80GB")
     case = RuleContext(
