@@ -183,5 +183,5 @@ def test_a_token_that_does_not_open_is_said_to_be_unavailable(
             SigningOptions(make, (key,)), Decisions(database).read_own, lambda _: True
         )
         with pytest.raises(Unavailable):
-            attestations._sign({"_type": "x"})
+            attestations.sign_payload(b"x", "x")
     database.close()
