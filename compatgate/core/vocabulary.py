@@ -139,14 +139,29 @@ FOLDERS: dict[str, str] = {
 }
 """Folders of site-packages that hold a component's files."""
 
-BUILT_PER_CUDA: tuple[str, ...] = ("cudnn", "nccl", "tensorrt")
+BUILT_PER_CUDA: tuple[str, ...] = (
+    "cudnn",
+    "nccl",
+    "tensorrt",
+)
 """Components of which a version has a build for each CUDA."""
 
-META: tuple[str, ...] = ("tensorrt", "transformer-engine")
+META: tuple[str, ...] = (
+    "tensorrt",
+    "transformer-engine",
+)
 """Components whose package brings nothing but the one for a CUDA."""
 
 CUDA_BY_PLUGIN: tuple[str, ...] = ("jax",)
 """Components whose own package has no CUDA."""
 
-NEEDS_URL: tuple[str, ...] = ("driver", "tritonserver", "gcc", "clang", "msvc", "glibc", "cxx")
+NEEDS_URL: tuple[str, ...] = (
+    "driver",
+    "tritonserver",
+    "gcc",
+    "clang",
+    "msvc",
+    "glibc",
+    "cxx",
+)
 """Components that no name alone identifies."""
