@@ -56,7 +56,7 @@ FAULTS = {
 REASONS = {
     "2.5 x slower": "150 % higher",
     "10 x slower": "900 % higher",
-    "hang": "was stopped after 25 s",
+    "hang": "was stopped after 60 s",
     "crash": "ended with status 139",
     "exit 77": "found no GPU",
     "missing metric": "did not report metric time",
@@ -96,7 +96,7 @@ def proven(staging: Staging, gpu_engine: Engine, probe: Probe) -> Staging:
     """A gate that passes, after good runs whose baseline a person approved."""
     staging.hosts(host_table("stage", gpu_engine, health="local"))
     vary_python(gpu_engine.api, GOOD, RATIO="1")
-    staging.workload("good", PROGRAM, timeout="25s", more=METRIC)
+    staging.workload("good", PROGRAM, timeout="60s", more=METRIC)
     for _ in range(RELIABLE_RUNS):
         first = staging.submit("good", image=GOOD, against="none")
         staging.work()
