@@ -143,11 +143,13 @@ def _judge_builds(
 
     The last one has the newest CUDA, which asks most of the driver.
     """
-    results = [judge(one) for one in builds]
-    said = (finding for pools in results for one in pools for finding in one.findings)
-    if not builds or any(finding.outcome in REFUSING for finding in said):
-        return None
-    return builds[-1], results[-1]
+    last = None
+    for stack in builds:
+        pools = judge(stack)
+        if any(finding.outcome in REFUSING for one in pools for finding in one.findings):
+            return None
+        last = stack, pools
+    return last
 
 
 def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:
