@@ -106,15 +106,28 @@ def _check_major(context: RuleContext, driver: Version, known: int) -> Answer:
     floor = compat.minimum.get(context.os) if compat else None
     if compat is None or floor is None or driver >= floor:
         return NOT_APPLICABLE  # CG901 asks for the CUDA
+    message = f"driver {driver} is too old for CUDA {major}, for which {name} is built: each of "
+    message += f"its releases needs {floor} or newer"
+    outcome: FindingOutcome = "unknown" if context.stack.cuda_compat else "fail"
+    return report_older_driver(context, outcome, message, floor, compat.source)
+
+
+def report_older_driver(
+    context: RuleContext,
+    outcome: FindingOutcome,
+    message: str,
+    minimum: Version,
+    source: Source | None,
+) -> Problem:
+    """Report a driver below a minimum, which raising it mends."""
     return Problem(
-        "unknown" if context.stack.cuda_compat else "fail",
+        outcome,
         "driver",
-        f"driver {driver} is too old for CUDA {major}, for which {name} is built: each of its "
-        f"releases needs {floor} or newer",
-        have=driver.text,
-        need=f">={floor}",
-        source=compat.source,
-        candidates=lambda: (changes.raise_driver(context, floor),),
+        message,
+        have=context.driver.text if context.driver else None,
+        need=f">={minimum}",
+        source=source,
+        candidates=lambda: (changes.raise_driver(context, minimum),),
     )
 
 

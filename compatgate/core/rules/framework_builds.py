@@ -27,6 +27,7 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
+from compatgate.core.rules.driver import report_older_driver
 from compatgate.core.stack_facts import (
     FrameworkMatch,
     accepts,
@@ -681,15 +682,9 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> Answer:
         return PASS
     if context.floor and driver < context.floor[0] and minimum <= context.floor[0]:
         return NOT_APPLICABLE  # CG101 asks for at least as much
-    return Problem(
-        "fail",
-        "driver",
-        f"driver {context.driver} is too old for {found.title}, which needs {minimum} or newer",
-        have=context.driver.text,
-        need=f">={minimum}",
-        source=build.source,
-        candidates=lambda: (changes.raise_driver(context, minimum),),
-    )
+    message = f"driver {context.driver} is too old for {found.title}, which needs "
+    message += f"{minimum} or newer"
+    return report_older_driver(context, "fail", message, minimum, build.source)
 
 
 def ask_each_framework(

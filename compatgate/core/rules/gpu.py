@@ -31,6 +31,7 @@ from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.driver import (
     explain_open_reach,
     find_reach,
+    report_older_driver,
     run_time_outcome,
     weakest_source,
 )
@@ -152,16 +153,9 @@ def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Probl
         listed = next(own, firsts[0] if firsts and driver.major < firsts[0].major else None)
     if listed is None or driver >= listed:
         return None
-    return Problem(
-        "warn",
-        "driver",
-        f"driver {driver} does not list {context.gpu_name}, which came with {listed}: the GPU may "
-        "not work, or only under a generic name",
-        have=driver.text,
-        need=f">={listed}",
-        source=gpu.source,
-        candidates=lambda: (changes.raise_driver(context, listed),),
-    )
+    message = f"driver {driver} does not list {context.gpu_name}, which came with {listed}: the "
+    message += "GPU may not work, or only under a generic name"
+    return report_older_driver(context, "warn", message, listed, gpu.source)
 
 
 def _report_undriven_gpu(
@@ -197,15 +191,8 @@ def mig_driver(context: RuleContext) -> Answer:
         return _judge_open_mig(context, driver, gpu)
     if driver >= minimum:
         return PASS
-    return Problem(
-        "fail",
-        "driver",
-        f"driver {driver} does not offer MIG on {gpu.name}, which came with {minimum}",
-        have=driver.text,
-        need=f">={minimum}",
-        source=gpu.source,
-        candidates=lambda: (changes.raise_driver(context, minimum),),
-    )
+    message = f"driver {driver} does not offer MIG on {gpu.name}, which came with {minimum}"
+    return report_older_driver(context, "fail", message, minimum, gpu.source)
 
 
 def _judge_open_mig(context: RuleContext, driver: Version, gpu: Gpu) -> Answer:

@@ -17,6 +17,7 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
+from compatgate.core.rules.driver import report_older_driver
 from compatgate.core.versions import Version
 
 _TITLES = {
@@ -262,15 +263,8 @@ def dcgm_driver(context: RuleContext) -> Answer:
     floor = (row.driver_nvswitch if switched else None) or row.driver
     if driver >= floor:
         return PASS
-    return Problem(
-        "warn",
-        "driver",
-        f"DCGM {have} supports driver {floor} and newer, not {driver}",
-        have=driver.text,
-        need=f">={floor}",
-        source=row.source,
-        candidates=lambda: (changes.raise_driver(context, floor),),
-    )
+    message = f"DCGM {have} supports driver {floor} and newer, not {driver}"
+    return report_older_driver(context, "warn", message, floor, row.source)
 
 
 @rule("CG117", "operator-driver", reads=NODE | DRIVER, pool_only=True)
