@@ -44,6 +44,7 @@ from compatgate.core.stack_facts import (
     FrameworkMatch,
     branch_of,
     check_forward_compat,
+    choose_like,
     driver_of,
     find_floor,
     find_framework,
@@ -580,8 +581,7 @@ def _find_cudnn_of_minor(
     minor = sorted(number for number in known if number[:2] == have.major_minor)
     if not minor or have.at(3) > max(known):
         return None
-    older = [number for number in minor if number <= have.at(3)]
-    like = known[minor[-1] if len(have.parts) < 3 else older[-1] if older else minor[0]]
+    like = known[choose_like(have, minor, [number for number in minor if number <= have.at(3)])]
     source = replace(like.source, confidence="derived")
     builds = {
         major: replace(build, source=source, capability_source=source)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.constraints import parse_constraint
@@ -27,6 +28,8 @@ from compatgate.core.versions import (
     make_version,
     parse_version,
 )
+
+T = TypeVar("T")
 
 
 def branch_of(driver: Version, os: DriverOs, facts: Facts) -> Branch | None:
@@ -371,7 +374,7 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
         return stack
     newest = parse_version("cuda", format_parts(max(pair for pair, _ in found)))
     said = tuple(sentence for _, sentence in found)
-    return structs.replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+    return replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
 
 
 def _labelled_beside(name: str, stack: Stack) -> tuple[Pair, str] | None:
@@ -460,7 +463,7 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
     series = make_version(format_parts(image.cuda.major_minor), image.cuda.major_minor)
     brought = {} if stack.cuda_compat else {"cuda_compat": series, "compat_use": "tried"}
     components = {"cuda": image.cuda, **stack.components}
-    return structs.replace(stack, components=components, assumed=(what,), **brought)
+    return replace(stack, components=components, assumed=(what,), **brought)
 
 
 def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:
@@ -636,8 +639,7 @@ def _infer_release(table: Framework, version: Version, source: Source) -> Releas
     minor = [one for one in table.releases if one.version.major_minor == version.major_minor]
     if not minor:
         return None
-    older = [one for one in minor if one.version < version]
-    like = minor[-1] if len(version.parts) < 3 else older[-1] if older else minor[0]
+    like = choose_like(version, minor, [one for one in minor if one.version < version])
     derived = replace(source, confidence="derived")
     builds = [
         replace(
@@ -661,6 +663,15 @@ def _infer_release(table: Framework, version: Version, source: Source) -> Releas
         conda=(),
         inferred=True,
     )
+
+
+def choose_like(version: Version, minor: Sequence[T], older: Sequence[T]) -> T:
+    """Return which of its minor's releases one without a row is like.
+
+    It is the newest where the version names the minor alone, else the last one before, else the
+    first.
+    """
+    return minor[-1] if len(version.parts) < 3 else older[-1] if older else minor[0]
 
 
 def name_known(known: Sequence[Version], have: Version) -> str:
