@@ -84,6 +84,8 @@ def test_asking(call: Call) -> None:
     again = call("ask", GateRequest(target="prod-a100", stack=STACK))
     assert again.id == verdict.id
     assert call("show_verdict", verdict.id).id == verdict.id
+    denied = call("ask", target="prod-a100", stack={"torch": "2.9.1+cu130"})
+    assert call("show_resolution", denied.id).remedies
     older = call("preview", at=1, target="prod-a100", stack={"cuda": "12.4"})
     assert older.matrix_revision == 1
     assert call("preview", {"pool": {"gpu": "L4", "driver": "550.54.15"}, "stack": STACK}).pools
@@ -216,6 +218,8 @@ def test_report(call: Call) -> None:
     found = call("report", "prod-a100", since="2026-01-01")
     assert found.target == "prod-a100"
     assert {change.name for change in found.changes} >= {"torch24-cu124"}
+    everywhere = call("report_all", since="2026-01-01")
+    assert all(change in everywhere.changes for change in found.changes)
 
 
 def test_targets(call: Call, form: str) -> None:

@@ -147,20 +147,20 @@ class WheelMeasurer:
             failure = self._failed.get(package)
             if failure and package not in self._under_way and time.monotonic() < failure.until:
                 return failure.why
-        return self._begin(package)
+            return self._begin(package)
 
     def _begin(self, package: OpenPackage) -> str:
-        with self._changed:
-            if package in self._under_way:
-                if not self._threads:
-                    self._start_thread()
-                return _MEASURING_TEXT
-            if len(self._waiting) >= self._settings.waiting:
-                return _QUEUE_FULL_TEXT
-            self._under_way.add(package)
-            self._waiting.append(package)
-            if self._threads < self._settings.at_once:
+        """Queue a package; the caller holds the lock since it looked for a failure."""
+        if package in self._under_way:
+            if not self._threads:
                 self._start_thread()
+            return _MEASURING_TEXT
+        if len(self._waiting) >= self._settings.waiting:
+            return _QUEUE_FULL_TEXT
+        self._under_way.add(package)
+        self._waiting.append(package)
+        if self._threads < self._settings.at_once:
+            self._start_thread()
         return _MEASURING_TEXT
 
     def _start_thread(self) -> None:
