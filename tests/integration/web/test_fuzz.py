@@ -101,7 +101,7 @@ def test_every_operation_answers_as_described(api: Any, name: str, mode: Any) ->
         excluded.append(checks.negative_data_rejection)
 
     @settings(
-        max_examples=settings.default.max_examples // 4,
+        max_examples=settings.default.max_examples // 8,
         derandomize=True,  # every machine sends the same
         database=None,
         deadline=None,
