@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from compatgate.core.upgrade_state import LEASE, Knowledge, Phase, Upgrade, Wave
 
 Answer = Literal["start", "wait", "roll back", "done"]
-Action = Literal["finish", "trigger", "complete"]
 
 U = TypeVar("U", bound=Upgrade)
 
@@ -32,12 +31,17 @@ _NAMED = 3
 
 
 class Event(Struct, frozen=True):
-    """An event that the state machine noticed, of a wave or of the upgrade, to be recorded."""
+    """An event in the history of an upgrade, or of one of its waves.
 
-    action: Action
+    Attributes:
+        actor: empty: the gate itself.
+    """
+
     at: datetime
-    wave: int | None = None
-    text: str = ""
+    actor: str
+    action: str
+    wave: int | None
+    text: str
 
 
 class WaveDecision(Struct, frozen=True):
@@ -286,17 +290,17 @@ def _find_early(wave: Wave, known: Knowledge) -> list[str]:
 def notice(upgrade: Upgrade, known: Knowledge) -> tuple[Event, ...]:
     """Return what happened since the upgrade was recorded; a trigger comes alone."""
     if why := list_triggers(upgrade, known):
-        return (Event("trigger", known.now, text="; ".join(why)),)
+        return (Event(known.now, "", "trigger", None, "; ".join(why)),)
     if upgrade.state not in ("rolling", "stopped"):
         return ()
     found: list[Event] = []
     for wave in upgrade.waves:
         if wave.started and not wave.is_over and not list_lacking(wave, known):
             times = [known.nodes[node].since for node in wave.expected]
-            found.append(Event("finish", max(wave.started, *times), wave.number))
+            found.append(Event(max(wave.started, *times), "", "finish", wave.number, ""))
     rests = upgrade.state == "rolling" and not found and upgrade.next_wave is None
     if rests and _decide_over(upgrade, known, None, "soak").answer == "done":
-        found.append(Event("complete", known.now))
+        found.append(Event(known.now, "", "complete", None, ""))
     return tuple(found)
 
 

@@ -7,13 +7,14 @@ several versions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from compatgate.core.components import is_framework
+from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.versions import Version, agree, format_parts, parse_version
 from compatgate.errors import BadInput
 
@@ -81,6 +82,12 @@ class ObservedPool(Struct, frozen=True):
         body = asdict(self) | {"count": self.nodes, "node": dict(self.node) or None}
         order = ("name", "gpu", "driver", "os", "count", "platform", "node", "sharing", "cpu")
         return {key: body[key] for key in order if body[key] not in (None, "")}
+
+    def on_machine(self, node: Mapping[str, str], platform: str | None) -> ObservedPool:
+        """Return the pool with the parts of its machine; what the pool states itself decides."""
+        stated = {**node, **dict(self.node)}
+        parts: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
+        return replace(self, platform=self.platform or platform, node=parts)
 
 
 def settle(

@@ -23,7 +23,7 @@ from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_n
 from compatgate.discovery.findings import select_records
 from compatgate.discovery.libraries import find_libraries, note_unused_compat
 from compatgate.discovery.machine.files import Root
-from compatgate.discovery.machine.observe import add_machine, observe_machine
+from compatgate.discovery.machine.observe import observe_machine
 from compatgate.discovery.node_labels import group_nodes, read_nodes
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report, find_disagreements, group_pools
@@ -100,7 +100,7 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
         pools = add_board(pools, board, facts)
         observations += observe_board(board)
     machine = observe_machine(facts, [pool.gpu for pool in pools], root=root)
-    pools = tuple(add_machine(pool, machine.node, machine.platform) for pool in pools)
+    pools = tuple(pool.on_machine(machine.node, machine.platform) for pool in pools)
     notes += machine.notes
     notes += environment.notes if environment else ()
     notes += note_unused_compat(libraries)

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
-from compatgate.core.node import NODE_COMPONENTS
 from compatgate.discovery.machine.files import Root
-from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
+from compatgate.discovery.observations import Observation, ObservedPool
 from compatgate.errors import BadInput
 
 RELEASE = "/etc/nv_tegra_release"
@@ -118,14 +117,11 @@ def _add_board(
 ) -> ObservedPool:
     if not _is_jetson(pool.gpu, facts):
         return pool
-    stated = {**board.node, **dict(pool.node)}
-    node: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
     known = gpu if gpu and not gpu.startswith("sm_") else pool.gpu
     found = resolve_gpu(known, facts.gpus)
     device = facts.jetson.device_of(found.name, found.capability)
-    return replace(
-        pool, gpu=known, cpu="aarch64", node=node, platform=(device.platform if device else None)
-    )
+    there = replace(pool, gpu=known, cpu="aarch64")
+    return there.on_machine(board.node, device.platform if device else None)
 
 
 def _is_jetson(gpu: str, facts: Facts) -> bool:

@@ -271,7 +271,7 @@ class Schemas:
         schemas, components = _json_default(made)
         bodies = structs_of(route.body.model for route in routes if route.body)
         for kind in structs_of(self._types) - bodies:
-            if kind.__module__.startswith(_MODELS):
+            if any(base.__module__.startswith(_MODELS) for base in kind.__mro__):
                 _state_whole(components[kind.__name__])
         self._schemas = schemas
         counts = Counter(map(_plain_name, components))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
@@ -26,43 +26,27 @@ from compatgate.discovery.integrations.gpu_operator import (
 )
 from compatgate.discovery.node_labels import Node, group_nodes
 from compatgate.discovery.observations import ObservedPool
-from compatgate.documents.specs import API_VERSION
+from compatgate.documents.specs import API_VERSION, PoolSpec
 from compatgate.errors import BadInput
 
 _DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
 
 
-class DraftPool(Struct, frozen=True):
+class DraftPool(ObservedPool, frozen=True):
     """A pool with possibly unknown properties.
 
     Attributes:
-        gpu: product in a form that `resolve_gpu` reads; None: not known.
-        cpu: None where not known.
+        gpu: product in a form that `resolve_gpu` reads; empty: not known.
+        why: a property is not known, by its name.
     """
 
-    name: str
-    gpu: str | None = None
-    driver: str | None = None
-    os: str = "linux"
-    cpu: str | None = None
-    count: int | None = None
     why: dict[str, str] = {}
-    platform: str | None = None
-    node: dict[str, str] = {}
-    sharing: str | None = None
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Return the properties that a target needs and the pool lacks."""
-        return tuple(name for name in ("gpu", "driver") if getattr(self, name) is None)
-
-    def to_body(self) -> dict[str, Any]:
-        """Return the pool of a request or document without unknown properties."""
-        body: dict[str, Any] = {"name": self.name, "gpu": self.gpu, "driver": self.driver}
-        body |= {"os": self.os, "cpu": self.cpu, "count": self.count}
-        body |= {"platform": self.platform, "sharing": self.sharing, "node": self.node or None}
-        return {key: value for key, value in body.items() if value is not None}
+        return tuple(name for name in ("gpu", "driver") if not getattr(self, name))
 
 
 class Draft(Struct, frozen=True):
@@ -80,7 +64,7 @@ class Draft(Struct, frozen=True):
             parse_version("driver", stated["driver"])
         notes = list(self.notes)
         for name, value in stated.items():
-            known = {getattr(pool, name) for pool in self.pools} - {None, value}
+            known = {getattr(pool, name) for pool in self.pools} - {None, "", value}
             if known and name in ("gpu", "driver", "cpu"):
                 notes.append(f"{name}: the files say {', '.join(sorted(known))}, {value} is stated")
         pools = tuple(replace(pool, **stated) for pool in self.pools)
@@ -89,24 +73,26 @@ class Draft(Struct, frozen=True):
 
 def draft_pool(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPool:
     """Draft a pool from observed nodes."""
-    return DraftPool(
-        *(pool.name, pool.gpu, pool.driver, pool.os, pool.cpu, pool.nodes),
-        why=why or {},
-        platform=pool.platform,
-        node=dict(pool.node),
-        sharing=pool.sharing,
-    )
+    return DraftPool(**asdict(pool), why=why or {})
 
 
 def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:
     """Return the ``Target`` document without unknown properties; import refuses such a document."""
-    spec = {"pools": [replace(pool, **_product(pool, table)).to_body() for pool in draft.pools]}
-    return {"apiVersion": API_VERSION, "kind": "Target", "metadata": {"name": name}, "spec": spec}
+    pools = [replace(pool, **_product(pool, table)).to_body() for pool in draft.pools]
+    written = [
+        {key: pool[key] for key in PoolSpec.__struct_fields__ if key in pool} for pool in pools
+    ]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Target",
+        "metadata": {"name": name},
+        "spec": {"pools": written},
+    }
 
 
 def _product(pool: DraftPool, table: Gpus) -> dict[str, Any]:
     """Add the product's name, and the processor of the product where none is known."""
-    if pool.gpu is None:
+    if not pool.gpu:
         return {}
     try:
         gpu = resolve_gpu(pool.gpu, table)
@@ -177,7 +163,7 @@ def _draft_operator(operator: Operator) -> Draft:
         why = {} if product else {"gpu": "the objects do not name it; give the nodes as well"}
         why |= {} if one.version else {"driver": one.why}
         notes += [one.note] if one.note else []
-        pools.append(DraftPool(one.name.lower(), product, one.version, why=why))
+        pools.append(DraftPool(one.name.lower(), product or "", one.version, why=why))
     if not pools:
         nothing = "; ".join(notes) or "nothing declares a driver"
         raise BadInput(nothing, hint="give the NVIDIADriver objects, or a ClusterPolicy")

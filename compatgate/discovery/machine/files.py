@@ -104,11 +104,11 @@ def read_machine_texts(root: Root) -> MachineTexts:
     """Return what the firmware says of the machine: DMI, or the device tree."""
     dmi = "/sys/class/dmi/id"
     model = root.read("/proc/device-tree/model", 256)
-    return MachineTexts(
-        vendor=root.read(f"{dmi}/sys_vendor", 256),
-        product=root.read(f"{dmi}/product_name", 256) or model,
-        asset_tag=root.read(f"{dmi}/chassis_asset_tag", 256),
-    )
+    return {
+        "vendor": root.read(f"{dmi}/sys_vendor", 256),
+        "product": root.read(f"{dmi}/product_name", 256) or model,
+        "asset_tag": root.read(f"{dmi}/chassis_asset_tag", 256),
+    }
 
 
 def _texts(root: Root) -> Iterator[Observation]:

@@ -8,18 +8,16 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.core.node import NODE_COMPONENTS
 from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
 from compatgate.discovery.machine.files import Root, is_container, observe_files, read_machine_texts
 from compatgate.discovery.machine.platforms import recognise_platform
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
-from compatgate.discovery.observations import NodeParts, Observation, ObservedPool
+from compatgate.discovery.observations import Observation
 from compatgate.errors import CompatgateError, quote_error
 
 Run = Callable[[Sequence[str]], str | None]
@@ -105,13 +103,6 @@ def _disagreements(seen: Iterable[Observation]) -> list[str]:
                 f"{one.version}: the first decides"
             )
     return sentences
-
-
-def add_machine(pool: ObservedPool, node: Mapping[str, str], platform: str | None) -> ObservedPool:
-    """Return the pool with the parts of its machine; what the pool states itself decides."""
-    stated = {**node, **dict(pool.node)}
-    parts: NodeParts = tuple((name, stated[name]) for name in NODE_COMPONENTS if name in stated)
-    return replace(pool, platform=pool.platform or platform, node=parts)
 
 
 def run_program(arguments: Sequence[str]) -> str | None:

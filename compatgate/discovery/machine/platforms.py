@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Literal, get_args
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
@@ -29,34 +29,19 @@ _MACHINE = "nvidia.com/gpu.machine"
 _VGPU_LABEL = "nvidia.com/vgpu"
 _STRATEGY = "nvidia.com/gpu.sharing-strategy"
 _SHARED = "-SHARED"
-
-
-class MachineTexts(Struct, frozen=True):
-    """The statements of a machine about itself; empty: not stated.
-
-    Attributes:
-        instance_type: label ``node.kubernetes.io/instance-type``.
-    """
-
-    vendor: str = ""
-    product: str = ""
-    asset_tag: str = ""
-    instance_type: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing is known."""
-        return not any((self.vendor, self.product, self.asset_tag, self.instance_type))
+MachineText = Literal["vendor", "product", "asset_tag", "instance_type"]
+MachineTexts = Mapping[MachineText, str]
+"""The statements of a machine about itself, by their patterns in `Condition`."""
 
 
 def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -> str | None:
     """Return the platform of a machine; None where no record of the facts fits."""
-    if texts.is_empty:
+    if not any(texts.values()):
         return None
     names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}
     said = {
-        name: re.sub(r"[\s_]+", "-", getattr(texts, name).strip()).lower()
-        for name in texts.__struct_fields__
+        name: re.sub(r"[\s_]+", "-", texts.get(name, "").strip()).lower()
+        for name in get_args(MachineText)
     }
     for machine in facts.platform_machines.machines:
         if any(_fits(condition, said, names) for condition in machine.recognise):
@@ -94,10 +79,10 @@ def read_label_parts(labels: Mapping[str, str]) -> dict[str, str]:
 def read_label_texts(labels: Mapping[str, str]) -> MachineTexts:
     """Return what the labels say of the machine itself."""
     machine = labels.get(_MACHINE, "")
-    return MachineTexts(
-        product="" if machine == "unknown" else machine,
-        instance_type=next((labels[name] for name in _INSTANCE_TYPES if labels.get(name)), ""),
-    )
+    return {
+        "product": "" if machine == "unknown" else machine,
+        "instance_type": next((labels[name] for name in _INSTANCE_TYPES if labels.get(name)), ""),
+    }
 
 
 def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:

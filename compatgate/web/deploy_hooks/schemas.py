@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from compatgate.core.request import Mode
 from compatgate.core.rule import Outcome
@@ -81,14 +81,22 @@ class DeployQuery(Struct, frozen=True, forbid_unknown_fields=True):
     timeout: Patience = None
 
 
-class DeployPoll(DeployQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The question, for tools that can only read; `pool stack set` as text."""
-
-    target: Annotated[str | None, Meta(description="name of a target")] = None
-    pool: Annotated[str | None, Meta(examples=["driver=550.54.15,gpu=L4"])] = None
-    stack: Annotated[str | None, Meta(examples=["cuda=12.4,torch=2.4.1+cu124"])] = None
-    image: Annotated[str | None, Meta(description="image reference")] = None
-    set: Annotated[str | None, Meta(examples=["driver=580.95.05"])] = None
+_POLLED = {
+    "target": Meta(description="name of a target"),
+    "pool": Meta(examples=["driver=550.54.15,gpu=L4"]),
+    "stack": Meta(examples=["cuda=12.4,torch=2.4.1+cu124"]),
+    "image": Meta(description="image reference"),
+    "set": Meta(examples=["driver=580.95.05"]),
+}
+DeployPoll: Any = defstruct(
+    "DeployPoll",
+    [(name, Annotated[str | None, about], None) for name, about in _POLLED.items()],
+    bases=(DeployQuery,),
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+"""The question as a query, for tools that can only read; objects are text."""
 
 
 class ArgoQuery(Struct, frozen=True, forbid_unknown_fields=True):

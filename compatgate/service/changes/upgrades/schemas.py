@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from compatgate.core.upgrade_state import State, UpgradeNeed
-from compatgate.core.upgrades import Answer, WaveDecision
+from compatgate.core.upgrades import Answer, Event, WaveDecision
 from compatgate.documents.specs import Name
 from compatgate.kit.http.schemas import Filter, ListQuery, Reason
 
@@ -126,14 +126,12 @@ class WaveBody(Struct, frozen=True, forbid_unknown_fields=True):
     reasons: list[str]
 
 
-class UpgradeEventBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """An event in the history of an upgrade."""
+class UpgradeEventBody(Event, frozen=True, forbid_unknown_fields=True):
+    """An event in the history of an upgrade.
 
-    at: datetime
-    actor: Annotated[str, Meta(description="empty: the gate itself")]
-    action: str
-    wave: int | None
-    text: str
+    Attributes:
+        actor: empty: the gate itself
+    """
 
 
 class UpgradeSummary(Struct, frozen=True, forbid_unknown_fields=True):

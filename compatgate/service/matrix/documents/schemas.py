@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
@@ -23,6 +23,9 @@ from compatgate.documents.specs import (
 from compatgate.kit.http.schemas import Filter, ListQuery, Reason, Search, Since, Until
 from compatgate.service.matrix.documents.evidence_schemas import WarningBody
 
+K = TypeVar("K")
+M = TypeVar("M")
+S = TypeVar("S")
 ApiVersion = Literal["compatgate.dev/v1"]
 
 
@@ -62,31 +65,27 @@ ForcedSuites = Annotated[
 ]
 
 
-class _Stored(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _Stored(Struct, Generic[K, M, S], frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Members that all stored documents share; names as in the documents."""
 
     revision: Annotated[int, Meta(description="matrix revision of this version; also its ETag")]
     created_at: datetime
     updated_at: datetime
+    apiVersion: ApiVersion  # noqa: N815 - as in the documents
+    kind: K
+    metadata: M
+    spec: S
 
 
-class TargetBody(_Stored, frozen=True, kw_only=True):
+class TargetBody(_Stored[Literal["Target"], TargetMetadata, TargetSpec], frozen=True, kw_only=True):
     """A stored target."""
 
-    apiVersion: ApiVersion  # noqa: N815 - as in the documents
-    kind: Literal["Target"]
-    metadata: TargetMetadata
-    spec: TargetSpec
     warnings: ForcedSuites = []
 
 
-class EntryBody(_Stored, frozen=True, kw_only=True):
+class EntryBody(_Stored[Literal["Entry"], EntryMetadata, EntrySpec], frozen=True, kw_only=True):
     """A stored entry."""
 
-    apiVersion: ApiVersion  # noqa: N815
-    kind: Literal["Entry"]
-    metadata: EntryMetadata
-    spec: EntrySpec
     warnings: Annotated[
         list[WarningBody],
         Meta(description="warnings of failed re-runs; omitted if none"),
@@ -97,13 +96,8 @@ class EntryBody(_Stored, frozen=True, kw_only=True):
     ] = None
 
 
-class WaiverBody(_Stored, frozen=True, kw_only=True):
+class WaiverBody(_Stored[Literal["Waiver"], Metadata, WaiverSpec], frozen=True, kw_only=True):
     """A stored waiver."""
-
-    apiVersion: ApiVersion  # noqa: N815
-    kind: Literal["Waiver"]
-    metadata: Metadata
-    spec: WaiverSpec
 
 
 class Made(Struct, frozen=True, forbid_unknown_fields=True):

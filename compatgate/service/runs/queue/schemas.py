@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from compatgate.canary.imports import ImportFormat
-from compatgate.canary.pairs import MetricPairs
+from compatgate.canary.pairs import PairsState
 from compatgate.canary.peaks import PeakShare
 from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
 from compatgate.canary.samples.sample import StoredSample
@@ -188,28 +188,24 @@ class BlockBody(Struct, frozen=True):
     host: str
 
 
-class PairsBody(Struct, frozen=True):
-    """The pairs of a run so far."""
+class PairsBody(PairsState, frozen=True, kw_only=True):
+    """The pairs of a run so far.
 
-    outcome: Annotated[
-        Literal["passed", "failed", "inconclusive"] | None, Meta(description="null: undecided")
-    ]
-    reason: str
-    done: Annotated[int, Meta(description="number of complete pairs")]
-    planned: Annotated[int, Meta(description="number of pairs before the judge re-evaluates")]
-    images: Annotated[
-        dict[str, str], Meta(description="image digest of each arm; A: reference, B: candidate")
-    ]
-    judgement: Annotated[
+    Attributes:
+        outcome: null: undecided
+        done: number of complete pairs
+        planned: number of pairs before the judge re-evaluates
+        images: image digest of each arm; A: reference, B: candidate
+        metrics: results by WORKLOAD.METRIC
+        single: workloads that run in their own image and are not compared
+    """
+
+    judgement: Annotated[  # type: ignore[assignment]  # as plain data
         dict[str, Any] | None,
         Meta(
             description="judgement of the suite; each of `metrics` has effect, low, high,"
             " confidence and outcome"
         ),
-    ]
-    metrics: Annotated[dict[str, MetricPairs], Meta(description="results by WORKLOAD.METRIC")]
-    single: Annotated[
-        list[str], Meta(description="workloads that run in their own image and are not compared")
     ]
     blocks: list[BlockBody]
 

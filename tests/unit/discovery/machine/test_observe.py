@@ -11,7 +11,7 @@ import pytest
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.discovery.machine.files import Root
-from compatgate.discovery.machine.observe import ObservedMachine, add_machine, observe_machine
+from compatgate.discovery.machine.observe import ObservedMachine, observe_machine
 from compatgate.discovery.observations import ObservedPool
 
 OPEN = (
@@ -355,6 +355,6 @@ def test_no_program_of_another_root_is_run(tmp_path: Path, facts: Facts) -> None
 
 def test_what_a_pool_states_of_its_gpus_decides_over_the_machine() -> None:
     pool = ObservedPool("l4", "L4", node=(("vbios", "95.04.29.00.06"),))
-    seen = add_machine(pool, {"vbios": "95.04.29.00.01", "kernel": "6.8.0"}, "aws/g6")
+    seen = pool.on_machine({"vbios": "95.04.29.00.01", "kernel": "6.8.0"}, "aws/g6")
     assert seen.node == (("kernel", "6.8.0"), ("vbios", "95.04.29.00.06"))
     assert seen.platform == "aws/g6"
