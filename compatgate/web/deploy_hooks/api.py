@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any
 
 import msgspec
 from flask import Response, request
@@ -25,7 +25,7 @@ from compatgate.kit.http.limits import RequestLimits, peer_address
 from compatgate.kit.http.links import HOOKS_PREFIX
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import parse_query
-from compatgate.kit.http.route import Body, Call, Returns, Route, route
+from compatgate.kit.http.route import Body, Call, Method, Returns, Route, route
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.kit.principal import Principal
 from compatgate.service.changes.comparison.service import answer_what_if
@@ -40,7 +40,7 @@ from compatgate.web.auth import (
     verify_secret,
 )
 from compatgate.web.deploy_hooks import questions
-from compatgate.web.deploy_hooks.questions import KEYS, Decision, question_of
+from compatgate.web.deploy_hooks.questions import ALLOWED, DENIED, KEYS, LONGEST, OPEN, question_of
 from compatgate.web.deploy_hooks.schemas import (
     DRIVER,
     FLAGGER,
@@ -60,17 +60,10 @@ from compatgate.web.metrics import Metrics
 from compatgate.web.page_views import to_response
 from compatgate.web.service import Service, answer_link
 
-ALLOWED, DENIED, OPEN = 200, 409, 424
-_STATUSES: dict[str, int] = {"allow": ALLOWED, "deny": DENIED}
-"""Status by decision; other decisions have `OPEN`."""
 _SIGNATURE = "HTTP_X_COMPATGATE_SIGNATURE"
-_MAX_LENGTH = 1500
-"""Maximum length of a reason."""
 _NO_ACCESS = (401, 403, 429)
-_CHARSET = "text/plain; charset=utf-8"
+_CHALLENGES = ("WWW-Authenticate", "Retry-After")
 _encode = msgspec.json.Encoder(order="deterministic").encode
-Q = TypeVar("Q", bound=Struct)
-RefusalForm = Callable[[CompatgateError], Reply]
 
 
 def caller(raw: bytes, service: Service) -> Principal:
@@ -79,15 +72,11 @@ def caller(raw: bytes, service: Service) -> Principal:
     A signature decides if the request has one. If the operator set signing secrets, no caller is
     let in without a signature or a token.
     """
-    header = request.environ.get("HTTP_AUTHORIZATION")
-    signature = request.environ.get(_SIGNATURE)
-    if signature is not None:
-        service.limits.check_failures(peer_address())
-        try:
+    environ = request.environ
+    if (signature := environ.get(_SIGNATURE)) is not None:
+        with service.limits.counted_failures():
             return _signed_caller(signature, raw, service)
-        except Unauthorized:
-            service.limits.count_failure(peer_address())
-            raise
+    header = environ.get("HTTP_AUTHORIZATION")
     scheme, _, secret = (header or "").strip().partition(" ")
     if scheme.lower() == "basic":
         principal = verify_secret(_token_of_password(secret), service, peer_address())
@@ -134,61 +123,34 @@ class Hook(Struct, frozen=True):
     """
 
     route: Route
-    refused: RefusalForm
+    refused: Callable[[CompatgateError], Reply]
 
 
 def hook(
-    method: Literal["GET", "POST"],
+    method: Method,
     path: str,
-    *,
-    name: str,
-    query: type[Q],
+    refused: Callable[[CompatgateError], Reply],
     returns: Returns,
-    refused: RefusalForm,
-    body: Body | None = None,
+    *,
     errors: tuple[int, ...] = (404, DENIED, OPEN),
-) -> Callable[[Callable[[Call[Q]], Reply]], Hook]:
+    **fields: Any,
+) -> Callable[[Callable[[Call[Any]], Reply]], Hook]:
     """Make a handler a hook, whose errors have the form of its answers."""
-    declare = route(
+    declare: Callable[[Callable[[Call[Any]], Reply]], Route] = route(
         method,
         path,
         prefix=HOOKS_PREFIX,
         scope="gate",
         tag="hooks",
         targets="checked",
-        name=name,
-        query=query,
-        body=body,
         returns=returns,
         errors=errors,
         refusal=returns.model,
         refusal_media=returns.media[0],
         signed=True,
+        **fields,
     )
     return lambda handler: Hook(declare(handler), refused)
-
-
-def decide_hook(
-    call: Call[Any], question: dict[str, Any], tool: str, timeout: str | None
-) -> tuple[dict[str, Any], str]:
-    """Return the verdict in JSON form, logged, and its address."""
-    call.principal.require_question(question)
-    call.use(RequestLimits).take_question(call.principal, peer_address())
-    began = perf_counter()
-    source = f"hook:{tool}"
-    verdict = (
-        call.use(Gate)
-        .answer(
-            _encode(question),
-            asked_by=call.principal.name,
-            source=source,
-            image_s=parse_timeout(timeout or ""),
-        )
-        .verdict
-    )
-    call.use(Metrics).decided(verdict, source, perf_counter() - began)
-    remember_decision(verdict)
-    return call.use(Gate).with_state(verdict.to_json()), answer_link(call.use(Service), verdict.id)
 
 
 def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
@@ -207,89 +169,95 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
             reply = route.handler(Call(service, settings, route, principal, {}, query, document))
         except CompatgateError as error:
             note_refusal(error, f"{route.method} {request.path}", service)
-            return _refusal(hook, error)
+            return _refuse(hook, error)
         except Exception as error:
-            return _refusal(hook, service.explain(error, request.environ))
+            return _refuse(hook, service.explain(error, request.environ))
         return to_response(reply)
 
     return view
 
 
-def _refusal(hook: Hook, error: CompatgateError) -> Response:
-    told = replies.problem_answer(error, request.environ)  # logs what is our fault
+def _refuse(hook: Hook, error: CompatgateError) -> Response:
+    problem = replies.problem_answer(error, request.environ)  # logs what is our fault
     response = to_response(replace(hook.refused(error), secret=True))
     if error.status in _NO_ACCESS:
         response.status_code = error.status
-        sent = dict(told.headers)
-        for name in ("WWW-Authenticate", "Retry-After"):
-            if name in sent:
-                response.headers[name] = sent[name]
+        response.headers.extend(one for one in problem.headers if one[0] in _CHALLENGES)
     return response
 
 
-class Refusal(NamedTuple):
-    """An error as an answer; its status is never a 5xx."""
-
-    decision: Decision
-    reason: str
-    status: int
-
-
-def refusal_of(error: CompatgateError) -> Refusal:
-    """Return an error as the answer to it, with the reason in one line."""
-    detail = to_one_line(error.detail, _MAX_LENGTH)
+def _explain(error: CompatgateError) -> tuple[str, str, int]:
+    """Return an error as decision, reason in one line, and status, which is never a 5xx."""
+    detail = to_one_line(error.detail, LONGEST)
     if error.status >= 500:
-        return Refusal("unknown", f"no decision: {detail}", OPEN)
-    return Refusal("error", f"error: {detail}", error.status)
+        return "unknown", f"no decision: {detail}", OPEN
+    return "error", f"error: {detail}", error.status
 
 
-def _answer(call: Call[Any], fields: Mapping[str, Any], tool: str, wanted: str) -> Reply:
-    """Decide, and answer with a flat object; the query may want 200 whatever is decided."""
-    verdict, link = decide_hook(call, question_of(fields), tool, call.query.timeout)
-    decision = questions.decision_of(verdict)
-    body = {
-        "decision": decision,
-        "allowed": verdict["allowed"],
-        "reason": questions.reason_of(verdict, link),
-        "target": verdict["target"],
-        "mode": verdict["mode"],
-        "verdict": verdict["verdict"],
-        "id": verdict["id"],
-        "url": link,
-        **({"degraded": verdict["degraded"]} if "degraded" in verdict else {}),
-    }
-    return Reply(body, status=status_for(decision, wanted))
-
-
-def status_for(decision: str, wanted: str) -> int:
-    """Return the status of a decision, or 200 if the query asks for it."""
-    return ALLOWED if wanted == "200" else _STATUSES.get(decision, OPEN)
-
-
-def refusal_reply(error: CompatgateError) -> Reply:
+def _refuse_flat(error: CompatgateError) -> Reply:
     """Answer an error as the query asks; ignore a wrong query."""
-    always = request.args.getlist("status") == ["200"]
-    return _refuse(error, ALLOWED if always else refusal_of(error).status)
-
-
-def _refuse_argo(error: CompatgateError) -> Reply:
-    return _refuse(error, ALLOWED)
-
-
-def _refuse(error: CompatgateError, status: int) -> Reply:
-    decision, reason, _ = refusal_of(error)
+    decision, reason, status = _explain(error)
+    if request.args.getlist("status") == ["200"]:
+        status = ALLOWED
     return Reply({"decision": decision, "allowed": False, "reason": reason}, status=status)
 
 
-@hook(
-    "POST",
-    "/generic",
-    name="ask_generic",
-    query=DeployQuery,
-    body=Body(DeployQuestion, examples=QUESTIONS, argument="question"),
-    returns=Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision"),
-    refused=refusal_reply,
-)
+def _refuse_argo(error: CompatgateError) -> Reply:
+    return replace(_refuse_flat(error), status=ALLOWED)
+
+
+def _refuse_flagger(error: CompatgateError) -> Reply:
+    _, reason, status = _explain(error)
+    return _text(f"{reason}\n", status)
+
+
+def _text(text: str, status: int) -> Reply:
+    return Reply(text.encode(), status=status, media="text/plain; charset=utf-8")
+
+
+def decide(call: Call[Any], question: dict[str, Any], tool: str) -> tuple[dict[str, Any], str]:
+    """Return the verdict in JSON form, logged, and its address."""
+    call.principal.require_question(question)
+    call.use(RequestLimits).take_question(call.principal, peer_address())
+    began, source, gate = perf_counter(), f"hook:{tool}", call.use(Gate)
+    record = gate.answer(
+        _encode(question),
+        asked_by=call.principal.name,
+        source=source,
+        image_s=parse_timeout(call.query.timeout or ""),
+    )
+    call.use(Metrics).decided(record.verdict, source, perf_counter() - began)
+    remember_decision(record.verdict)
+    return gate.with_state(record.verdict.to_json()), answer_link(
+        call.use(Service), record.verdict.id
+    )
+
+
+def _answer(call: Call[Any], fields: Mapping[str, Any], tool: str) -> Reply:
+    """Decide, and answer with a flat object."""
+    verdict, link = decide(call, question_of(fields), tool)
+    body = {
+        "decision": questions.decision_of(verdict),
+        "allowed": verdict["allowed"],
+        "reason": questions.reason_of(verdict, link),
+        **{name: verdict[name] for name in ("target", "mode", "verdict", "id")},
+        "url": link,
+        **({"degraded": verdict["degraded"]} if "degraded" in verdict else {}),
+    }
+    return _flat(call, body)
+
+
+def _flat(call: Call[Any], body: dict[str, Any]) -> Reply:
+    """Return the answer with the status of its decision; 200 if the tool reads no other."""
+    always = getattr(call.query, "status", "200") == "200"
+    return Reply(body, status=ALLOWED if always else questions.status_of(body["decision"]))
+
+
+_ANSWERS = Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision")
+_QUESTION = Body(DeployQuestion, examples=QUESTIONS, argument="question")
+
+
+@hook("POST", "/generic", _refuse_flat, _ANSWERS, query=DeployQuery, body=_QUESTION)
 def ask_generic(call: Call[DeployQuery]) -> Reply:
     """Decide about a deployment, for any tool that can send a request.
 
@@ -297,34 +265,26 @@ def ask_generic(call: Call[DeployQuery]) -> Reply:
     again). A wrong request gives the usual statuses. With `?status=200`, every answer except a
     refusal of access has status 200, and `decision` has the result.
     """
-    return _answer(call, call.document(), "generic", call.query.status)
+    return _answer(call, call.document(), "generic")
 
 
-@hook(
-    "GET",
-    "/generic",
-    name="poll_generic",
-    query=DeployPoll,
-    returns=Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision"),
-    refused=refusal_reply,
-)
-def poll_generic(call: Call[DeployPoll]) -> Reply:
+@hook("GET", "/generic", _refuse_flat, _ANSWERS, query=DeployPoll)
+def poll_generic(call: Call[Any]) -> Reply:
     """Decide about a deployment, for a tool that polls; the question is in the query.
 
     Each poll is a separate decision in the log. Statuses are those of the POST.
     """
     fields = {key: getattr(call.query, key) for key in KEYS}
-    return replace(_answer(call, fields, "generic", call.query.status), secret=True)
+    return replace(_answer(call, fields, "generic"), secret=True)
 
 
 @hook(
     "POST",
     "/argo-rollouts",
-    name="ask_argo_rollouts",
+    _refuse_argo,
+    Returns(DeployAnswer, "Any decision, or the error of the question"),
     query=ArgoQuery,
-    body=Body(DeployQuestion, examples=QUESTIONS, argument="question"),
-    returns=Returns(DeployAnswer, "Any decision, or the error of the question"),
-    refused=_refuse_argo,
+    body=_QUESTION,
     errors=(),
 )
 def ask_argo_rollouts(call: Call[ArgoQuery]) -> Reply:
@@ -334,28 +294,16 @@ def ask_argo_rollouts(call: Call[ArgoQuery]) -> Reply:
     statuses. A template with both a `successCondition` (`result.decision == "allow"`) and a
     `failureCondition` (`result.decision == "deny"`) leaves the rest inconclusive.
     """
-    return _answer(call, call.document(), "argo-rollouts", "200")
-
-
-def _refuse_flagger(error: CompatgateError) -> Reply:
-    refusal = refusal_of(error)
-    return _text(f"{refusal.reason}\n", refusal.status)
-
-
-def _text(text: str, status: int) -> Reply:
-    return Reply(text.encode(), status=status, media=_CHARSET)
+    return _answer(call, call.document(), "argo-rollouts")
 
 
 @hook(
     "POST",
     "/flagger",
-    name="ask_flagger",
+    _refuse_flagger,
+    Returns(str, "Allowed: the canary advances; a rollback hook rolls back", media=("text/plain",)),
     query=FlaggerQuery,
     body=Body(FlaggerPayload, examples=FLAGGER, argument="payload"),
-    returns=Returns(
-        str, "Allowed: the canary advances; a rollback hook rolls back", media=("text/plain",)
-    ),
-    refused=_refuse_flagger,
 )
 def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     """Decide about a canary, as a webhook of Flagger.
@@ -366,31 +314,23 @@ def ask_flagger(call: Call[FlaggerQuery]) -> Reply:
     `event` is 200, without a decision. `metadata` names the `type` of the hook, `target`, `stack`,
     `image` and `set`.
     """
-    payload, query = call.document(), call.query
-    questions.check_flagger(payload)
-    kind = questions.hook_type(payload, query.type)
+    payload = call.document()
+    metadata = questions.check_flagger(payload)
+    kind = questions.hook_type(metadata, call.query.type)
     if kind == "event":
-        return _text("noted: an event, nothing was decided\n", questions.YES)
-    metadata = payload.get("metadata") or {}
-    verdict, link = decide_hook(
-        call,
-        question_of({key: metadata[key] for key in KEYS if key in metadata}, "metadata"),
-        "flagger",
-        query.timeout,
-    )
-    decision = questions.decision_of(verdict)
-    said = questions.flagger_body(kind, decision, questions.reason_lines(verdict, link))
-    return _text(said, questions.flagger_status(kind, decision))
+        return _text("noted: an event, nothing was decided\n", ALLOWED)
+    stated = {key: metadata[key] for key in KEYS if key in metadata}
+    verdict, link = decide(call, question_of(stated, "metadata"), "flagger")
+    return _text(*questions.answer_flagger(kind, verdict, link))
 
 
 @hook(
     "POST",
     "/driver-rollout",
-    name="ask_driver_rollout",
+    _refuse_flat,
+    Returns(DriverAnswer, "The driver is allowed; with `status=200`, any decision"),
     query=DriverQuery,
     body=Body(DriverQuestion, examples=DRIVER, argument="question"),
-    returns=Returns(DriverAnswer, "The driver is allowed; with `status=200`, any decision"),
-    refused=refusal_reply,
 )
 def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     """Decide whether a node, pool or target may get a driver.
@@ -399,7 +339,7 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
     The body can be an unchanged Kubernetes Node, with `driver` in the query. Statuses are those of
     `/hooks/generic`. Nothing is logged.
     """
-    document = call.document()
+    document, gate = call.document(), call.use(Gate)
     named = {"driver": call.query.driver, "target": call.query.target, "pool": call.query.pool}
     stated = {key: value for key, value in named.items() if value is not None}
     for key in stated:
@@ -407,7 +347,5 @@ def ask_driver_rollout(call: Call[DriverQuery]) -> Reply:
             raise BadInput("is stated twice", field=key, hint="in the query or in the body")
     question = questions.rollout_question(document, stated)
     call.principal.require_question(question, named=True)
-    found = call.use(Gate).compute(answer_what_if, question, call.use(Gate).snapshot(), clock.now())
-    answered = questions.rollout_answer(found)
-    answered = call.use(Gate).with_state(answered)
-    return Reply(answered, status=status_for(answered["decision"], call.query.status))
+    found = gate.compute(answer_what_if, question, gate.snapshot(), clock.now())
+    return _flat(call, gate.with_state(questions.rollout_answer(found)))

@@ -60,9 +60,9 @@ def _read(path: str, text: str) -> dict[str, Any]:
 
 Decision = Literal["allow", "deny", "unknown", "error"]
 """``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
-_DEGRADED = "degraded: decided on the last good snapshot"
-_LONGEST = 1500
-_WEIGHED_OUTCOMES = ("fail", "unknown", "warn")
+ALLOWED, DENIED, OPEN = 200, 409, 424
+LONGEST = 1500
+"""Characters of a reason."""
 
 
 def decision_of(verdict: Mapping[str, Any]) -> Decision:
@@ -70,6 +70,11 @@ def decision_of(verdict: Mapping[str, Any]) -> Decision:
     if verdict["allowed"]:
         return "allow"
     return "unknown" if verdict["verdict"] == "unknown" else "deny"
+
+
+def status_of(decision: str) -> int:
+    """Return the status of an answer."""
+    return {"allow": ALLOWED, "deny": DENIED}.get(decision, OPEN)
 
 
 def reason_of(verdict: Mapping[str, Any], link: str) -> str:
@@ -84,21 +89,22 @@ def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
 
 def _reasons(verdict: Mapping[str, Any], link: str, also: str) -> list[str]:
     """Return the decision with the finding that leads to it, its fix, other rules, and the rest."""
-    findings = [f for f in verdict["findings"] if f["outcome"] in _WEIGHED_OUTCOMES]
-    found, cause = [], "every rule holds"
+    findings = [f for f in verdict["findings"] if f["outcome"] in ("fail", "unknown", "warn")]
+    reasons, cause = [], "every rule holds"
     if findings:
         first = findings[0]  # a verdict lists the worst first
         cause = f"{first['rule']} {first['message']}"
         if first["fixes"]:
-            found.append(f"fix: {to_one_line(first['fixes'][0]['message'], _LONGEST)}")
+            reasons.append(f"fix: {to_one_line(first['fixes'][0]['message'], LONGEST)}")
         others = {f["rule"] for f in findings if f["outcome"] == first["outcome"]}
         if more := ", ".join(sorted(others - {first["rule"]})):
-            found.append(f"{also}{more}")
+            reasons.append(f"{also}{more}")
     if unread := verdict["stack"].get("unread"):
-        found.append(to_one_line(str(unread[0]), _LONGEST))
+        reasons.append(to_one_line(str(unread[0]), LONGEST))
     if verdict.get("degraded"):
-        found.append(_DEGRADED)
-    return [to_one_line(f"{_answer(verdict)}: {cause}", _LONGEST), *found, *filter(None, (link,))]
+        reasons.append("degraded: decided on the last good snapshot")
+    reasons += [link] if link else []
+    return [to_one_line(f"{_answer(verdict)}: {cause}", LONGEST), *reasons]
 
 
 def _answer(verdict: Mapping[str, Any]) -> str:
@@ -124,13 +130,28 @@ HookType = Literal[
     "event",
 ]
 TYPES: tuple[str, ...] = get_args(HookType)
-YES, NO, OPEN = 200, 409, 424
 _HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger does not"
 
 
-def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
+def check_flagger(payload: Mapping[str, Any]) -> Mapping[str, str]:
+    """Check that a payload is Flagger's, and return its metadata."""
+    for key in ("name", "namespace"):
+        if not isinstance(payload.get(key), str) or not payload[key]:
+            hint = "Flagger sends the name and namespace of the Canary"
+            raise BadInput("is missing", field=key, value=payload.get(key), hint=hint)
+    metadata = payload.get("metadata")
+    if metadata is None:
+        return {}
+    if not isinstance(metadata, Mapping):
+        raise BadInput("must be an object with text values", field="metadata")
+    for key, value in metadata.items():
+        if not isinstance(value, str):
+            raise BadInput("must be text", field=f"metadata.{key}", value=value)
+    return metadata
+
+
+def hook_type(metadata: Mapping[str, str], query: str | None) -> HookType:
     """Return the type of the hook, from the ``type`` of the metadata or of the URL's query."""
-    metadata = payload.get("metadata") or {}
     stated: Any = metadata.get("type") or query
     if stated is None:
         raise BadInput("the type of the hook is missing", field="metadata.type", hint=_HINT)
@@ -144,39 +165,17 @@ def hook_type(payload: Mapping[str, Any], query: str | None) -> HookType:
     return found
 
 
-def check_flagger(payload: Mapping[str, Any]) -> None:
-    """Check that a payload is Flagger's."""
-    for key in ("name", "namespace"):
-        if not isinstance(payload.get(key), str) or not payload[key]:
-            hint = "Flagger sends the name and namespace of the Canary"
-            raise BadInput("is missing", field=key, value=payload.get(key), hint=hint)
-    metadata = payload.get("metadata")
-    if metadata is None:
-        return
-    if not isinstance(metadata, Mapping):
-        raise BadInput("must be an object with text values", field="metadata")
-    for key, value in metadata.items():
-        if not isinstance(value, str):
-            raise BadInput("must be text", field=f"metadata.{key}", value=value)
-
-
-def flagger_status(kind: HookType, decision: str) -> int:
-    """Return the status that moves Flagger as the decision wants.
+def answer_flagger(kind: HookType, verdict: Mapping[str, Any], link: str) -> tuple[str, int]:
+    """Return text and status of an answer; events of a Canary show the first line.
 
     A rollback hook is the other way round: yes rolls back, so only what is denied says yes. What is
     not known halts a rollout and rolls none back.
     """
-    if kind == "rollback":
-        return {"deny": YES, "allow": NO}.get(decision, OPEN)
-    return {"allow": YES, "deny": NO}.get(decision, OPEN)
-
-
-def flagger_body(kind: HookType, decision: str, lines: str) -> str:
-    """Return the body; its first line is the reason, which events of a Canary show."""
+    decision, lines = decision_of(verdict), reason_lines(verdict, link)
     if kind != "rollback":
-        return lines
+        return lines, status_of(decision)
     does = "rollback" if decision == "deny" else "no rollback"
-    return f"{does}: {lines}"
+    return f"{does}: {lines}", {"deny": ALLOWED, "allow": DENIED}.get(decision, OPEN)
 
 
 _KEYS = ("driver", "target", "pool", "node")
@@ -216,20 +215,20 @@ def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[
 def rollout_answer(found: WhatIf) -> dict[str, Any]:
     """Return the effect of a change as a flat object; the reason names entry, rule and fix."""
     broken = found.of("breaks")
-    left = tuple(entry for entry in found.entries if entry.is_open)
-    said = [found.summary]
-    said += [_rollout_reason(entry) for entry in (broken or left)[:_EXPLAINED]]
-    said += found.remarks
+    unsettled = tuple(entry for entry in found.entries if entry.is_open)
+    reasons = map(_rollout_reason, (broken or unsettled)[:_EXPLAINED])
     shown = {"allowed": found.allowed, "verdict": found.verdict}
     return {
         "decision": decision_of(shown),
         "allowed": found.allowed,
-        "reason": to_one_line("; ".join(filter(None, said)), _LONGEST),
+        "reason": to_one_line(
+            "; ".join(filter(None, (found.summary, *reasons, *found.remarks))), LONGEST
+        ),
         "target": found.target,
         "mode": found.mode,
         "verdict": found.verdict,
         "breaks": [entry.name for entry in broken],
-        "unknown": [entry.name for entry in left],
+        "unknown": [entry.name for entry in unsettled],
     }
 
 
