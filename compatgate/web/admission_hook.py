@@ -6,18 +6,19 @@ anything else for a failed webhook, and then does what ``failurePolicy`` says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
-from typing import Annotated, Any, NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
 from flask import Response, request
 from msgspec import Meta, Struct
 
+from compatgate.core.performance import begin_budget
 from compatgate.core.rule import Verdict
-from compatgate.errors import CompatgateError, RequestTooLarge
+from compatgate.errors import CompatgateError
 from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
@@ -40,19 +41,29 @@ from compatgate.service.cluster.admission.schemas import (
 from compatgate.service.cluster.admission.service import (
     SOURCE,
     Admission,
+    MustWait,
     OpenReview,
     ReviewContext,
 )
-from compatgate.service.gate.questions.decider import AnswerRecord
 from compatgate.web.auth import authenticate, authorize, cached_sender, note_refusal
 from compatgate.web.service import Service, answer_link
+
+if TYPE_CHECKING:
+    from compatgate.kit.http.lanes import Lane
+    from compatgate.kit.http.replies import WholeAnswer
+    from compatgate.web.question_app import LogWaiters
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
 DESK = "compatgate.admission"
 """Key of the `AdmissionDesk` in a Flask application's extensions."""
+HOOK_PATH = f"{HOOKS_PREFIX}/kubernetes/validate"
+_PLACE = f"POST {HOOK_PATH}"
+_ROUTE = "validate_kubernetes"
 _BEGINNING = 64 * 1024
-_PLACE = f"POST {HOOKS_PREFIX}/kubernetes/validate"
+"""Bytes in which the uid of a review that is refused is looked for."""
+_MAX_BYTES = 64 * 1024
+"""Larger objects are read and placed in a thread."""
 
 
 class Timeout(Struct, frozen=True):
@@ -70,7 +81,7 @@ class Timeout(Struct, frozen=True):
     scope="admission",
     tag="hooks",
     targets="checked",
-    name="validate_kubernetes",
+    name=_ROUTE,
     query=Timeout,
     body=Body(AdmissionReview, examples=EXAMPLES, argument="review"),
     returns=Returns(AdmissionReviewAnswer, "The decision; denials also return 200"),
@@ -91,11 +102,15 @@ def make_view(service: Service, desk: AdmissionDesk) -> Callable[[], Response]:
 
     def view() -> Response:
         environ = request.environ
-        try:
-            raw = _read(max(MAX_BODY_BYTES, service.settings.max_request_size))
-        except CompatgateError as error:
-            return _to_response(_refuse(error, environ, getattr(error, "uid", "")))
-        return _to_response(desk.answer(raw, environ))
+        raw, error = _read(max(MAX_BODY_BYTES, service.settings.max_request_size))
+        if error is not None:
+            answer = _refuse(error, environ, find_uid(raw[:_BEGINNING]))
+        else:
+            answer = desk.answer(raw, environ)
+        response = Response(answer.body, status=answer.status, content_type=JSON)
+        response.headers["Cache-Control"] = "no-store"
+        response.headers.extend(answer.headers)
+        return response
 
     return view
 
@@ -118,8 +133,7 @@ class OpenRequest(Struct, frozen=True):
 class AdmissionDesk:
     """Answer requests of API servers, whatever carries them; safe for any number of threads.
 
-    Each request comes as its body and its WSGI environment. `answer` does everything; the other
-    functions are its parts, for a caller that must not wait.
+    Each request comes as its body and its WSGI environment.
     """
 
     def __init__(self, service: Service) -> None:
@@ -130,10 +144,77 @@ class AdmissionDesk:
 
     def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HookAnswer:
         """Answer a request; may wait for images, and for the log of decisions."""
-        opened = self.open(raw, environ)
+        opened = self._open(raw, environ)
         return opened if isinstance(opened, HookAnswer) else self.decide(opened)
 
-    def open(
+    def decide(self, opened: OpenRequest) -> HookAnswer:
+        """Answer a request; may wait."""
+        return self._finish(opened, self._admission.decide(opened.review))
+
+    async def answer_soon(
+        self, raw: bytes, environ: dict[str, Any], lane: Lane, waiters: LogWaiters
+    ) -> WholeAnswer:
+        """Answer on the event loop, with a thread where that must wait; never raise."""
+        number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
+        environ[replies.ENVIRON] = number
+        note = note_of(environ)
+        if note is not None:
+            note.route, note.number = _ROUTE, number
+        try:
+            decided = await self._decide_soon(raw, environ, lane, waiters)
+        except Exception as error:
+            if not isinstance(error, CompatgateError):
+                error = self._service.explain(error, environ)
+            answer = replies.whole_problem(error, environ, number)
+        else:
+            if note is not None:
+                note.status = decided.status
+            answer = replies.json_answer(decided.body, number, decided.status, decided.headers)
+        self._service.metrics.requested("POST", _ROUTE, answer.status)
+        return answer
+
+    async def _decide_soon(
+        self, raw: bytes, environ: Mapping[str, Any], lane: Lane, waiters: LogWaiters
+    ) -> HookAnswer:
+        def in_thread(function: Callable[..., HookAnswer], *args: Any) -> Awaitable[HookAnswer]:
+            def run() -> HookAnswer:
+                begin_budget()
+                return function(*args)
+
+            return lane.start(run)
+
+        sender = self._known_sender(environ) if len(raw) <= _MAX_BYTES else None
+        if sender is None:
+            return await in_thread(self.answer, raw, environ)
+        begin_budget()
+        try:
+            opened = self._open(raw, environ, sender)
+        except MustWait:
+            return await in_thread(self.answer, raw, environ)
+        if isinstance(opened, HookAnswer):
+            return opened
+        review, began = opened.review, perf_counter()
+        records = self._admission.recall(review)
+        if records is None:
+            return await in_thread(self.decide, opened)
+        if records:
+            try:
+                await waiters.wait_for(self._service.gate.submit(records), review.left_s)
+            except CompatgateError as error:
+                return self._finish(opened, self._admission.fail(error, review.asked))
+        for record in records:
+            review.asked.decided(record.answer.verdict, perf_counter() - began)
+        return self._finish(opened, self._admission.conclude(review, records))
+
+    def _known_sender(self, environ: Mapping[str, Any]) -> Principal | None:
+        """Return the sender from memory; None: `_open` must look it up, or must check targets."""
+        try:
+            sender = cached_sender(environ.get("HTTP_AUTHORIZATION"), self._service)
+        except CompatgateError:
+            return None
+        return None if sender is None or sender.targets is not None else sender
+
+    def _open(
         self, raw: bytes, environ: Mapping[str, Any], sender: Principal | None = None
     ) -> OpenRequest | HookAnswer:
         """Read a review and place its object, or return the answer to one that needs no decision.
@@ -141,14 +222,13 @@ class AdmissionDesk:
         ``sender``: of the request, if memory knows it; then only memory is asked. None: it is
         authenticated first.
         """
-        service = self._service
+        service, note = self._service, note_of(environ)
         uid, review = parse_review(raw)
         may_wait = sender is None
         try:
             if sender is None:
                 header = environ.get("HTTP_AUTHORIZATION")
                 sender = authenticate(header, service, environ.get("REMOTE_ADDR") or "")
-            note = note_of(environ)
             if note is not None:
                 note.identity = sender.name
             authorize(sender, "admission")
@@ -168,50 +248,13 @@ class AdmissionDesk:
         )
         opened = self._admission.open(review, asked, may_wait=may_wait)
         if isinstance(opened, ReviewAnswer):
-            return self._finish(uid, review, opened)
+            return self._to_hook(uid, review, opened)
         return OpenRequest(uid, opened)
 
-    def decide(self, opened: OpenRequest) -> HookAnswer:
-        """Answer a request; may wait."""
-        answer = self._admission.decide(opened.review)
-        return self._finish(opened.uid, opened.review.review, answer)
+    def _finish(self, opened: OpenRequest, answer: ReviewAnswer) -> HookAnswer:
+        return self._to_hook(opened.uid, opened.review.review, answer)
 
-    def explain(self, error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
-        """Return the error for an unexpected exception."""
-        return self._service.explain(error, environ)
-
-    def known_sender(self, environ: Mapping[str, Any]) -> Principal | None:
-        """Return the sender from memory; None: `open` must look it up, or must check targets."""
-        try:
-            sender = cached_sender(environ.get("HTTP_AUTHORIZATION"), self._service)
-        except CompatgateError:
-            return None
-        return None if sender is None or sender.targets is not None else sender
-
-    def submit(self, records: Sequence[AnswerRecord]) -> Future[None]:
-        """Log decisions without waiting."""
-        return self._service.gate.submit(records)
-
-    def recall(self, opened: OpenRequest) -> list[AnswerRecord] | None:
-        """Return the decisions to log, where memory has all of them; never wait."""
-        return self._admission.recall(opened.review)
-
-    def conclude(
-        self, opened: OpenRequest, records: Sequence[AnswerRecord], seconds: float
-    ) -> HookAnswer:
-        """Answer a request once the decisions of `recall` are logged."""
-        review = opened.review
-        for record in records:
-            review.asked.decided(record.answer.verdict, seconds)
-        return self._finish(opened.uid, review.review, self._admission.conclude(review, records))
-
-    def fail(self, opened: OpenRequest, error: CompatgateError) -> HookAnswer:
-        """Answer a request whose decisions cannot be logged."""
-        review = opened.review
-        answer = self._admission.fail(error, review.asked)
-        return self._finish(opened.uid, review.review, answer)
-
-    def _finish(self, uid: str, review: Review, answer: ReviewAnswer) -> HookAnswer:
+    def _to_hook(self, uid: str, review: Review, answer: ReviewAnswer) -> HookAnswer:
         if not review.dry_run and answer.outcome.result != "undecided":
             self._service.metrics.reviewed(review.namespace, answer.outcome)
         return HookAnswer(200, msgspec.json.encode(answer.to_json(uid)))
@@ -223,53 +266,27 @@ def _find_wait(query: str) -> float:
     return parse_timeout(next((value for key, value in parse_qsl(query) if key == "timeout"), ""))
 
 
-class _UnreadBody(RequestTooLarge):
-    """An error: the body is too large or incomplete; ``uid`` was found at its start."""
-
-    uid = ""
-
-
-def _read(most: int) -> bytes:
-    """Return the body."""
-    environ = request.environ
-    length = request.content_length
-    raw, ended = _read_start(environ["wsgi.input"], most)
-    if len(raw) > most:
-        raise _too_large(raw, most)
-    error: Any = None
-    if not ended or (length is not None and len(raw) < length):
-        error = bodies.incomplete_body()
-    elif environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
-        what = environ["HTTP_CONTENT_ENCODING"]
-        error = UnsupportedMediaType(
-            "the body must not be encoded", field="Content-Encoding", value=what
-        )
-    elif request.mimetype != JSON:
-        hint = f"send {JSON}"
-        error = UnsupportedMediaType(
-            "not JSON by its content type", field="Content-Type", hint=hint
-        )
-    if error is not None:
-        error.uid = find_uid(raw)
-        raise error
-    return raw
-
-
-def _read_start(stream: Any, most: int) -> tuple[bytes, bool]:
-    """Read the body, or its beginning where it is larger than ``most``, and whether it ended."""
+def _read(most: int) -> tuple[bytes, CompatgateError | None]:
+    """Return the body, or its beginning with the error that keeps it from being read."""
+    environ, length, ended = request.environ, request.content_length, True
     raw = b""
     try:
-        while len(raw) <= most and (chunk := stream.read(most + 1 - len(raw))):
+        while len(raw) <= most and (chunk := environ["wsgi.input"].read(most + 1 - len(raw))):
             raw += chunk
     except Exception:  # of the socket, or of the server's parser
-        return raw, False
-    return raw, True
-
-
-def _too_large(raw: bytes, most: int) -> CompatgateError:
-    error = _UnreadBody("the body is too large", field="body", hint=f"at most {most} bytes")
-    error.uid = find_uid(raw[:_BEGINNING])
-    return error
+        ended = False
+    encoding = environ.get("HTTP_CONTENT_ENCODING", "identity")
+    if len(raw) > most:
+        return raw, bodies.body_too_large(most)
+    if not ended or (length is not None and len(raw) < length):
+        return raw, bodies.incomplete_body()
+    if encoding != "identity":
+        what = "the body must not be encoded"
+        return raw, UnsupportedMediaType(what, field="Content-Encoding", value=encoding)
+    if request.mimetype != JSON:
+        what = "not JSON by its content type"
+        return raw, UnsupportedMediaType(what, field="Content-Type", hint=f"send {JSON}")
+    return raw, None
 
 
 def _refuse(
@@ -277,23 +294,16 @@ def _refuse(
 ) -> HookAnswer:
     """Return an error as an AdmissionReview; never a 5xx."""
     replies.note_error(error, environ)
-    said = f"compatgate: {error.detail}"
-    if error.status >= 500:
+    message, code = f"compatgate: {error.detail}", error.status
+    headers: tuple[tuple[str, str], ...] = ()
+    if code >= 500:
         replies.problem_answer(error, environ)  # logs it
-        return HookAnswer(200, msgspec.json.encode(ReviewAnswer(False, said, 503).to_json(uid)))
-    sent: tuple[tuple[str, str], ...] = ()
-    if error.status in (401, 403, 429):
-        told = replies.problem_answer(error, environ).headers
-        sent = tuple(one for one in told if one[0] in ("WWW-Authenticate", "Retry-After"))
-    body = msgspec.json.encode(ReviewAnswer(False, said, error.status).to_json(uid))
-    return HookAnswer(status or error.status, body, sent)
-
-
-def _to_response(answer: HookAnswer) -> Response:
-    response = Response(answer.body, status=answer.status, content_type=JSON)
-    response.headers["Cache-Control"] = "no-store"
-    response.headers.extend(answer.headers)
-    return response
+        status, code = 200, 503
+    elif code in (401, 403, 429):
+        every = replies.problem_answer(error, environ).headers
+        headers = tuple(one for one in every if one[0] in ("WWW-Authenticate", "Retry-After"))
+    body = msgspec.json.encode(ReviewAnswer(False, message, code).to_json(uid))
+    return HookAnswer(status or code, body, headers)
 
 
 def _check_question(service: Service, principal: Principal, question: dict[str, Any]) -> None:

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from compatgate.core.performance import begin_budget
-from compatgate.errors import CompatgateError
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
@@ -31,22 +29,17 @@ from compatgate.kit.http.wsgi import (
     receive_body,
     send_answer,
 )
-from compatgate.service.cluster.admission.service import MustWait
 from compatgate.service.runs.queue.logs import LogListeners
 from compatgate.web.access import AccessLog
-from compatgate.web.admission_hook import DESK, MAX_BODY_BYTES, AdmissionDesk, HookAnswer
+from compatgate.web.admission_hook import DESK, HOOK_PATH, MAX_BODY_BYTES, AdmissionDesk
 from compatgate.web.metrics import ALIVE_BODY
 from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
 
 if TYPE_CHECKING:
     from flask import Flask
 
-    from compatgate.kit.http.lanes import Lane
     from compatgate.kit.http.notes import RequestKind
-    from compatgate.kit.http.replies import WholeAnswer
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
-    from compatgate.web.metrics import Metrics
-    from compatgate.web.question_app import LogWaiters
     from compatgate.web.service import Service
 
 _HEALTH_THREADS = 4
@@ -61,10 +54,6 @@ _COMPUTING = frozenset(
 _ORPHAN_SECONDS = 0.25
 _PARTING_SECONDS = 0.3
 _RAW_JSON = JSON.encode()
-HOOK_PATH = f"{HOOKS_PREFIX}/kubernetes/validate"
-_ROUTE = "validate_kubernetes"
-_MAX_BYTES = 64 * 1024
-"""Larger objects are read and placed in a thread."""
 
 
 class Front:
@@ -84,9 +73,9 @@ class Front:
         self._questions = WsgiLane(app, "questions", threads, short=1)
         self._health = WsgiLane(app, "health", _HEALTH_THREADS)
         self._computing = WsgiLane(app, "computing", _COMPUTING_THREADS, watches=True)
-        waiters = LogWaiters()
-        self._asking = QuestionApp(service, self._questions, waiters)
-        self._reviewing = HookApp(app.extensions[DESK], service.metrics, self._hooks, waiters)
+        self._waiters = LogWaiters()
+        self._asking = QuestionApp(service, self._questions, self._waiters)
+        self._desk: AdmissionDesk = app.extensions[DESK]
         self._kinds: dict[WsgiLane, RequestKind] = {
             self._hooks: "hook",
             self._questions: "question",
@@ -135,7 +124,9 @@ class Front:
         if is_plain and path == QUESTION_PATH and not scope["query_string"]:
             await send_answer(send, await self._asking.answer(fields, body.data, note))
         elif is_plain and path == HOOK_PATH:
-            await send_answer(send, await self._reviewing.answer(scope, body, note))
+            environ = make_environ(scope, body)
+            desk, lane = self._desk, self._hooks
+            await send_answer(send, await desk.answer_soon(body.data, environ, lane, self._waiters))
         else:
             await lane.answer(scope, body, receive, send)
 
@@ -230,64 +221,3 @@ def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
         and len(fields) == len(scope["headers"])
         and (not stated or (stated.isdigit() and int(stated) == len(body.data)))
     )
-
-
-class HookApp:
-    """Answers AdmissionReviews on the event loop."""
-
-    def __init__(
-        self, desk: AdmissionDesk, metrics: Metrics, lane: Lane, waiters: LogWaiters
-    ) -> None:
-        self._desk = desk
-        self._metrics = metrics
-        self._lane = lane
-        self._waiters = waiters
-
-    async def answer(self, scope: Scope, body: Body, note: RequestNote) -> WholeAnswer:
-        """Answer a request whose whole body is there; never raise."""
-        environ = make_environ(scope, body)
-        note.route = _ROUTE
-        note.number = number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
-        environ[replies.ENVIRON] = number
-        try:
-            decided = await self._decide(body.data, environ)
-        except CompatgateError as error:
-            answer = replies.whole_problem(error, environ, number)
-        except Exception as error:
-            answer = replies.whole_problem(self._desk.explain(error, environ), environ, number)
-        else:
-            note.status = decided.status
-            answer = replies.json_answer(decided.body, number, decided.status, decided.headers)
-        self._metrics.requested("POST", _ROUTE, answer.status)
-        return answer
-
-    async def _decide(self, raw: bytes, environ: dict[str, Any]) -> HookAnswer:
-        sender = self._desk.known_sender(environ) if len(raw) <= _MAX_BYTES else None
-        if sender is None:
-            return await self._run(self._desk.answer, raw, environ)
-        begin_budget()
-        try:
-            opened = self._desk.open(raw, environ, sender)
-        except MustWait:
-            return await self._run(self._desk.answer, raw, environ)
-        if isinstance(opened, HookAnswer):
-            return opened
-        began = perf_counter()
-        records = self._desk.recall(opened)
-        if records is None:
-            return await self._run(self._desk.decide, opened)
-        if records:
-            try:
-                await self._waiters.wait_for(self._desk.submit(records), opened.review.left_s)
-            except CompatgateError as error:
-                return self._desk.fail(opened, error)
-        return self._desk.conclude(opened, records, perf_counter() - began)
-
-    async def _run(self, function: Any, *arguments: Any) -> HookAnswer:
-        def run() -> HookAnswer:
-            begin_budget()
-            decided: HookAnswer = function(*arguments)
-            return decided
-
-        answer: HookAnswer = await self._lane.start(run)
-        return answer
