@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from compatgate.core.matrix import Evidence
     from compatgate.kit.http.certificates import CertificatePair
     from compatgate.service.app import Rooms
-    from compatgate.service.gate.decisions.delivery import LogState
-    from compatgate.service.gate.questions.service import Gate
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
     from compatgate.web.settings import Settings
 
@@ -94,20 +92,36 @@ class StoredFigures(Struct, frozen=True):
     incidents: dict[tuple[str, str], int]
 
 
-class GateState(Struct, frozen=True):
-    """The state of a gate as the table of metrics reads it; None: not known."""
+class GateState:
+    """The state of a gate at a scrape, as the table of metrics reads it; None: not known."""
 
-    gate: Gate
-    snapshot: Snapshot | None
-    spool: LogState
-    spool_oldest_s: float
-    ready: bool | None
-    stored: StoredFigures | None
-    stored_age_s: float | None
-    drifted: dict[tuple[str, str], int]
-    evidence_ages: dict[tuple[str], float]
-    evidence_not_fresh: dict[tuple[str, str], int]
-    certificate: CertificatePair | None
+    def __init__(
+        self,
+        rooms: Rooms,
+        targets: frozenset[str],
+        ready: tuple[bool, float] | None,
+        stored: tuple[StoredFigures, float] | None,
+        certificate: CertificatePair | None,
+    ) -> None:
+        self.gate = rooms.gate
+        self.snapshot = rooms.gate.snapshots.known()
+        self.spool = spool = rooms.gate.log_state
+        waits_s = (clock.now() - spool.oldest).total_seconds() if spool.oldest else 0.0
+        self.spool_oldest_s = max(0.0, waits_s)
+        self.ready = (ready[0] and ready[1] < _READY_SECONDS) if ready else None
+        self.stored = stored[0] if stored else None
+        self.stored_age_s = stored[1] if stored else None
+        self.drifted = _count_drift(self.stored.drifted, targets) if self.stored else {}
+        evidence = evidence_of(self.snapshot, targets) if self.snapshot is not None else {}
+        self.evidence_ages = {
+            (name,): age for name, (age, _) in evidence.items() if age is not None
+        }
+        self.evidence_not_fresh = {
+            (name, state): number
+            for name, (_, numbers) in evidence.items()
+            for state, number in numbers.items()
+        }
+        self.certificate = certificate
 
 
 class StateCollector:
@@ -117,7 +131,6 @@ class StateCollector:
         self, rooms: Rooms, settings: Settings, targets: Callable[[], frozenset[str]]
     ) -> None:
         self._rooms = rooms
-        self._gate = rooms.gate
         self._settings = settings
         self._targets = targets
         self._stored = Background(self._read_stored)
@@ -125,7 +138,7 @@ class StateCollector:
 
     def _read_ready(self) -> bool:
         try:
-            self._gate.readiness.state()
+            self._rooms.gate.readiness.state()
         except CompatgateError:
             return False
         return True
@@ -146,31 +159,9 @@ class StateCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         ready, stored = self._ready.latest(), self._stored.latest()
-        figures, age_s = stored or (None, None)
-        snapshot, spool = self._gate.snapshots.known(), self._gate.log_state
-        waits_s = (clock.now() - spool.oldest).total_seconds() if spool.oldest else 0.0
-        targets = self._targets()
-        evidence = evidence_of(snapshot, targets) if snapshot is not None else {}
-        state = GateState(
-            self._gate,
-            snapshot,
-            spool,
-            max(0.0, waits_s),
-            (ready[0] and ready[1] < _READY_SECONDS) if ready else None,
-            figures,
-            age_s,
-            _count_drift(figures.drifted, targets) if figures is not None else {},
-            {(name,): age for name, (age, _) in evidence.items() if age is not None},
-            {
-                (name, state): number
-                for name, (_, numbers) in evidence.items()
-                for state, number in numbers.items()
-            },
-            self._settings.certificate,
-        )
-        for spec in GATE:
-            if spec.read is not None:
-                yield spec.collect(state)
+        certificate = self._settings.certificate
+        state = GateState(self._rooms, self._targets(), ready, stored, certificate)
+        yield from (spec.collect(state) for spec in GATE if spec.read is not None)
 
 
 def _count_drift(

@@ -61,11 +61,7 @@ def _count(name: str, meaning: str, *labels: str) -> MetricSpec:
 
 
 def _gauge(
-    name: str,
-    read: Callable[[Any], Reading],
-    meaning: str,
-    *labels: str,
-    stored: bool = False,
+    name: str, read: Callable[[Any], Reading], meaning: str, *labels: str, stored: bool = False
 ) -> MetricSpec:
     return MetricSpec(name, "gauge", meaning, labels, read, stored)
 
