@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from typing import Any
 
@@ -18,58 +19,24 @@ from compatgate.kit import clock
 from compatgate.kit.ui.preferences import both_times, local_time
 
 _STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
-_MARKS = {
-    "pass": "✓",
-    "active": "✓",
-    "expired": "-",
-    "passed": "✓",
-    "blessed": "✓",
-    "ready": "✓",
-    "approved": "✓",
-    "allowed": "✓",
-    "warn": "!",
-    "deprecated": "▾",
-    "inconclusive": "?",
-    "unknown": "?",
-    "not-checked": "-",
-    "waived": "~",
-    "candidate": "○",
-    "waiting": "○",
-    "queued": "○",
-    "proposed": "○",
-    "fail": "✕",
-    "failed": "✕",
-    "denied": "✕",
-    "revoked": "✕",
-    "incompatible": "⊘",
-    "elsewhere": "·",
-    "cancelled": "-",
-    "error": "!",
-    "timeout": "✕",
-    "leased": "▸",
-    "preparing": "▸",
-    "running": "▸",
-    "judging": "▸",
-    "regression": "✕",
-    "improvement": "▴",
-    "ok": "✓",
-    "same": "✓",
-    "no-baseline": "?",
-    "differs": "≠",
-    "not measured": "?",
-    "healthy": "✓",
-    "suspect": "!",
-    "shared": "!",
-    "sick": "✕",
-    "fatal": "✕",
-    "warning": "!",
-    "busy": "▸",
-    "stale": "!",
-    "away": "!",
-    "quiet": "☾",
-    "replaced": "-",
-    "refused": "✕",
+_STATUSES = {
+    "✓": "pass, active, passed, blessed, ready, approved, allowed, ok, same, healthy",
+    "-": "expired, not-checked, cancelled, replaced",
+    "!": "warn, error, suspect, shared, warning, stale, away",
+    "▾": "deprecated",
+    "?": "inconclusive, unknown, no-baseline, not measured",
+    "~": "waived",
+    "○": "candidate, waiting, queued, proposed",
+    "✕": "fail, failed, denied, revoked, timeout, regression, sick, fatal, refused",
+    "⊘": "incompatible",
+    "·": "elsewhere",
+    "▸": "leased, preparing, running, judging, busy",
+    "▴": "improvement",
+    "≠": "differs",
+    "☾": "quiet",
 }
+"""Statuses by their mark, because colour alone is not accessible."""
+_MARKS = {status: mark for mark, found in _STATUSES.items() for status in found.split(", ")}
 
 
 def to_moment(value: datetime | str | int | float | None) -> datetime | None:
@@ -107,11 +74,6 @@ def format_day(value: datetime | date | str | int | float | None) -> str:
     return "" if at is None else at.astimezone(UTC).date().isoformat()
 
 
-def is_whole_day(at: datetime | None) -> bool:
-    """Tell whether a limit of time is the beginning or the end of a day in UTC, or not stated."""
-    return at is None or at.astimezone(UTC).time() in (time(), time.max)
-
-
 def _time(at: datetime, text: str) -> Markup:
     exact = at.astimezone(UTC)
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
@@ -135,20 +97,10 @@ def format_number(value: Any) -> str:
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def status_mark(status: str) -> str:
-    """Return the symbol of a status, because colour alone is not accessible."""
-    return _MARKS.get(status, "•")
-
-
 def component_label(component: str) -> str:
     """Return the display name of a component."""
     known = COMPONENTS.get(component)
     return known.label if known else component
-
-
-def format_json(value: Any) -> str:
-    """Format a value as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def format_compact(value: dict[str, Any]) -> str:
@@ -184,11 +136,6 @@ def count_rows(number: int, things: str) -> str:
     return f"1 {things}"
 
 
-def to_sentence(text: str) -> str:
-    """Return a text of an error as a sentence."""
-    return f"{text[:1].upper()}{text[1:]}."
-
-
 def shorten(digest: str | None) -> str:
     """Return the beginning of a digest or an id."""
     if not digest:
@@ -198,11 +145,6 @@ def shorten(digest: str | None) -> str:
 
 
 _LONG_DIGEST = re.compile(r"((?:sha256:|\bvd_)[0-9a-f]{12})[0-9a-f]{8,}")
-
-
-def shorten_digests(text: str) -> str:
-    """Return a text with 12 digits of each digest."""
-    return _LONG_DIGEST.sub(r"\1…", text)
 
 
 def format_value(value: Any) -> str:
@@ -221,24 +163,14 @@ def format_yaml(value: Any) -> str:
     return to_yaml([value]).rstrip()
 
 
-def format_field(path: str) -> str:
-    """Format a path in a document, without the leading ``spec``."""
-    return path.removeprefix("spec.")
-
-
-def day_start_seconds(day: date) -> int:
-    """Return the start of a day in UTC, in seconds since the epoch, for charts."""
-    return int(datetime.combine(day, time(), UTC).timestamp())
-
-
-FILTERS = {
+FILTERS: dict[str, Callable[..., Any]] = {
     "said": format_value,
     "carried": describe_contents,
     "yaml": format_yaml,
-    "field": format_field,
-    "seconds": day_start_seconds,
+    "field": lambda path: path.removeprefix("spec."),
+    "seconds": lambda day: int(datetime.combine(day, time(), UTC).timestamp()),
     "iso": clock.iso,
-    "whole_day": is_whole_day,
+    "whole_day": lambda at: at is None or at.astimezone(UTC).time() in (time(), time.max),
     "ago": format_age,
     "when": format_time,
     "day": format_day,
@@ -247,10 +179,10 @@ FILTERS = {
     "number": format_number,
     "counted": count_things,
     "rows": count_rows,
-    "mark": status_mark,
+    "mark": lambda status: _MARKS.get(status, "•"),
     "label": component_label,
-    "pretty": format_json,
-    "sentence": to_sentence,
+    "pretty": lambda value: msgspec.json.format(msgspec.json.encode(value), indent=2).decode(),
+    "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",
     "short": shorten,
-    "brief": shorten_digests,
+    "brief": lambda text: _LONG_DIGEST.sub(r"\1…", text),
 }

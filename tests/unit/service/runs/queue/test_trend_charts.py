@@ -11,13 +11,7 @@ import pytest
 
 from compatgate.canary.history import Point
 from compatgate.canary.judge.result import MetricJudgement, Numbers
-from compatgate.kit.ui.charts import (
-    SPARK_HEIGHT,
-    SPARK_WIDTH,
-    draw_marker,
-    draw_sparkline,
-    fit_scale,
-)
+from compatgate.kit.ui.charts import SPARK_HEIGHT, SPARK_WIDTH, draw_sparkline, find_shape
 from compatgate.web.app import Flask
 from compatgate.web.pages.run_inspection import Band, Reference, find_reference
 from compatgate.web.pages.trend_charts import VALUES, Trends, mark_runs
@@ -27,10 +21,10 @@ WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 def test_each_outcome_has_a_shape_of_its_own() -> None:
     outcomes = ("regression", "inconclusive", "improvement", "ok", "no-baseline")
-    found = [draw_marker(outcome, 10, 10) for outcome in outcomes]
-    assert [one.shape for one in found] == ["triangle", "diamond", "square", "circle", "ring"]
-    assert [one.tone for one in found] == ["fail", "warn", "pass", "plain", "muted"]
-    assert draw_marker("never heard of", 0, 0).shape == "ring"
+    shapes, tones = zip(*map(find_shape, outcomes), strict=True)
+    assert shapes == ("▲", "◆", "■", "●", "○")
+    assert tones == ("fail", "warn", "pass", "plain", "muted")
+    assert find_shape("never heard of") == ("○", "muted")
 
 
 def test_a_change_of_driver_cudnn_or_image_is_marked_at_the_run_after_it() -> None:
@@ -44,11 +38,6 @@ def test_a_change_of_driver_cudnn_or_image_is_marked_at_the_run_after_it() -> No
     assert [mark.name for mark in marks] == ["", "", "driver 550.2, cuDNN 9.5", ""]
     assert marks[2].words == ("driver 535.1 to 550.2", "cuDNN 9.1 to 9.5")
     assert [(mark.shape, mark.tone) for mark in marks[1::2]] == [("▲", "fail"), ("○", "muted")]
-
-
-def test_equal_values_get_room_around_them() -> None:
-    scale = fit_scale([0.0, 0.0], 100, 0)
-    assert (scale.place(0.0), scale.low, scale.high) == (50.0, -0.5, 0.5)
 
 
 def band(*, same: bool = True) -> Band:
@@ -106,7 +95,7 @@ def test_the_newest_values_are_drawn_from_left_to_right():
     assert [x for x, _ in spots] == sorted(x for x, _ in spots)
     assert spots[1][1] < spots[2][1] < spots[0][1]
     assert all(0 < x < SPARK_WIDTH and 0 < y < SPARK_HEIGHT for x, y in spots)
-    assert [one.shape for one in spark.markers] == ["circle"]
+    assert [one.shape for one in spark.markers] == ["●"]
     assert spark.label == "m, 3 runs: from 1 to 3, last 2 ms"
 
 
@@ -114,14 +103,14 @@ def test_what_was_judged_worse_or_unclear_has_a_shape_of_its_own_and_a_word():
     values = [(1.0, "regression"), (1.1, "inconclusive"), (1.0, "ok"), (1.0, "")]
     spark = draw_sparkline(values, "m", "1")
     shapes = [(one.shape, one.tone) for one in spark.markers]
-    assert shapes == [("triangle", "fail"), ("diamond", "warn"), ("ring", "muted")]
+    assert shapes == [("▲", "fail"), ("◆", "warn"), ("○", "muted")]
     assert spark.label == "m, 4 runs: from 1 to 1.1, last 1, 1 inconclusive, 1 regression"
 
 
 def test_one_value_is_a_point_and_equal_values_are_a_level_line():
     assert len(draw_sparkline([(2.0, "ok")], "m").line.split()) == 1
     level = draw_sparkline([(2.0, "ok"), (2.0, "ok")], "m").line.split()
-    assert len({one.partition(",")[2] for one in level}) == 1
+    assert {one.partition(",")[2] for one in level} == {str(SPARK_HEIGHT / 2)}
 
 
 def test_a_row_shows_the_metric_of_its_gpu_and_leads_to_its_history(trends):
