@@ -116,11 +116,15 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def add_examples(self) -> None:
-        """Put examples of the action before an epilog that has none."""
-        from compatgate.kit.cli.examples import list_examples
+        """Put the examples of ``examples.txt`` before an epilog that has none."""
+        from compatgate.resources import package_dir
 
-        examples = list_examples(self.prog, self.epilog or "")
-        self.epilog = "\n".join(filter(None, (examples, self.epilog)))
+        epilog = self.epilog or ""
+        if f"{self.prog} " in epilog or epilog.rstrip().endswith(self.prog):
+            return
+        lines = (package_dir() / "kit/cli/examples.txt").read_text().splitlines()
+        if found := [f"  {line}" for line in lines if f"{self.prog} " in f"{line} "]:
+            self.epilog = "\n".join(["examples:", *found, "", *filter(None, (epilog,))])
 
     def format_help(self) -> str:
         """Return the help, with examples."""
