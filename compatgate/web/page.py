@@ -189,68 +189,38 @@ class NavigationGroup(Struct, frozen=True):
         return [item for item in self.items if principal.may(item.scope)]
 
 
-NAVIGATION: tuple[NavigationGroup, ...] = (
-    NavigationGroup("What runs where", (NavigationItem("home", "What runs where", "h"),)),
-    NavigationGroup(
-        "Ask",
-        (
-            NavigationItem("ask", "Ask", "a", "gate"),
-            NavigationItem("triage", "Triage", "c", "gate"),
-        ),
-    ),
-    NavigationGroup(
-        "Attention",
-        (
-            NavigationItem("attention", "Attention", "j"),
-            NavigationItem("incidents", "All incidents", "q"),
-        ),
-    ),
-    NavigationGroup(
-        "Decisions",
-        (
-            NavigationItem("decisions", "Decisions", "d"),
-            NavigationItem("report", "Postmortem", "g"),
-        ),
-    ),
-    NavigationGroup(
+def _group(label: str, *items: tuple[str, ...], begins: bool = False) -> NavigationGroup:
+    """Return a group; each item has name, label, key and, if it is not ``read``, its scope."""
+    return NavigationGroup(label, tuple(NavigationItem(*item) for item in items), begins)
+
+
+NAVIGATION = (
+    _group("What runs where", ("home", "What runs where", "h")),
+    _group("Ask", ("ask", "Ask", "a", "gate"), ("triage", "Triage", "c", "gate")),
+    _group("Attention", ("attention", "Attention", "j"), ("incidents", "All incidents", "q")),
+    _group("Decisions", ("decisions", "Decisions", "d"), ("report", "Postmortem", "g")),
+    _group(
         "Matrix",
-        (
-            NavigationItem("entries", "Entries", "e"),
-            NavigationItem("waivers", "Waivers", "x"),
-            NavigationItem("proposals", "Proposals", "p"),
-            NavigationItem("revisions", "Revisions", "v"),
-        ),
+        ("entries", "Entries", "e"),
+        ("waivers", "Waivers", "x"),
+        ("proposals", "Proposals", "p"),
+        ("revisions", "Revisions", "v"),
         begins=True,
     ),
-    NavigationGroup("Targets", (NavigationItem("targets", "Targets", "t"),)),
-    NavigationGroup(
-        "Nodes", (NavigationItem("nodes", "Nodes", "n"), NavigationItem("drift", "Drift", "y"))
-    ),
-    NavigationGroup(
-        "Upgrades",
-        (
-            NavigationItem("upgrades", "Upgrades", "z"),
-            NavigationItem("what-if", "What if", "w", "gate"),
-        ),
-    ),
-    NavigationGroup(
+    _group("Targets", ("targets", "Targets", "t")),
+    _group("Nodes", ("nodes", "Nodes", "n"), ("drift", "Drift", "y")),
+    _group("Upgrades", ("upgrades", "Upgrades", "z"), ("what-if", "What if", "w", "gate")),
+    _group(
         "Canaries",
-        (
-            NavigationItem("runs", "Runs", "r"),
-            NavigationItem("baselines", "Baselines", "b"),
-            NavigationItem("hosts", "Staging hosts", "s"),
-            NavigationItem("suites", "Suites", "i"),
-            NavigationItem("workloads", "Workloads", "o"),
-        ),
+        ("runs", "Runs", "r"),
+        ("baselines", "Baselines", "b"),
+        ("hosts", "Staging hosts", "s"),
+        ("suites", "Suites", "i"),
+        ("workloads", "Workloads", "o"),
         begins=True,
     ),
-    NavigationGroup(
-        "Facts", (NavigationItem("facts", "Facts", "f"), NavigationItem("rules", "Rules", "u"))
-    ),
-    NavigationGroup(
-        "Administration",
-        (NavigationItem("audit", "Audit", "l"), NavigationItem("tokens", "Tokens", "k", "admin")),
-    ),
+    _group("Facts", ("facts", "Facts", "f"), ("rules", "Rules", "u")),
+    _group("Administration", ("audit", "Audit", "l"), ("tokens", "Tokens", "k", "admin")),
 )
 
 
