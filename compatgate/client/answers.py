@@ -48,24 +48,10 @@ class Answer(Struct, Generic[A], frozen=True):
     not_modified: bool = False
 
 
-class BodyBuffer:
-    """A buffer for the parts of a body, with a size limit."""
-
-    def __init__(self, base: str) -> None:
-        self._base = base
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def add(self, part: bytes) -> None:
-        """Add a part; refuse a body that exceeds the limit."""
-        self._size += len(part)
-        if self._size > LARGEST:
-            raise RequestTooLarge(f"the answer is larger than {LARGEST} bytes", field=self._base)
-        self._parts.append(part)
-
-    def whole(self) -> bytes:
-        """Return the body."""
-        return b"".join(self._parts)
+def check_size(body: bytearray, base: str) -> None:
+    """Refuse a body that exceeds the limit."""
+    if len(body) > LARGEST:
+        raise RequestTooLarge(f"the answer is larger than {LARGEST} bytes", field=base)
 
 
 def read(
@@ -89,16 +75,11 @@ def read(
     except DECODE_ERRORS as error:
         if status >= 400:
             raise read_error(response, body, base, token=token) from None
-        raise _unreadable_answer(error, base) from None
-
-
-def _unreadable_answer(error: Exception, base: str) -> Unavailable:
-    """Return the error for an unreadable response."""
-    if isinstance(error, msgspec.ValidationError):
-        problem = f"the client does not understand the gate's answer: {quote_error(error)}"
-        hint = "if the gate is newer than this client, update compatgate"
-        return Unavailable(problem, field=base, hint=hint)
-    return Unavailable("the answer is not JSON; check that the URL is a gate's", field=base)
+        problem, hint = "the answer is not JSON; check that the URL is a gate's", ""
+        if isinstance(error, msgspec.ValidationError):
+            problem = f"the client does not understand the gate's answer: {quote_error(error)}"
+            hint = "if the gate is newer than this client, update compatgate"
+        raise Unavailable(problem, field=base, hint=hint) from None
 
 
 def _decode(kind: Any, body: bytes) -> Any:
@@ -161,7 +142,12 @@ _NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a se
 def read_error(response: httpx.Response, body: bytes, base: str, *, token: bool) -> CompatgateError:
     """Return the error of a response: of its problem+json, else of its status."""
     status, headers = response.status_code, response.headers
-    problem = _problem(body)
+    try:
+        problem = msgspec.json.decode(body)
+    except DECODE_ERRORS:
+        problem = None
+    if not isinstance(problem, dict) or not isinstance(problem.get("detail"), str):
+        problem = None
     error = _stated_error(problem, status) if problem else _status_error(status, headers, base)
     error.status = status
     if status == errors.Unauthorized.status and not token:
@@ -169,14 +155,6 @@ def read_error(response: httpx.Response, body: bytes, base: str, *, token: bool)
     if number := headers.get("X-Request-Id"):
         error.add_note(f"request {number} in the gate's log")
     return error
-
-
-def _problem(body: bytes) -> dict[str, Any] | None:
-    try:
-        found = msgspec.json.decode(body)
-    except DECODE_ERRORS:
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("detail"), str) else None
 
 
 def _stated_error(problem: dict[str, Any], status: int) -> CompatgateError:

@@ -9,22 +9,20 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
+from itertools import count
 from typing import Any, Self, TypeVar
 
 import httpx
 
-from compatgate.client.answers import Answer, BodyBuffer
+from compatgate.client.answers import Answer, check_size
 from compatgate.client.operations import Operations
 from compatgate.client.request import AsyncItems, Items, Request
-from compatgate.client.settings import TIMEOUT_S, Retries, Verify, make_settings
 from compatgate.client.transport import (
     Attempt,
-    Attempts,
     ClientBase,
     Event,
     LineSplitter,
     RunEvents,
-    make_http_client,
     translate_errors,
 )
 from compatgate.errors import Unavailable
@@ -34,7 +32,7 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Client(ClientBase, Operations):
+class Client(ClientBase[httpx.Client], Operations):
     """A client of a gate's REST API, safe for use by several threads.
 
     Every operation of the API is a method, named by its ``operationId``. Methods raise
@@ -53,19 +51,7 @@ class Client(ClientBase, Operations):
         BadInput: no gate is named, or an argument is malformed.
     """
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        token: str | None = None,
-        *,
-        timeout: float = TIMEOUT_S,
-        retries: Retries | int = Retries(),  # noqa: B008 - immutable
-        verify: Verify = True,
-        user_agent: str | None = None,
-        transport: httpx.BaseTransport | None = None,
-    ) -> None:
-        self._settings = make_settings(base_url, token, timeout, retries, user_agent)
-        self._http = make_http_client(httpx.Client, self._settings, verify, transport)
+    _kind = httpx.Client
 
     def send(self, request: Request[A]) -> A:
         """Return the answer to a request, such as ``Client.show_target.request("prod")``.
@@ -135,50 +121,40 @@ class Client(ClientBase, Operations):
     ) -> Attempt:
         """Send a request, with the retries of the settings."""
         prepared = self._settings.prepare(request, if_none_match)
-        attempts = Attempts(self._settings, request)
         with translate_errors(self.base_url):
-            while True:
+            for number in count(1):
                 try:
                     tried = self._once(prepared, streamed)
-                    pause = attempts.pause(tried.response)
+                    pause = self._pause(request, number, tried.response)
                 except httpx.HTTPError as error:
-                    pause = attempts.pause(error)
+                    if (pause := self._pause(request, number, error)) is None:
+                        raise
                 if pause is None:
                     return tried
                 time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
 
     def _once(self, prepared: dict[str, Any], streamed: bool) -> Attempt:
         response = self._http.send(self._http.build_request(**prepared), stream=True)
         if streamed and response.is_success:
             return Attempt(response)
         try:
-            gathered = BodyBuffer(self.base_url)
+            body = bytearray()
             for part in response.iter_bytes():
-                gathered.add(part)
-            return Attempt(response, gathered.whole())
+                body += part
+                check_size(body, self.base_url)
+            return Attempt(response, bytes(body))
         finally:
             response.close()
 
 
-class AsyncClient(ClientBase, Operations):
+class AsyncClient(ClientBase[httpx.AsyncClient], Operations):
     """An async client of a gate's REST API; arguments, methods and errors as `Client`.
 
     Iterate lists and logs with ``async for``.
     """
 
-    def __init__(
-        self,
-        base_url: str | None = None,
-        token: str | None = None,
-        *,
-        timeout: float = TIMEOUT_S,
-        retries: Retries | int = Retries(),  # noqa: B008 - immutable
-        verify: Verify = True,
-        user_agent: str | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._settings = make_settings(base_url, token, timeout, retries, user_agent)
-        self._http = make_http_client(httpx.AsyncClient, self._settings, verify, transport)
+    _kind = httpx.AsyncClient
 
     async def send(self, request: Request[A]) -> A:
         """Return the answer to a request; see `Client.send`."""
@@ -240,26 +216,28 @@ class AsyncClient(ClientBase, Operations):
     ) -> Attempt:
         """Send a request, with the retries of the settings."""
         prepared = self._settings.prepare(request, if_none_match)
-        attempts = Attempts(self._settings, request)
         with translate_errors(self.base_url):
-            while True:
+            for number in count(1):
                 try:
                     tried = await self._once(prepared, streamed)
-                    pause = attempts.pause(tried.response)
+                    pause = self._pause(request, number, tried.response)
                 except httpx.HTTPError as error:
-                    pause = attempts.pause(error)
+                    if (pause := self._pause(request, number, error)) is None:
+                        raise
                 if pause is None:
                     return tried
                 await asyncio.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
 
     async def _once(self, prepared: dict[str, Any], streamed: bool) -> Attempt:
         response = await self._http.send(self._http.build_request(**prepared), stream=True)
         if streamed and response.is_success:
             return Attempt(response)
         try:
-            gathered = BodyBuffer(self.base_url)
+            body = bytearray()
             async for part in response.aiter_bytes():
-                gathered.add(part)
-            return Attempt(response, gathered.whole())
+                body += part
+                check_size(body, self.base_url)
+            return Attempt(response, bytes(body))
         finally:
             await response.aclose()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import httpx
 import msgspec
@@ -14,7 +14,7 @@ from compatgate.client import answers
 from compatgate.client.answers import Answer
 from compatgate.client.operations import Operations
 from compatgate.client.request import Request
-from compatgate.client.settings import Outcome, Settings, Verify, tls
+from compatgate.client.settings import TIMEOUT_S, Outcome, Retries, Verify, make_settings, tls
 from compatgate.errors import (
     BadInput,
     CompatgateError,
@@ -29,6 +29,7 @@ from compatgate.strict_json import DECODE_ERRORS
 A = TypeVar("A")
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 _HINT = "check that it runs and is reachable"
+_NOT_SENT = (httpx.InvalidURL, UnicodeError, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 
 
 class Attempt(Struct, frozen=True):
@@ -38,30 +39,33 @@ class Attempt(Struct, frozen=True):
     body: bytes = b""
 
 
-class Attempts:
-    """The attempts of a request."""
-
-    def __init__(self, settings: Settings, request: Request[Any]) -> None:
-        self._retries = settings.retries
-        self._repeatable = request.repeatable
-        self._number = 0
-
-    def pause(self, outcome: Outcome) -> float | None:
-        """Return the seconds until the next retry; None: return the answer.
-
-        Where no retry is left and the gate did not answer, raise httpx's error.
-        """
-        self._number += 1
-        pause = self._retries.pause(self._number, outcome, repeatable=self._repeatable)
-        if pause is None and isinstance(outcome, Exception):
-            raise outcome
-        return pause
-
-
-class ClientBase:
+class ClientBase(Generic[H]):
     """The part of a client that does not send."""
 
-    _settings: Settings
+    _kind: type[H]
+
+    def __init__(
+        self,
+        base_url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: float = TIMEOUT_S,
+        retries: Retries | int = Retries(),  # noqa: B008 - immutable
+        verify: Verify = True,
+        user_agent: str | None = None,
+        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._settings = make_settings(base_url, token, timeout, retries, user_agent)
+        context = tls(self.base_url, verify)
+        try:  # without redirections, to protect the token
+            self._http: H = self._kind(
+                verify=context,
+                transport=transport,  # type: ignore[arg-type]  # of the client's kind
+                follow_redirects=False,
+            )
+        except (ImportError, ValueError) as error:
+            what = f"the proxy cannot be used: {quote_error(error)}"
+            raise BadInput(what, field="proxy") from None
 
     @property
     def base_url(self) -> str:
@@ -72,16 +76,10 @@ class ClientBase:
         token = self._settings.token is not None
         return answers.read(request, tried.response, tried.body, self.base_url, token=token)
 
-
-def make_http_client(
-    kind: Callable[..., H], settings: Settings, verify: Verify, transport: Any
-) -> H:
-    """Make the httpx client; it follows no redirections, to protect the token."""
-    context = tls(settings.base, verify)
-    try:
-        return kind(verify=context, transport=transport, follow_redirects=False)
-    except (ImportError, ValueError) as error:
-        raise BadInput(f"the proxy cannot be used: {quote_error(error)}", field="proxy") from None
+    def _pause(self, request: Request[Any], number: int, outcome: Outcome) -> float | None:
+        """Return the seconds until the next attempt; None: this outcome stands."""
+        retries = self._settings.retries
+        return retries.pause(number, outcome, repeatable=request.repeatable)
 
 
 @contextmanager
@@ -89,23 +87,14 @@ def translate_errors(base: str) -> Iterator[None]:
     """Translate errors of httpx to `compatgate.errors`."""
     try:
         yield
-    except httpx.HTTPError as error:
-        raise _translate_error(error, base) from None
-    except (httpx.InvalidURL, UnicodeError) as error:
+    except _NOT_SENT as error:
         raise BadInput(f"the request cannot be sent: {quote_error(error)}", field=base) from None
-    except httpx.StreamError as error:
-        raise Unavailable(
-            f"the gate does not answer: {quote_error(error)}", field=base, hint=_HINT
-        ) from None
-
-
-def _translate_error(error: httpx.HTTPError, base: str) -> BadInput | Unavailable:
-    if isinstance(error, httpx.TimeoutException):
-        return RegistryTimeout("the gate does not answer: timed out", field=base, hint=_HINT)
-    if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-        return BadInput(f"the request cannot be sent: {quote_error(error)}", field=base)
-    reason = quote_error(error)
-    return Unavailable(f"the gate does not answer: {reason}", field=base, hint=_HINT)
+    except httpx.TimeoutException:
+        what = "the gate does not answer: timed out"
+        raise RegistryTimeout(what, field=base, hint=_HINT) from None
+    except (httpx.HTTPError, httpx.StreamError) as error:
+        what = f"the gate does not answer: {quote_error(error)}"
+        raise Unavailable(what, field=base, hint=_HINT) from None
 
 
 LONGEST_LINE = 16 * 1024 * 1024
