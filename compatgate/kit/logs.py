@@ -143,11 +143,10 @@ class LineWriter:
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self._some, self._urgent, self._idle = (threading.Event() for _ in range(3))
-        self._idle.set()
+        self._changed = threading.Condition()
         self._lines: list[bytes] = []
         self._size = 0
+        self._urgent = False
         self._dropped = 0
         self.all_dropped = 0
         self._thread: threading.Thread | None = None
@@ -157,25 +156,25 @@ class LineWriter:
 
         ``urgent`` writes it at once; other lines wait `_BATCH_SECONDS` for company.
         """
-        with self._lock:
+        with self._changed:
             if self._size + len(line) > MAX_BYTES:
                 self._dropped += 1
                 self.all_dropped += 1
                 return
-            if not self._lines:
-                self._idle.clear()
-                self._some.set()
             self._lines.append(line)
             self._size += len(line)
+            self._urgent |= urgent
             if self._thread is None:
                 self._start()
-        if urgent:
-            self._urgent.set()
+            elif urgent or len(self._lines) == 1:
+                self._changed.notify_all()
 
     def flush(self, seconds: float = 2.0) -> None:
         """Wait until the queued lines are written, at most this long."""
-        self._urgent.set()
-        self._idle.wait(seconds)
+        with self._changed:
+            self._urgent = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._size, seconds)
 
     def _start(self) -> None:
         thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -184,32 +183,28 @@ class LineWriter:
         except RuntimeError:  # no threads left, or the interpreter ends
             self._write(b"".join(self._lines))
             self._lines, self._size = [], 0
-            self._idle.set()
         else:
             self._thread = thread
 
     def _run(self) -> None:
         while True:
-            self._some.wait()
-            self._urgent.wait(_BATCH_SECONDS)
-            with self._lock:
-                lines, self._lines = self._lines, []
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines)
+                self._changed.wait_for(lambda: self._urgent, _BATCH_SECONDS)
+                lines, self._lines, self._urgent = self._lines, [], False
                 dropped, self._dropped = self._dropped, 0
-                self._some.clear()
-                self._urgent.clear()
             self._write(b"".join(lines))
             if dropped:
                 self._write(_dropped_line(dropped))
-            with self._lock:
+            with self._changed:
                 self._size = sum(map(len, self._lines))
-                if not self._lines:
-                    self._idle.set()
+                self._changed.notify_all()
 
     def _write(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
+        rest = memoryview(data)
+        while rest:
             try:
-                left = left[os.write(self._descriptor, left) :]
+                rest = rest[os.write(self._descriptor, rest) :]
             except BlockingIOError:
                 select.select([], [self._descriptor], [])
             except OSError:  # the reader is gone

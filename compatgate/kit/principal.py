@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from msgspec import Struct
@@ -203,24 +204,7 @@ def check_patterns(patterns: Iterable[str]) -> TargetPatterns:
 
 def matches(patterns: TargetPatterns, target: str) -> bool:
     """Return whether one of the patterns matches the whole name, in its case."""
-    return any(_matches(pattern, target) for pattern in patterns)
-
-
-def _matches(pattern: str, target: str) -> bool:
-    """Match in linear time: each part at the first place where it fits."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return target == first
-    *middle, last = rest
-    if len(target) < len(first) + len(last) or not target.startswith(first):
-        return False
-    place, end = len(first), len(target) - len(last)
-    for part in middle:
-        place = target.find(part, place, end)
-        if place < 0:
-            return False
-        place += len(part)
-    return target.endswith(last)
+    return any(fnmatchcase(target, pattern) for pattern in patterns)
 
 
 class Authorship(Struct, frozen=True):

@@ -103,24 +103,21 @@ def html_page(title: str, sections: Iterable[Section]) -> str:
 def _html_section(section: Section) -> str:
     parts = [f"<h2>{escape(_clean(section.title))}</h2>\n"]
     if section.items:
-        items = "".join(f"<li>{_html_item(item)}</li>\n" for item in section.items)
-        parts.append(f"<ul>{items}</ul>\n")
+        parts.append("<ul>")
+        for item in section.items:
+            more = (f'<br><span class="more">{escape(_clean(d))}</span>' for d in item.details)
+            parts.append(f"<li>{escape(_clean(item.text))}{''.join(more)}</li>\n")
+        parts.append("</ul>\n")
     if section.rows:
         head = "".join(f"<th>{escape(name)}</th>" for name in section.head)
-        rows = "".join(f"<tr>{_html_cells(row)}</tr>\n" for row in section.rows)
-        parts.append(f"<table><tr>{head}</tr>\n{rows}</table>\n")
+        parts.append(f"<table><tr>{head}</tr>\n")
+        for row in section.rows:
+            cells = "".join(f"<td>{escape(_clean(cell))}</td>" for cell in row)
+            parts.append(f"<tr>{cells}</tr>\n")
+        parts.append("</table>\n")
     if section.block:
         parts.append(f"<pre>{escape(section.block)}</pre>\n")
     return "".join(parts)
-
-
-def _html_item(item: Item) -> str:
-    more = "".join(f'<br><span class="more">{escape(_clean(d))}</span>' for d in item.details)
-    return escape(_clean(item.text)) + more
-
-
-def _html_cells(row: Iterable[str]) -> str:
-    return "".join(f"<td>{escape(_clean(cell))}</td>" for cell in row)
 
 
 def _clean(text: str) -> str:

@@ -103,10 +103,6 @@ _CACHE_KIB = 4096
 _WRITING = "compatgate_writing"
 
 
-def ignore_error(*, refused: bool) -> None:
-    """Ignore a failed transaction; a server counts it instead."""
-
-
 _LONG_SECONDS = 5.0
 _REFUSED_SECONDS = 2.0
 """The time for which changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
@@ -127,7 +123,7 @@ class Database:
     def __init__(self, url: URL, *, patience_s: int | None = None) -> None:
         self.url = url
         self.is_sqlite = url.drivername == "sqlite"
-        self.on_error: Callable[..., None] = ignore_error
+        self.on_error: Callable[..., None] = lambda refused: None
         make = _sqlite if self.is_sqlite else _postgresql
         self.engine = make(url, patience_s)
         self.outage: Callable[[], CompatgateError | None] = lambda: None
@@ -144,7 +140,13 @@ class Database:
         self._refused: tuple[float, Unavailable] | None = None
         if self.is_sqlite:
             event.listen(self.engine, "do_connect", self._before_connecting)
-        _forget_connections_after_fork(self)
+        alive = weakref.ref(self)
+
+        def forget() -> None:  # two processes must not share a connection
+            if (mine := alive()) is not None:
+                mine.forget_connections()
+
+        os.register_at_fork(after_in_child=forget)
 
     @classmethod
     def open(cls, url: str | None = None) -> Database:
@@ -331,14 +333,3 @@ _KEEPALIVE = {
     "keepalives_count": 3,
 }
 """A connection that was cut in silence ends after 11 seconds."""
-
-
-def _forget_connections_after_fork(database: Database) -> None:
-    """Drop inherited connections in a child: two processes must not share one."""
-    alive = weakref.ref(database)
-
-    def forget() -> None:
-        if (mine := alive()) is not None:
-            mine.forget_connections()
-
-    os.register_at_fork(after_in_child=forget)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -71,15 +72,9 @@ def _explain_sqlite(path: str, cause: BaseException) -> Failure | None:
     if not isinstance(cause, sqlite3.Error):
         return None
     name = "_".join(str(getattr(cause, "sqlite_errorname", "")).split("_")[:2])
-    if name == "SQLITE_IOERR" and _is_disk_full(path):
-        return _FULL
+    if name == "SQLITE_IOERR":  # also reported where the disk has no page left
+        with suppress(OSError):
+            disk = os.statvfs(os.path.dirname(path) or ".")
+            if disk.f_bavail * disk.f_frsize < 64 * 1024:
+                return _FULL
     return _SQLITE.get(name)
-
-
-def _is_disk_full(path: str) -> bool:
-    """Return whether the file's disk has no page left; SQLite then also reports an I/O error."""
-    try:
-        disk = os.statvfs(os.path.dirname(path) or ".")
-    except OSError:
-        return False
-    return disk.f_bavail * disk.f_frsize < 64 * 1024

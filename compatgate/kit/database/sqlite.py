@@ -80,20 +80,11 @@ def keep_private(path: str) -> None:
             continue
         try:
             os.chmod(name, _MODE)
-        except OSError:
-            _warn(name, found)
-
-
-def _warn(name: str, found: os.stat_result) -> None:
-    """Warn once about a file that other users can access and another user owns."""
-    if name in _warned_files:
-        return
-    _warned_files.add(name)
-    mode = stat.S_IMODE(found.st_mode)
-    _log.warning(
-        "other users can access %s (mode %04o, user %d): run chmod 600 on it as that user",
-        name, mode, found.st_uid,
-    )  # fmt: skip
+        except OSError:  # another user owns it
+            if name not in _warned_files:
+                _warned_files.add(name)
+                what = "other users can access %s (mode %04o, user %d): run chmod 600 as that user"
+                _log.warning(what, name, stat.S_IMODE(found.st_mode), found.st_uid)
 
 
 def refuse_lost_file(path: str) -> None:
@@ -171,23 +162,20 @@ class DatabaseFile:
         if found == self._identity:
             for end, identity in self._sides.items():
                 if identity is not None and _identify(self._path + end) != identity:
-                    raise _make_side_error(self._path, end)
+                    raise (LostLog if end == _LOG else Unavailable)(
+                        f"the file {self._path}{end} was deleted or replaced while the gate has it"
+                        " open",
+                        field="database",
+                        value=self._path,
+                        hint="restart the gate; its answers are in the database or wait in the"
+                        " spool",
+                    )
             return
         what = f"the file {self._path} was {'deleted' if found is None else 'replaced'}"
         hint = "move the file back, or restore a backup to its path and restart"
         if found is not None:
             hint = "restart to use the new file, or move the old file back"
         raise Unavailable(what, field="database", value=self._path, hint=hint)
-
-
-def _make_side_error(path: str, end: str) -> Unavailable:
-    kind = LostLog if end == _LOG else Unavailable
-    return kind(
-        f"the file {path}{end} was deleted or replaced while the gate has it open",
-        field="database",
-        value=path,
-        hint="restart the gate; its answers are in the database or wait in the spool",
-    )
 
 
 def _identify(path: str) -> FileIdentity | None:
@@ -287,15 +275,6 @@ def sync_file(descriptor: int) -> None:
     os.fdatasync(descriptor)
 
 
-def _is_too_large(log: int) -> bool:
-    """Return whether a log has more than half of what is free on its disk.
-
-    The file needs room for the pages of the log; without it nobody could empty the log.
-    """
-    size, disk = os.fstat(log).st_size, os.fstatvfs(log)
-    return size > max(_SMALL_LOG, disk.f_bavail * disk.f_frsize // 2)
-
-
 class LogSync:
     """The log of one connection to SQLite; does nothing where SQLite keeps no such log."""
 
@@ -317,9 +296,17 @@ class LogSync:
         Raise `Unavailable` if an earlier sync failed and readers keep the log from starting anew.
         """
         if self._database.log_is_doubtful:
-            self._start_anew(cursor)
-        if self._descriptor is not None and _is_too_large(self._descriptor):
-            self._empty(cursor)
+            if cursor.execute(_RESTART).fetchone()[0]:
+                what = "the database's log could not be synced, and readers prevent its restart"
+                hint = "check the disk of the database; the gate retries"
+                raise Unavailable(what, field="database", hint=hint)
+            self._database.log_is_doubtful = False
+        if self._descriptor is not None:
+            disk = os.fstatvfs(self._descriptor)
+            # The file needs room for the pages of the log; without it nobody could empty the log.
+            most = max(_SMALL_LOG, disk.f_bavail * disk.f_frsize // 2)
+            if os.fstat(self._descriptor).st_size > most:
+                self._empty(cursor)
         cursor.execute("BEGIN IMMEDIATE")  # from here on SQLite has the log open
         if self._is_used and self._descriptor is None:
             path = f"{self._database.url.database}-wal"
@@ -340,15 +327,6 @@ class LogSync:
             cursor.execute(_TRUNCATE).fetchone()
         finally:
             cursor.execute(f"PRAGMA busy_timeout = {patience}")
-
-    def _start_anew(self, cursor: Any) -> None:
-        is_busy = cursor.execute(_RESTART).fetchone()[0]
-        if is_busy:
-            what = "the database's log could not be synced, and readers prevent its restart"
-            raise Unavailable(
-                what, field="database", hint="check the disk of the database; the gate retries"
-            )
-        self._database.log_is_doubtful = False
 
     def sync(self) -> None:
         """Wait until the disk has every commit so far, of whatever process."""

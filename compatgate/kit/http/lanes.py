@@ -95,19 +95,19 @@ class Lane:
     def _add_threads(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start threads for waiting calls, where the limits allow; look again later otherwise."""
         with self._lock:
-            while (waits := self._calls.qsize() > self._free_threads()) and self._may_grow():
+            while (
+                waits := self._calls.qsize() > len(self._threads) - len(self._began)
+            ) and self._may_grow():
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._threads.add(thread)
                 thread.start()
         if waits and self._timer is None and len(self._threads) < self._most:
-            self._timer = loop.call_later(_LONG_SECONDS, self._look_again, loop)
 
-    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
-        self._add_threads(loop)
+            def look_again() -> None:
+                self._timer = None
+                self._add_threads(loop)
 
-    def _free_threads(self) -> int:
-        return len(self._threads) - len(self._began)
+            self._timer = loop.call_later(_LONG_SECONDS, look_again)
 
     def _may_grow(self) -> bool:
         alive = len(self._threads)

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
 from flask import current_app, request
-from werkzeug.routing import MapAdapter
 
 API_PREFIX = "/api/v1"
 HOOKS_PREFIX = "/hooks"
@@ -50,15 +49,12 @@ def page_without_query() -> str:
     path = request.path
     if request.method == "POST":
         adapter = current_app.create_url_adapter(request)
-        while adapter and path.count("/") > _DEPTH and not _is_page(adapter, path):
+        while adapter and path.count("/") > _DEPTH:
+            endpoint, values = adapter.match(path, method="GET")
+            if "rest" not in values and endpoint.startswith("ui."):
+                break
             path = path.rpartition("/")[0]
     return f"{request.script_root}{quote(path)}"
-
-
-def _is_page(adapter: MapAdapter, path: str) -> bool:
-    """Return whether the path is a page that answers GET."""
-    endpoint, values = adapter.match(path, method="GET")
-    return "rest" not in values and endpoint.startswith("ui.")
 
 
 def api_link(*parts: Any, **query: Any) -> str:

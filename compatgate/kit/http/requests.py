@@ -199,7 +199,13 @@ def read_reason(header: str | None, other: object) -> str:
 
     WSGI shows the header's UTF-8 as Latin-1.
     """
-    field, value = ("reason", other) if header is None else (REASON_HEADER, _utf8(header))
+    field, value = "reason", other
+    if header is not None:
+        try:
+            field, value = REASON_HEADER, header.encode("latin-1").decode("utf-8")
+        except ValueError:
+            what = "must be UTF-8 text"
+            raise BadInput(what, field=REASON_HEADER, value=header) from None
     if value is None or value == "":
         raise BadInput(
             "a change needs a reason",
@@ -212,10 +218,3 @@ def read_reason(header: str | None, other: object) -> str:
         hint = f"at most {LONGEST_REASON} characters, no control characters"
         raise BadInput("contains unprintable characters", field=field, hint=hint)
     return value.strip()
-
-
-def _utf8(text: str) -> str:
-    try:
-        return text.encode("latin-1").decode("utf-8")
-    except ValueError:
-        raise BadInput("must be UTF-8 text", field=REASON_HEADER, value=text) from None
