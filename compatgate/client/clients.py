@@ -54,12 +54,7 @@ class Client(ClientBase[httpx.Client], Operations):
     _kind = httpx.Client
 
     def send(self, request: Request[A]) -> A:
-        """Return the answer to a request, such as ``Client.show_target.request("prod")``.
-
-        Raises:
-            CompatgateError: the gate refused the request, with its explanation.
-            Unavailable: the gate does not answer.
-        """
+        """Return the answer to a request, such as ``Client.show_target.request("prod")``."""
         return self.exchange(request).value
 
     def exchange(self, request: Request[A], *, if_none_match: str | None = None) -> Answer[A]:

@@ -12,19 +12,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from compatgate.errors import BadInput, CompatgateError, Forbidden, InfrastructureError, quote_error
+from compatgate.errors import BadInput, CompatgateError, Forbidden, quote_error
 from compatgate.kit import kubernetes
 from compatgate.kit.kubernetes import (
     RETRY_HINT,
     RETRY_PAUSES,
     ClusterAccess,
-    ObjectExists,
-    ObjectMissing,
     ServerBusy,
     VersionGone,
     api_client,
-    busy_error,
-    error_text,
+    explain_refusal,
+    refusal_text,
     retry_request,
 )
 from compatgate.strict_json import DECODE_ERRORS
@@ -152,14 +150,8 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _refusal(error: Any) -> CompatgateError:
-    what = error_text(error.body) or error.reason or "no reason given"
+    what = refusal_text(error)
     match error.status:
-        case 410:
-            return VersionGone(what)
-        case 404:
-            return ObjectMissing(f"the cluster: {what}")
-        case 409:
-            return ObjectExists(f"the cluster refuses: {what}")
         case 401:
             return Forbidden(
                 f"the cluster does not accept the credentials: {what}", hint="log in again"
@@ -171,8 +163,6 @@ def _refusal(error: Any) -> CompatgateError:
             return CompatgateError(
                 f"the cluster's certificate is not trusted: {quote_error(error.reason)}"
             )
-        case status if status in RETRY_HINT:
-            return busy_error(f"the cluster failed: {what}", error)
-        case status if status < 500:
+        case status if status < 500 and status not in (404, 409, 410, *RETRY_HINT):
             return BadInput(f"the cluster refuses: {what}")
-    return InfrastructureError(f"the cluster failed: {error.status} {what}")
+    return explain_refusal(error, "the cluster")

@@ -14,7 +14,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput, Conflict, InfrastructureError, NotFound, quote_error
+from compatgate.errors import (
+    BadInput,
+    CompatgateError,
+    Conflict,
+    InfrastructureError,
+    NotFound,
+    quote_error,
+)
 from compatgate.release import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -82,10 +89,10 @@ def retry_request(
         try:
             return request()
         except ServerBusy as error:
-            wait = pause_after(error, pause)
-            if wait is None:
+            asked = error.retry_after or 0.0
+            if pause is None or asked > _LONGEST_PAUSE_S:
                 raise
-            sleep(wait)
+            sleep(max(pause, asked))
     raise AssertionError("the last try returns or raises")
 
 
@@ -126,22 +133,27 @@ class VersionGone(InfrastructureError):
     """An error: the server no longer has the version of a watch; list again."""
 
 
-def pause_after(error: ServerBusy, pause: float | None) -> float | None:
-    """Return the pause before a retry; None: do not retry."""
-    if pause is None:
-        return None
-    asked = error.retry_after
-    if asked is not None and asked > _LONGEST_PAUSE_S:
-        return None
-    return max(pause, asked or 0.0)
+def explain_refusal(error: Any, at: str) -> CompatgateError:
+    """Return the error for a refused request, where it means the same to every caller."""
+    what = refusal_text(error)
+    match error.status:
+        case 410:
+            return VersionGone(what)
+        case 404:
+            return ObjectMissing(f"{at}: {what}")
+        case 409:
+            return ObjectExists(f"{at} refuses: {what}")
+        case status if status in RETRY_HINT:
+            busy = ServerBusy(f"{at} failed: {what}")
+            header = (error.headers or {}).get("Retry-After")
+            busy.retry_after = float(header) if header and header.isdecimal() else None
+            return busy
+    return InfrastructureError(f"{at} failed: {error.status} {what}")
 
 
-def busy_error(problem: str, error: Any) -> ServerBusy:
-    """Return the error for a status of `TRY_AGAIN`, with the server's requested pause."""
-    found = ServerBusy(problem)
-    header = (error.headers or {}).get("Retry-After")
-    found.retry_after = float(header) if header and header.isdecimal() else None
-    return found
+def refusal_text(error: Any) -> str:
+    """Return what the server says of a refused request."""
+    return error_text(error.body) or error.reason or "no reason given"
 
 
 def error_text(body: Any) -> str:
@@ -190,19 +202,11 @@ def find_at(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _steps(where: str, here: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if name != WILDCARD:
-        if isinstance(here, dict) and name in here:
-            yield _joined(where, name), here[name]
+    if isinstance(here, list) and name == WILDCARD:
+        yield from ((f"{where}[{number}]", item) for number, item in enumerate(here))
     elif isinstance(here, dict):
-        for key, item in here.items():
-            yield _joined(where, key), item
-    elif isinstance(here, list):
-        for number, item in enumerate(here):
-            yield f"{where}[{number}]", item
-
-
-def _joined(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+        names = here if name == WILDCARD else {name} & here.keys()
+        yield from ((f"{where}.{key}" if where else key, here[key]) for key in names)
 
 
 def to_one_line(said: str, most: int) -> str:

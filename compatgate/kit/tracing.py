@@ -143,30 +143,27 @@ def request(headers: Iterable[tuple[bytes, bytes]], note: RequestNote) -> Iterat
             yield
         finally:
             started.update_name(f"{note.method} {note.route}")
-            started.set_attributes(_request_attributes(note))
+            started.set_attributes(_describe(note))
             if note.status >= _SERVER_ERROR:
                 started.set_status(Status(StatusCode.ERROR))
 
 
-def _request_attributes(note: RequestNote) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _describe(note: RequestNote) -> dict[str, Any]:
+    verdict = note.deciding_verdict
+    attributes = {
         "http.request.method": note.method,
         "http.response.status_code": note.status,
         "client.address": note.peer,
+        "error.type": note.error and note.error.slug,
         "compatgate.route": note.route,
         "compatgate.request_id": note.number,
         "compatgate.decisions": len(note.verdicts),
+        "compatgate.identity": note.identity or None,
+        "compatgate.verdict": verdict and verdict.verdict,
+        "compatgate.allowed": verdict and verdict.allowed,
+        "compatgate.target": verdict and (verdict.target or ""),
     }
-    if note.identity:
-        found["compatgate.identity"] = note.identity
-    if note.error is not None:
-        found["error.type"] = note.error.slug
-    if note.verdicts:
-        shown = next((one for one in note.verdicts if not one.allowed), note.verdicts[0])
-        found["compatgate.verdict"] = shown.verdict
-        found["compatgate.allowed"] = shown.allowed
-        found["compatgate.target"] = shown.target or ""
-    return found
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def carry(function: Callable[..., T]) -> Callable[..., T]:

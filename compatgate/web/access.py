@@ -86,8 +86,7 @@ def request_line(note: RequestNote, seconds: float, form: logs.LogFormat) -> byt
         "peer": note.peer or "-",
         "request_id": note.number,
     }
-    if note.verdicts:  # the first decision that was denied, else the first
-        verdict = next((one for one in note.verdicts if not one.allowed), note.verdicts[0])
+    if (verdict := note.deciding_verdict) is not None:
         fields["verdict"], fields["allowed"] = verdict.verdict, verdict.allowed
         fields["target"], fields["rules"] = verdict.target or "-", verdict.deciding_rules
         if len(note.verdicts) > 1:

@@ -94,7 +94,7 @@ class Front:
         client = scope.get("client")
         note = RequestNote(scope["method"], "health", client[0] if client else "", perf_counter())
         scope[NOTE] = note
-        send = answer = self._pipelines.follow(scope, send)
+        send, end = self._pipelines.follow(scope, send)
         try:
             if tracing.is_on() and scope["path"] not in _HEALTH:
                 with tracing.request(scope["headers"], note):
@@ -102,7 +102,7 @@ class Front:
             else:
                 await self._answer(scope, note, receive, send)
         finally:
-            answer.end()
+            end()
             seconds = perf_counter() - note.began
             self._service.metrics.answered(note.kind, seconds)
             if note.error is not None or note.status >= self._access.lowest_status:

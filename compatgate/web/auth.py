@@ -27,9 +27,10 @@ from compatgate.service.access.tokens.browser_sessions import (
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
-    from compatgate.kit.http.limits import Holders
     from compatgate.kit.http.route import TargetLimit
     from compatgate.kit.principal import Principal
+    from compatgate.service.access.identity.service import Identity
+    from compatgate.service.access.tokens.service import Tokens
     from compatgate.web.service import Service
 
 _HINT = (
@@ -53,9 +54,11 @@ def authenticate(header: str | None, service: Service, peer: str) -> Principal:
 
 def verify_secret(secret: str, service: Service, peer: str) -> Principal:
     """Return the holder of a token, of a person's session or of a job token."""
-    known = service.identity.knows(secret)
-    holders: Holders = service.identity if known else service.rooms.tokens
-    return service.limits.verify(secret, holders, peer)
+    return service.limits.verify(secret, _holders(secret, service), peer)
+
+
+def _holders(secret: str, service: Service) -> Tokens | Identity:
+    return service.identity if service.identity.knows(secret) else service.rooms.tokens
 
 
 def cached_sender(header: str | None, service: Service) -> Principal | None:
@@ -63,9 +66,7 @@ def cached_sender(header: str | None, service: Service) -> Principal | None:
     if header is None:
         return service.nobody
     secret = _secret(header)
-    if service.identity.knows(secret):
-        return service.identity.at_hand(secret)
-    return service.rooms.tokens.at_hand(secret)
+    return _holders(secret, service).at_hand(secret)
 
 
 def remember(principal: Principal) -> Principal:

@@ -71,13 +71,9 @@ class OverBudget(CompatgateError):
 
 
 class Budget(Struct, frozen=True):
-    """The most that one question may use.
+    """The most that one question may use: seconds of processor time, bytes of memory and answer.
 
-    Attributes:
-        seconds: of processor time.
-        patience: seconds until the answer, waiting for other questions included.
-        memory: bytes of address space.
-        answer: bytes of the answer.
+    ``patience``: seconds until the answer, waiting for other questions included.
     """
 
     seconds: int = 20
@@ -95,7 +91,7 @@ class ComputingProcess:
         self._turn = threading.Lock()
         self._waiting = 0
         self._context: Any = None
-        self._shared = _SharedValues()
+        self._shared: _Shared = OrderedDict()
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of a function."""
@@ -128,7 +124,7 @@ class ComputingProcess:
         theirs.close()
         try:
             with ours:
-                ours.send_bytes(self._shared.dump(call))
+                ours.send_bytes(_Pickler(self._shared).pickle(call))
                 while not ours.poll(_LOOK_SECONDS):
                     self._require_client(until)
                 kind, value = pickle.loads(ours.recv_bytes())  # noqa: S301 - of our own process
@@ -140,7 +136,10 @@ class ComputingProcess:
         if kind == "result":
             return value
         if kind == "problem":
-            raise _restore(*value)
+            error_type, arguments, members = value
+            problem: CompatgateError = error_type.__new__(error_type, *arguments)
+            problem.__dict__.update(members)
+            raise problem
         if kind == "budget":
             raise self._over_budget(value)
         _log.error("an expensive question failed:\n%s", value)
@@ -170,46 +169,35 @@ class ComputingProcess:
         return self._context
 
 
-# --- values on their way ---------------------------------------------------------------------
-
-
-class _SharedValues:
-    """Pickles calls; what many of them share is pickled once."""
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[int, tuple[object, bytes]] = OrderedDict()
-
-    def dump(self, value: object) -> bytes:
-        """Return a value in a form for `_Unpickler`."""
-        file = BytesIO()
-        _Pickler(file, self._pickle).dump(value)
-        return file.getvalue()
-
-    def _pickle(self, shared: object) -> bytes:
-        known = self._known.get(id(shared))
-        if known is None:
-            file = BytesIO()
-            _Pickler(file, None).dump(shared)
-            known = self._known[id(shared)] = (shared, file.getvalue())
-            while len(self._known) > _MAX_SHARED:
-                self._known.popitem(last=False)
-        return known[1]
+_Shared = OrderedDict[int, tuple[object, bytes]]
+"""Values that many calls share, each with its pickled form."""
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out the facts, which the other process has, and takes shared values as they are."""
+    """Leaves out the facts, which the other process has, and pickles shared values once."""
 
-    def __init__(self, file: BytesIO, pickled: Callable[[object], bytes] | None) -> None:
-        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._pickled = pickled
+    def __init__(self, shared: _Shared | None) -> None:
+        self._file = BytesIO()
+        self._shared = shared
+        super().__init__(self._file, protocol=pickle.HIGHEST_PROTOCOL)
+
+    def pickle(self, value: object) -> bytes:
+        """Return a value in a form for `_Unpickler`."""
+        self.dump(value)
+        return self._file.getvalue()
 
     def persistent_id(self, value: Any) -> Any:
         """Return how to find a value that is not pickled here; None: it is."""
         if isinstance(value, Facts):
             return "facts", value.digest, value.measured_records
-        if self._pickled is not None and isinstance(value, Snapshot | Matrix):
-            return "shared", self._pickled(value)
-        return None
+        if self._shared is None or not isinstance(value, Snapshot | Matrix):
+            return None
+        known = self._shared.get(id(value))
+        if known is None:
+            known = self._shared[id(value)] = value, _Pickler(None).pickle(value)
+            while len(self._shared) > _MAX_SHARED:
+                self._shared.popitem(last=False)
+        return "shared", known[1]
 
 
 class _Unpickler(pickle.Unpickler):
@@ -232,15 +220,6 @@ class _Unpickler(pickle.Unpickler):
             hint = "restart the gate"
             raise Unavailable("the fact files have changed since the gate started", hint=hint)
         return facts.with_measured(rest[0]) if rest[0] else facts
-
-
-def _restore(kind: type[CompatgateError], args: tuple[Any, ...], members: dict[str, Any]) -> Any:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(members)
-    return error
-
-
-# --- the child -------------------------------------------------------------------------------
 
 
 def _compute(connection: Connection, budget: Budget, overlays: Sequence[str] | None) -> None:

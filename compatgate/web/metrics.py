@@ -39,6 +39,7 @@ from compatgate.web.settings import METRIC_TARGETS
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
     from compatgate.kit.http.notes import RequestKind
+    from compatgate.kit.principal import Principal
     from compatgate.service.cluster.admission.schemas import ReviewOutcome
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
@@ -92,23 +93,15 @@ class Metrics:
         self._state: StateCollector | None = None
         self._namespaces: set[str] = set()
         self._of_verdict: dict[tuple[str, str], tuple[Counter, ...]] = {}
-        counted = [spec for spec in GATE if spec.read is None]
-        self._counters = {
-            spec.name: Counter(PREFIX + spec.name, spec.meaning, spec.labels, registry=registry)
-            for spec in counted
-            if spec.type == "counter"
-        }
-        self._seconds = {
-            spec.name: Histogram(
-                PREFIX + spec.name,
-                spec.meaning,
-                spec.labels,
-                buckets=_SECONDS[spec.name],
-                registry=registry,
-            )
-            for spec in counted
-            if spec.type == "histogram"
-        }
+        self._counters: dict[str, Counter] = {}
+        self._seconds: dict[str, Histogram] = {}
+        for spec in (spec for spec in GATE if spec.read is None):
+            about = (PREFIX + spec.name, spec.meaning, spec.labels)
+            if spec.type == "counter":
+                self._counters[spec.name] = Counter(*about, registry=registry)
+            else:
+                buckets = _SECONDS[spec.name]
+                self._seconds[spec.name] = Histogram(*about, buckets=buckets, registry=registry)
         # The library's own search for the child of some labels takes longer than counting.
         self._child = lru_cache(_MAX_CHILDREN)(
             lambda name, *labels: self._counters[name].labels(*labels)
@@ -127,22 +120,21 @@ class Metrics:
             if counters is None:
                 if len(self._of_verdict) >= _MAX_CHILDREN:
                     self._of_verdict.clear()
-                counters = self._of_verdict[key] = self._counters_of(verdict, source)
+                effect = (verdict.verdict, "true" if verdict.allowed else "false")
+                target = self.targets.label(verdict.target)
+                counters = self._of_verdict[key] = (
+                    self._child("decisions", *effect, verdict.mode, source),
+                    self._child("target_decisions", target, *effect),
+                    *(
+                        self._child("rule_decisions", one, *effect)
+                        for one in verdict.deciding_rules
+                    ),
+                )
             for counter in counters:
                 counter.inc()
             self._seconds["decision_seconds"].observe(seconds)
         except OSError as error:
             _warn(error)
-
-    def _counters_of(self, verdict: Verdict, source: str) -> tuple[Counter, ...]:
-        """Return the counters that a decision adds to."""
-        effect = (verdict.verdict, "true" if verdict.allowed else "false")
-        target = self.targets.label(verdict.target)
-        return (
-            self._child("decisions", *effect, verdict.mode, source),
-            self._child("target_decisions", target, *effect),
-            *(self._child("rule_decisions", rule, *effect) for rule in verdict.deciding_rules),
-        )
 
     def requested(self, method: str, route: str, status: int) -> None:
         """Count a request."""
@@ -216,19 +208,19 @@ def install_health(app: Flask, service: Service) -> None:
         """Answer that the process is alive."""
         return _json(ALIVE_BODY)
 
+    def caller() -> Principal:
+        header = request.environ.get("HTTP_AUTHORIZATION")
+        return remember(authenticate(header, service, peer_address()))
+
     def readyz() -> Response:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
-        state = service.gate.readiness.state()
-        header = request.environ.get("HTTP_AUTHORIZATION")
-        sender = remember(authenticate(header, service, peer_address()))
+        state, sender = service.gate.readiness.state(), caller()
         public = state if sender.may("read") else {k: state[k] for k in ("degraded",) if k in state}
         return _json(msgspec.json.encode({"status": "ready", **public}))
 
     def metrics() -> Response:
         """Return the counters, for callers with `read`."""
-        header = request.environ.get("HTTP_AUTHORIZATION")
-        caller = remember(authenticate(header, service, peer_address()))
-        admit(caller, "read", targets="refused", what="GET /metrics")
+        admit(caller(), "read", targets="refused", what="GET /metrics")
         return Response(service.metrics.render(service), content_type=CONTENT_TYPE_LATEST)
 
     for view in (healthz, readyz, metrics):

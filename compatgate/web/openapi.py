@@ -104,6 +104,9 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
     if route.part:
         needs = f"Needs the scope `{route.scope}`; `{route.part}` is enough for {_PART}."
     said = [route.description, _LIMITS[route.targets] if route.scope != "admin" else "", needs]
+    tokens: list[dict[str, list[str]]] = [{TOKEN: [scope]} for scope in route.scopes]
+    anybody: list[dict[str, list[str]]] = [{}] if route.scope in OPEN_SCOPES else []
+    others: list[dict[str, list[str]]] = [{SIGNATURE: []}, {PASSWORD: []}] if route.signed else []
     operation: dict[str, Any] = {
         "operationId": route.name,
         "tags": [route.tag],
@@ -111,40 +114,26 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
         "description": " ".join(text for text in said if text),
         "parameters": [*_path(route), *_query(route), *_headers(route)],
         "responses": _responses(route, schemas),
-        "security": _security(route),
+        "security": [*anybody, *tokens, *others] if route.scope else [],
     }
     if route.body:
         operation["requestBody"] = _body(route, schemas)
     return operation
 
 
-def _security(route: Route) -> list[dict[str, list[str]]]:
-    if route.scope is None:
-        return []
-    anybody: list[dict[str, list[str]]] = [{}] if route.scope in OPEN_SCOPES else []
-    others: list[dict[str, list[str]]] = [{SIGNATURE: []}, {PASSWORD: []}] if route.signed else []
-    tokens: list[dict[str, list[str]]] = [{TOKEN: [scope]} for scope in route.scopes]
-    return [*anybody, *tokens, *others]
-
-
 def _path(route: Route) -> list[dict[str, Any]]:
-    found = []
-    for name, largest in route.parameters:
-        schema: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
-        if largest is not None:
-            schema = {"type": "integer", "minimum": 0, "maximum": largest}
-        found.append(
-            {
-                "name": name,
-                "in": "path",
-                "required": True,
-                "description": _PATH[name].format(
-                    tag=_SINGULAR.get(route.tag, route.tag.removesuffix("s"))
-                ),
-                "schema": schema,
-            }
-        )
-    return found
+    tag = _SINGULAR.get(route.tag, route.tag.removesuffix("s"))
+    text = {"type": "string", "minLength": 1, "pattern": "^[^/]+$"}
+    return [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": _PATH[name].format(tag=tag),
+            "schema": text if most is None else {"type": "integer", "minimum": 0, "maximum": most},
+        }
+        for name, most in route.parameters
+    ]
 
 
 def _query(route: Route) -> list[dict[str, Any]]:
@@ -167,23 +156,21 @@ def _query(route: Route) -> list[dict[str, Any]]:
 
 
 def _headers(route: Route) -> list[dict[str, Any]]:
-    found = []
+    text: dict[str, Any] = {"type": "string"}
+    headers = {}
     if route.reason:
-        schema = {"type": "string", "minLength": 1, "maxLength": LONGEST_REASON}
-        found.append(
-            _header(REASON_HEADER, "Reason of a change, required; or send it as `reason`.", schema)
+        headers[REASON_HEADER] = (
+            "Reason of a change, required; or send it as `reason`.",
+            {**text, "minLength": 1, "maxLength": LONGEST_REASON},
         )
     if route.matches:
-        text = "Change only the version with this entity tag."
-        found.append(_header("If-Match", text, {"type": "string"}))
+        headers["If-Match"] = "Change only the version with this entity tag.", text
     if route.returns.etag and route.method == "GET":
-        text = "Answer 304 if the entity tag is unchanged."
-        found.append(_header("If-None-Match", text, {"type": "string"}))
-    return found
-
-
-def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "header", "description": description, "schema": schema}
+        headers["If-None-Match"] = "Answer 304 if the entity tag is unchanged.", text
+    return [
+        {"name": name, "in": "header", "description": description, "schema": schema}
+        for name, (description, schema) in headers.items()
+    ]
 
 
 def _body(route: Route, schemas: Schemas) -> dict[str, Any]:

@@ -70,12 +70,9 @@ class PageRequest(Struct, Generic[Q], frozen=True):
 
 
 class HtmlPage(Struct, frozen=True):
-    """A page to render.
+    """A page to render, and its main table, which a CSV export is made of.
 
-    Attributes:
-        template: below ``templates``.
-        table: the page's main table, which its CSV export is made of.
-        error: why the question or form of the page was refused; it decides the status.
+    ``error``: why the question or form of the page was refused; it decides the status.
     """
 
     template: str
@@ -86,12 +83,9 @@ class HtmlPage(Struct, frozen=True):
 
 
 class Redirect(Struct, frozen=True):
-    """A redirection to another page after an action.
+    """A redirection to another page, which shows the result of an action (``done``) once.
 
-    Attributes:
-        place: path below the application's root, ``/ui/tokens``.
-        done: result of the action, shown there once.
-        cookies: to keep in the browser for a year, by name.
+    ``cookies`` stay in the browser for a year, by name.
     """
 
     place: str
@@ -102,9 +96,8 @@ class Redirect(Struct, frozen=True):
 class PageOf(Struct, Generic[Q], frozen=True):
     """A page, or the action of a form; ``path``: below ``/ui``, in Flask's form.
 
-    Attributes:
-        refused: shows the form, or the page without an answer, again; the error is added to it.
-            None: the error has a page of its own.
+    ``refused`` shows the form, or the page without an answer, again; the error is added to it.
+    None: the error has a page of its own.
     """
 
     handler: Callable[[PageRequest[Q]], Any]
@@ -156,12 +149,7 @@ def choices(values: Iterable[str]) -> list[str] | None:
 
 
 class NavigationItem(Struct, frozen=True):
-    """A page that the navigation leads to.
-
-    Attributes:
-        name: its path below ``/ui``, but for home.
-        key: key to press after ``g``.
-    """
+    """A page that the navigation leads to; ``key``: to press after ``g``."""
 
     name: str
     label: str
@@ -222,11 +210,6 @@ NAVIGATION = (
     _group("Facts", ("facts", "Facts", "f"), ("rules", "Rules", "u")),
     _group("Administration", ("audit", "Audit", "l"), ("tokens", "Tokens", "k", "admin")),
 )
-
-
-def navigation_keys() -> dict[str, str]:
-    """Return the path of each key after ``g``."""
-    return {item.key: item.path for group in NAVIGATION for item in group.items}
 
 
 _INVISIBLE_CHARACTERS = re.compile(

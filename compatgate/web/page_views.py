@@ -5,6 +5,7 @@ What was typed into a form whose session is over is kept.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
@@ -80,7 +81,9 @@ def to_response(reply: Reply) -> Response:
     if reply.status == 204:
         body = b""
     reads = request.method in ("GET", "HEAD")
-    etag = reply.etag or (replies.body_etag(body) if reads and not reply.secret else None)
+    etag = reply.etag
+    if etag is None and reads and not reply.secret:
+        etag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
     if reads and etag and replies.is_not_modified(etag):
         response = Response(status=304)
     else:
@@ -157,14 +160,11 @@ def to_http(answer: Any, ask: PageRequest[Any]) -> AnyResponse:
 
 def _redirect(answer: Redirect) -> AnyResponse:
     response = redirect(answer.place, 303)
-    if answer.done:
+    done = {_DONE_COOKIE: quote(answer.done)} if answer.done else {}
+    for name, value in {**done, **answer.cookies}.items():
         response.set_cookie(
-            _DONE_COOKIE, quote(answer.done), max_age=60, httponly=True, samesite="Lax", path="/"
-        )
-    for name, value in answer.cookies.items():
-        response.set_cookie(
-            name, value, max_age=_YEAR, httponly=True, samesite="Lax", path="/",
-            secure=request.is_secure,
+            name, value, max_age=60 if name in done else _YEAR, httponly=True, samesite="Lax",
+            path="/", secure=request.is_secure,
         )  # fmt: skip
     response.headers["Cache-Control"] = "no-store"
     return response

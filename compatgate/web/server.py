@@ -101,13 +101,9 @@ def is_loopback(listener: socket.socket) -> bool:
 
 
 class ServerOptions(Struct, frozen=True):
-    """The options of the server.
+    """The options of the server; without ``tls``, plain HTTP.
 
-    Attributes:
-        listener: bound and listening.
-        log_level: as gunicorn names it.
-        tls: None: plain HTTP.
-        proxies: addresses and networks whose ``X-Forwarded-For`` and ``-Proto`` count.
+    ``proxies``: addresses and networks whose ``X-Forwarded-For`` and ``-Proto`` count.
     """
 
     listener: socket.socket
@@ -129,7 +125,10 @@ def serve(
     ``announce`` is called once, when the first worker accepts connections.
     """
     server = _Server(options, make_rooms, make_app, announce)
-    _allow_many_files()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection is an open file
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc; with a heap for each thread, each keeps what it freed
         libc.mallopt(_M_ARENA_MAX, _HEAPS)
@@ -145,14 +144,6 @@ def serve(
             os._exit(status)
         return status
     return 0
-
-
-def _allow_many_files() -> None:
-    """Raise the soft limit of open files: each connection is one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class _Server(BaseApplication):  # type: ignore[misc]

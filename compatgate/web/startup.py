@@ -135,8 +135,10 @@ def prepare(options: StartOptions) -> Prepared:
     if known is not None:
         clock.never_before(known.confirmed_at)
     had = None if options.start_empty or known is None or not known.payload.revision else known
-    if had is not None and url.drivername == "sqlite" and not _has_content(url.database):
-        raise LostMatrix(str(url.database), had, file.path)
+    if had is not None and url.drivername == "sqlite":
+        path = url.database or ""
+        if not (os.path.isfile(path) and os.path.getsize(path)):
+            raise LostMatrix(path, had, file.path)
     outages = OutageOptions(folder, options.max_stale)
     try:
         prepared = _prepare_with_database(options, sources, facts, outages, had, file)
@@ -185,11 +187,3 @@ def _prepare_with_database(
         return Prepared(options, facts, snapshot, outages, now, imported, admin, upgrade)
     finally:
         rooms.close()
-
-
-def _has_content(path: str | None) -> bool:
-    """Return whether a file exists and is not empty."""
-    try:
-        return os.stat(path or "").st_size > 0
-    except OSError:
-        return False

@@ -31,10 +31,8 @@ class Shared(NamedTuple):
 class Setting(Generic[T]):
     """A setting: its option, else its variable, as its reader reads it.
 
-    Args:
-        usage: the option and its help, as `compatgate.kit.cli.usage` explains.
-        read: reads the text, or None; the second argument names the source for errors.
-        type: reads the text while the command line is parsed, instead.
+    ``read`` takes the text, or None, and the source's name for errors; ``type`` reads the text
+    while the command line is parsed, instead.
     """
 
     def __init__(

@@ -57,11 +57,9 @@ def refuse_missing(named: str | None) -> None:
 
 
 class Upgrade(Struct, frozen=True):
-    """The upgrade of a schema.
+    """The upgrade of a schema from one version to another; None: the database was empty.
 
-    Attributes:
-        before: schema version; None: the database was empty.
-        copy: the SQLite file as it was; None: the database was empty, or is not SQLite.
+    ``copy``: the SQLite file as it was; None: the database was empty, or is not SQLite.
     """
 
     database: str

@@ -56,33 +56,21 @@ class RequestLimits:
         A peer that has failed too often is refused without a look at the database, unless its
         secret was valid before: somebody behind the same address must not lock others out.
         """
-        if not holders.was_valid(secret):
-            self.check_failures(peer)
-        try:
+        with self.counted_failures(peer, checks=not holders.was_valid(secret)):
             return holders.verify(secret)
-        except (Unauthorized, Forbidden):
-            self.count_failure(peer)
-            raise
-
-    def check_failures(self, peer: str) -> None:
-        """Refuse a peer that has failed to authenticate too often."""
-        if self._failed is not None and (wait := self._failed.wait(peer_key(peer))):
-            hint = "check the token; a token that was valid before is still accepted"
-            raise refuse_for(wait, "too many failed authentications from this address", hint)
-
-    def count_failure(self, peer: str) -> None:
-        """Count a failed authentication."""
-        if self._failed is not None:
-            self._failed.take(peer_key(peer))
 
     @contextmanager
-    def counted_failures(self) -> Iterator[None]:
-        """Count a sign-in that fails, and refuse a peer that has failed too often."""
-        self.check_failures(peer_address())
+    def counted_failures(self, peer: str | None = None, *, checks: bool = True) -> Iterator[None]:
+        """Count an authentication that fails, and refuse a peer that has failed too often."""
+        key = peer_key(peer_address() if peer is None else peer)
+        if checks and self._failed is not None and (wait := self._failed.wait(key)):
+            hint = "check the token; a token that was valid before is still accepted"
+            raise refuse_for(wait, "too many failed authentications from this address", hint)
         try:
             yield
         except (Unauthorized, Forbidden):
-            self.count_failure(peer_address())
+            if self._failed is not None:
+                self._failed.take(key)
             raise
 
     def take(self, caller: Principal, peer: str) -> None:

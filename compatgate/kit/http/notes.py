@@ -17,13 +17,10 @@ RequestKind = Literal["question", "hook", "api", "page", "health"]
 
 
 class RequestNote(Struct):
-    """Notes about a request.
+    """Notes about a request that began at a moment of `time.perf_counter`.
 
-    Attributes:
-        kind: which lane answers it.
-        began: of `time.perf_counter`, in seconds.
-        route: name of the route; never the path, which may hold anything.
-        status: of the answer; 0: none yet.
+    ``route`` is the name of the route, never the path, which may hold anything. ``status``: 0 until
+    there is an answer.
     """
 
     method: str
@@ -36,6 +33,13 @@ class RequestNote(Struct):
     identity: str | None = None
     error: CompatgateError | None = None
     verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def deciding_verdict(self) -> Verdict | None:
+        """Return the first decision that was denied, else the first."""
+        return next(
+            (one for one in self.verdicts if not one.allowed), next(iter(self.verdicts), None)
+        )
 
 
 def note_of(environ: Mapping[str, Any]) -> RequestNote | None:

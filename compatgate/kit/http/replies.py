@@ -26,7 +26,6 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import RequestRedirect
 
 from compatgate.core.performance import begin_budget, end_budget
-from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import (
     BadInput,
     CompatgateError,
@@ -158,11 +157,6 @@ class Reply(Struct, frozen=True):
     secret: bool = False
 
 
-def body_etag(body: bytes) -> str:
-    """Return the entity tag of a body that has no revision of its own."""
-    return f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-
-
 def etag_with_remarks(etag: str, remarks: object) -> str:
     """Return the entity tag of a document shown with remarks; `guarded` accepts either tag.
 
@@ -198,25 +192,18 @@ def page_reply(found: Any, render: Callable[[Any], Any] | None = None) -> Reply:
 
 def slice_page(items: Sequence[Any], paged: ListQuery) -> ListPart:
     """Return a page of a list that is in memory and does not change while the server runs."""
-    start = 0 if paged.cursor is None else _decode_cursor(paged.cursor)
-    end = start + paged.limit
+    cursor, start = paged.cursor, "0"
+    if cursor is not None:
+        try:
+            start = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        except ValueError:
+            start = ""
+        if not start.isdigit() or len(start) > 9:
+            hint = "use the `next` of the previous page"
+            raise BadInput("is not a cursor", field="cursor", value=cursor, hint=hint)
+    end = int(start) + paged.limit
     following = urlsafe_b64encode(str(end).encode()).decode().rstrip("=")
-    return ListPart(items[start:end], following if end < len(items) else None)
-
-
-def _decode_cursor(cursor: str) -> int:
-    try:
-        text = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-    except ValueError:
-        text = ""
-    if not text.isdigit() or len(text) > 9:
-        raise BadInput(
-            "is not a cursor",
-            field="cursor",
-            value=cursor,
-            hint="use the `next` of the previous page",
-        )
-    return int(text)
+    return ListPart(items[int(start) : end], following if end < len(items) else None)
 
 
 class UnsupportedMediaType(BadInput):
@@ -295,14 +282,11 @@ def note_error(error: CompatgateError, environ: Mapping[str, Any]) -> None:
     """Note the error that a request is answered with."""
     if (note := note_of(environ)) is not None:
         note.error, note.status = error, error.status
-        _forget_frames(error)
-
-
-def _forget_frames(error: BaseException | None) -> None:
-    """Free a noted error from its frames, which know the note: only garbage collection would."""
-    while error is not None and error.__traceback__ is not None:
-        error.__traceback__ = None
-        error = error.__cause__ or error.__context__
+        # Its frames know the note: only garbage collection would free them.
+        cause: BaseException | None = error
+        while cause is not None and cause.__traceback__ is not None:
+            cause.__traceback__ = None
+            cause = cause.__cause__ or cause.__context__
 
 
 Explain = Callable[[Exception, Mapping[str, Any]], CompatgateError]
@@ -312,13 +296,10 @@ Explain = Callable[[Exception, Mapping[str, Any]], CompatgateError]
 def install_problems(app: Flask, explain: Explain) -> None:
     """Answer every error of an application as a problem."""
 
-    def known(error: CompatgateError) -> Response:
-        return _to_response(problem_answer(error, request.environ))
-
     def unexpected(error: Exception) -> Response:
-        return _to_response(problem_answer(explain(error, request.environ), request.environ))
+        return _to_response(explain(error, request.environ))
 
-    app.register_error_handler(CompatgateError, known)
+    app.register_error_handler(CompatgateError, _to_response)
     app.register_error_handler(HTTPException, _http_problem)
     app.register_error_handler(Exception, unexpected)
 
@@ -348,21 +329,17 @@ def to_problem(error: CompatgateError) -> dict[str, Any]:
         "hint": error.hint or None,
     }
     if isinstance(error, ManyProblems):
-        body["problems"] = [_problem_item(problem) for problem in error.problems[:_MAX_PROBLEMS]]
+        body["problems"] = [
+            {
+                **{name: getattr(one, name, None) or None for name in ("file", "line", "document")},
+                "field": one.field,
+                "problem": one.problem,
+                "value": _shorten_value(one.value),
+                "hint": one.hint or None,
+            }
+            for one in error.problems[:_MAX_PROBLEMS]
+        ]
     return body
-
-
-def _problem_item(error: CompatgateError) -> dict[str, Any]:
-    place = error if isinstance(error, DocumentProblem) else None
-    return {
-        "file": place.file if place else None,
-        "line": place.line if place else None,
-        "document": (place.document or None) if place else None,
-        "field": error.field,
-        "problem": error.problem,
-        "value": _shorten_value(error.value),
-        "hint": error.hint or None,
-    }
 
 
 def _shorten_value(value: object) -> Any:
@@ -375,8 +352,9 @@ def _shorten_value(value: object) -> Any:
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _to_response(found: ProblemAnswer) -> Response:
-    return Response(found.body, status=found.status, headers=found.headers)
+def _to_response(error: CompatgateError) -> Response:
+    status, headers, body = problem_answer(error, request.environ)
+    return Response(body, status, headers)
 
 
 def _http_problem(error: HTTPException) -> Response:
@@ -388,8 +366,7 @@ def _http_problem(error: HTTPException) -> Response:
         405: f"{request.method} is not possible on {request.path}",
     }
     code = error.code or 500
-    problem = HttpError(code, slug, texts.get(code, error.name))
-    response = _to_response(problem_answer(problem, request.environ))
+    response = _to_response(HttpError(code, slug, texts.get(code, error.name)))
     if isinstance(error, MethodNotAllowed) and error.valid_methods:
         response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
     return response

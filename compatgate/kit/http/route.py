@@ -186,12 +186,7 @@ route = declared(RouteOf)
 
 
 class RequestSettings(Struct, frozen=True, kw_only=True):
-    """Limits of each request.
-
-    Attributes:
-        max_request_size: bytes of a request's body.
-        max_depth: how deep a JSON body may be nested.
-    """
+    """Limits of each request: bytes of its body, and how deep a JSON body may be nested."""
 
     max_request_size: int = MAX_REQUEST_SIZE
     max_depth: int = MAX_DEPTH

@@ -41,11 +41,9 @@ _CLOSE = (b"connection", b"close")
 
 
 class Body(NamedTuple):
-    """The received part of a request's body.
+    """The received part of a request's body, from its beginning.
 
-    Attributes:
-        data: from its beginning.
-        rest: ``late``: the rest missed the time limit; ``unread``: the body exceeds the size limit.
+    ``late``: the rest missed the time limit; ``unread``: the body exceeds the size limit.
     """
 
     data: bytes
@@ -246,36 +244,27 @@ class Pipelines:
     def __init__(self) -> None:
         self._ahead: dict[tuple[str, int], int] = {}
 
-    def follow(self, scope: Scope, send: Send) -> PipelinedAnswer:
-        """Count a request, and return what sends its answer."""
+    def follow(self, scope: Scope, send: Send) -> tuple[Send, Callable[[], object]]:
+        """Count a request; return what sends its answer, and what to call at its end.
+
+        The last answer of a connection says that it is closed.
+        """
         client: tuple[str, int] | None = scope.get("client")
         if client is None or not client[1]:  # a proxy's: it states no port, and sends none ahead
-            return PipelinedAnswer({}, ("", 0), send)
-        self._ahead[client] = self._ahead.get(client, -1) + 1
-        return PipelinedAnswer(self._ahead, client, send)
+            return send, lambda: None
+        number = self._ahead[client] = self._ahead.get(client, -1) + 1
 
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], _CLOSE]
+            await send(message)
 
-class PipelinedAnswer:
-    """Sends one answer; the last one of a connection says that it is closed."""
+        def forget() -> None:
+            if self._ahead.get(client) == number:
+                del self._ahead[client]
 
-    def __init__(
-        self, ahead: dict[tuple[str, int], int], client: tuple[str, int], send: Send
-    ) -> None:
-        self._ahead = ahead
-        self._client = client
-        self._number = ahead.get(client, 0)
-        self._send = send
+        def end() -> None:
+            """Let the next turn of the event loop forget the connection."""
+            asyncio.get_running_loop().call_soon(forget)
 
-    async def __call__(self, message: Message) -> None:
-        """Send a message of the server's protocol."""
-        if self._number >= MOST_AHEAD and message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], _CLOSE]
-        await self._send(message)
-
-    def end(self) -> None:
-        """Let the next turn of the event loop forget the connection."""
-        asyncio.get_running_loop().call_soon(self._forget)
-
-    def _forget(self) -> None:
-        if self._ahead.get(self._client) == self._number:
-            del self._ahead[self._client]
+        return send_closing if number >= MOST_AHEAD else send, end

@@ -107,12 +107,9 @@ text-anchor="middle">
 
 
 class Badge(Struct, frozen=True):
-    """The content of a badge.
+    """A badge: a label, and a word that says all that the colour does.
 
-    Attributes:
-        label: on the left.
-        word: on the right; says all that the colour does.
-        title: a sentence, for screen readers and tool tips.
+    ``title``: a sentence, for screen readers and tool tips.
     """
 
     label: str

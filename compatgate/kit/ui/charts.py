@@ -38,12 +38,9 @@ class Marker(Struct, frozen=True):
 
 
 class Sparkline(Struct, frozen=True):
-    """The last values of a metric as a line, small enough for a row of a list.
+    """The last values of a metric as a line of points, and as words, for a row of a list.
 
-    Attributes:
-        line: the points of the line, as SVG writes them.
-        markers: of values that were judged as worse or unclear, and of the last value.
-        label: what the line shows, in words.
+    ``markers``: of values that were judged as worse or unclear, and of the last value.
     """
 
     line: str

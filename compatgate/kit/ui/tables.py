@@ -76,11 +76,9 @@ class Cell(Struct, frozen=True):
 class Column(Struct, frozen=True):
     """A column; ``kind`` says how its values look and which way they are aligned.
 
-    A row has one line: long text is cut off with an ellipsis, a name is not.
-
-    Attributes:
-        of: member of an item that has the value, ``row.driver``; empty: the one named as ``key``.
-        to: list whose pages the values name, ``targets``: each value links to its page.
+    A row has one line: long text is cut off with an ellipsis, a name is not. ``of``: member of an
+    item that has the value, ``row.driver``; empty: the one named as ``key``. ``to``: list whose
+    pages the values name, ``targets``: each value links to its page.
     """
 
     key: str
@@ -91,13 +89,7 @@ class Column(Struct, frozen=True):
 
 
 class EmptyNotice(Struct, frozen=True):
-    """The text in place of an empty table.
-
-    Attributes:
-        what: one sentence.
-        hint: what to do next.
-        command: the same as a command line.
-    """
+    """The text in place of an empty table: one sentence, and what to do next."""
 
     what: str
     hint: str = ""
@@ -108,15 +100,10 @@ NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
 
 
 class Table(Struct, frozen=True):
-    """A table.
+    """A table; its name is that of the exported file, and of the element.
 
-    Attributes:
-        name: of the exported file, and of the element.
-        rows: one sequence each, as long as ``columns``.
-        next: cursor of the next page; None: this is all.
-        sort: the column that it is sorted by, as in the URL.
-        label: of the rows, in the plural.
-        hidden: keys of columns that the address leaves out; an export has them all.
+    ``sort``: the column that it is sorted by, as in the URL; ``label``: of the rows, in the plural;
+    ``hidden``: keys of columns that the address leaves out; an export has them all.
     """
 
     name: str

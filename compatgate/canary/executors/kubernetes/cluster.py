@@ -26,16 +26,12 @@ from compatgate.errors import (
 )
 from compatgate.kit import kubernetes
 from compatgate.kit.kubernetes import (
-    RETRY_HINT,
     RETRY_PAUSES,
     ClusterAccess,
-    ObjectExists,
-    ObjectMissing,
     ServerBusy,
-    VersionGone,
     api_client,
-    busy_error,
-    error_text,
+    explain_refusal,
+    refusal_text,
     retry_request,
 )
 
@@ -181,19 +177,13 @@ def translate_errors(cluster: Cluster) -> Iterator[None]:
 
 
 def _translate_refusal(error: Any, cluster: Cluster) -> CompatgateError:
-    what = error_text(error.body) or error.reason or "no reason given"
+    what = refusal_text(error)
     at = f"the cluster of {cluster.where}"
     match error.status:
-        case 410:
-            return VersionGone(what)
         case 404 if what.startswith("namespaces "):
             hint = "create the namespace, or set another one in [host.kubernetes]"
             problem = f"{at} does not have the namespace"
             return NotFound(problem, field="namespace", value=cluster.namespace, hint=hint)
-        case 404:
-            return ObjectMissing(f"{at}: {what}")
-        case 409:
-            return ObjectExists(f"{at} refuses: {what}")
         case 401:
             cluster.close()  # the token may have been renewed at its source
             return ServerBusy(
@@ -211,6 +201,4 @@ def _translate_refusal(error: Any, cluster: Cluster) -> CompatgateError:
             return CompatgateError(
                 f"{at} cannot be trusted: {quote_error(error.reason)}", field="host"
             )
-        case status if status in RETRY_HINT:
-            return busy_error(f"{at} failed: {what}", error)
-    return InfrastructureError(f"{at} failed: {error.status} {what}")
+    return explain_refusal(error, at)
