@@ -65,54 +65,17 @@ def fields(**values: Any) -> dict[str, Any]:
     return {_FIELDS: {key: value for key, value in values.items() if value is not None}}
 
 
-class TextFormatter(logging.Formatter):
-    """Format a record as one line; a traceback follows on lines of its own."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        message = record.getMessage().translate(_CONTROL)
-        line = f"{text_start(record.created, record.levelname, record.name)}: {message}"
-        line += text_fields(getattr(record, _FIELDS, {}))
-        if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return redact(line)
-
-
-class JsonFormatter(logging.Formatter):
-    """Format a record as one JSON object on one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        line = {
-            **json_start(record.created, record.levelname, record.name),
-            "message": redact(record.getMessage()),
-            **{
-                key: redact(value) if isinstance(value, str) else value
-                for key, value in getattr(record, _FIELDS, {}).items()
-            },
-        }
-        if record.exc_info:
-            line["traceback"] = redact(self.formatException(record.exc_info))
-        return _encode(line).decode()
-
-
-def text_start(at: float, level: str, name: str) -> str:
-    """Return the beginning of a line of text: local time, level and logger."""
-    return f"{_local_second(int(at))},{int(at % 1 * 1000):03d} {level} {name}"
-
-
-def text_fields(values: Mapping[str, Any]) -> str:
-    """Return fields as `` key=value``, quoted where they must be."""
-    return "".join(f" {key}={_text_value(value)}" for key, value in values.items())
-
-
-def json_start(at: float, level: str, name: str) -> dict[str, Any]:
-    """Return the first members of a JSON line; the time is UTC."""
-    return {
-        "time": f"{_utc_second(int(at))}.{int(at % 1 * 1000):03d}Z",
-        "level": level.lower(),
-        "logger": name,
-    }
+def format_line(
+    form: LogFormat, at: float, level: str, name: str, message: str, values: Mapping[str, Any]
+) -> str:
+    """Return a line of the log, with the local time as text and UTC as JSON."""
+    second, milliseconds = int(at), f"{int(at % 1 * 1000):03d}"
+    if form == "json":
+        when = f"{_utc_second(second)}.{milliseconds}Z"
+        start = {"time": when, "level": level.lower(), "logger": name, "message": message}
+        return _encode({**start, **values}).decode()
+    shown = "".join(f" {key}={_text_value(value)}" for key, value in values.items())
+    return f"{_local_second(second)},{milliseconds} {level.upper()} {name}: {message}{shown}"
 
 
 @lru_cache(maxsize=2)
@@ -129,6 +92,32 @@ def _text_value(value: Any) -> str:
     text = value if isinstance(value, str) else _encode(value).decode()
     plain = text and text.isprintable() and not any(mark in text for mark in ' "=')
     return text if plain or not isinstance(value, str) else _encode(text).decode()
+
+
+class TextFormatter(logging.Formatter):
+    """Format a record as one line; a traceback follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        about = (record.created, record.levelname, record.name)
+        message = record.getMessage().translate(_CONTROL)
+        line = format_line("text", *about, message, getattr(record, _FIELDS, {}))
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return redact(line)
+
+
+class JsonFormatter(logging.Formatter):
+    """Format a record as one JSON object on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        values = {**getattr(record, _FIELDS, {})}
+        if record.exc_info:
+            values["traceback"] = self.formatException(record.exc_info)
+        shown = {key: redact(one) if isinstance(one, str) else one for key, one in values.items()}
+        about = (record.created, record.levelname, record.name)
+        return format_line("json", *about, redact(record.getMessage()), shown)
 
 
 class LineWriter:
@@ -195,7 +184,10 @@ class LineWriter:
                 dropped, self._dropped = self._dropped, 0
             self._write(b"".join(lines))
             if dropped:
-                self._write(_dropped_line(dropped))
+                message = f"dropped {dropped} log lines: their reader is too slow"
+                form, now = _format or "text", time.time()
+                line = format_line(form, now, "warning", "compatgate.log", message, {})
+                self._write(f"{line}\n".encode())
             with self._changed:
                 self._size = sum(map(len, self._lines))
                 self._changed.notify_all()
@@ -247,8 +239,8 @@ def configure(form: LogFormat, level: str) -> None:
 def tell(message: str) -> None:
     """Tell the operator something on standard error; as a line of the log where that is JSON."""
     if _format == "json":
-        start = json_start(time.time(), "INFO", "compatgate.serve")
-        writer.put(_encode({**start, "message": redact(message)}) + b"\n", urgent=True)
+        line = format_line("json", time.time(), "info", "compatgate.serve", redact(message), {})
+        writer.put(f"{line}\n".encode(), urgent=True)
     else:
         sys.stderr.write(f"{message}\n")  # in one piece: other threads write as well
         sys.stderr.flush()
@@ -262,10 +254,3 @@ def handlers() -> list[logging.Handler]:
 def current_format() -> LogFormat | None:
     """Return the format that `configure` was given; None: this program keeps no log."""
     return _format
-
-
-def _dropped_line(count: int) -> bytes:
-    name, message = "compatgate.log", f"dropped {count} log lines: their reader is too slow"
-    if _format == "json":
-        return _encode({**json_start(time.time(), "WARNING", name), "message": message}) + b"\n"
-    return f"{text_start(time.time(), 'WARNING', name)}: {message}\n".encode()

@@ -12,8 +12,6 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
 from compatgate.errors import Unauthorized
 from compatgate.kit import logs
 from compatgate.kit.http.rate import Rate, RateLimiter
@@ -27,7 +25,6 @@ _NAME = "compatgate.access"
 _FIRST_DEFECT = 500
 _LOWEST_STATUS: dict[AccessLevel, float] = {"all": 0, "errors": 400, "off": math.inf}
 _log = logging.getLogger("compatgate.auth")
-_encode = msgspec.json.Encoder().encode
 _REFUSED = Rate(20, 10.0)
 """Lines about refused tokens: so many at once, then two a second."""
 
@@ -94,8 +91,6 @@ def request_line(note: RequestNote, seconds: float, form: logs.LogFormat) -> byt
     if note.error is not None:
         fields["error"] = note.error.slug
     if form == "json":
-        request = {"method": note.method, "route": note.route, "status": note.status}
-        start = logs.json_start(now, level, _NAME)
-        return _encode({**start, "message": message, **request, **fields}) + b"\n"
-    text = f"{logs.text_start(now, level.upper(), _NAME)}: {message}{logs.text_fields(fields)}\n"
-    return text.encode("utf-8", "backslashreplace")
+        fields = {"method": note.method, "route": note.route, "status": note.status, **fields}
+    line = logs.format_line(form, now, level, _NAME, message, fields)
+    return f"{line}\n".encode("utf-8", "backslashreplace")

@@ -46,12 +46,12 @@ from compatgate.service.cluster.admission.service import (
     ReviewContext,
 )
 from compatgate.web.auth import authenticate, authorize, cached_sender, note_refusal
+from compatgate.web.question_app import LogWaiters, answer_on_loop
 from compatgate.web.service import Service, answer_link
 
 if TYPE_CHECKING:
     from compatgate.kit.http.lanes import Lane
     from compatgate.kit.http.replies import WholeAnswer
-    from compatgate.web.question_app import LogWaiters
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
@@ -155,23 +155,8 @@ class AdmissionDesk:
         self, raw: bytes, environ: dict[str, Any], lane: Lane, waiters: LogWaiters
     ) -> WholeAnswer:
         """Answer on the event loop, with a thread where that must wait; never raise."""
-        number = replies.request_id(environ.get("HTTP_X_REQUEST_ID", ""))
-        environ[replies.ENVIRON] = number
-        note = note_of(environ)
-        if note is not None:
-            note.route, note.number = _ROUTE, number
-        try:
-            decided = await self._decide_soon(raw, environ, lane, waiters)
-        except Exception as error:
-            if not isinstance(error, CompatgateError):
-                error = self._service.explain(error, environ)
-            answer = replies.whole_problem(error, environ, number)
-        else:
-            if note is not None:
-                note.status = decided.status
-            answer = replies.json_answer(decided.body, number, decided.status, decided.headers)
-        self._service.metrics.requested("POST", _ROUTE, answer.status)
-        return answer
+        work = self._decide_soon(raw, environ, lane, waiters)
+        return await answer_on_loop(_ROUTE, _PLACE, environ, self._service, work)
 
     async def _decide_soon(
         self, raw: bytes, environ: Mapping[str, Any], lane: Lane, waiters: LogWaiters

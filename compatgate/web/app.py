@@ -28,7 +28,7 @@ from compatgate.web import metrics
 from compatgate.web.admission_hook import DESK, AdmissionDesk
 from compatgate.web.asgi import Front
 from compatgate.web.metrics import Metrics, TargetNames
-from compatgate.web.page_views import make_page_view, make_route_view, to_response
+from compatgate.web.page_views import add_route, make_page_view, make_route_view, to_response
 from compatgate.web.routes import PAGES, ROUTES, views
 from compatgate.web.service import Service
 
@@ -53,8 +53,13 @@ def install_pages(app: Flask, service: Service) -> None:
     compress = Compress(app)
     for page in PAGES:
         view = compress.compressed()(make_page_view(page, service))
-        _add_route(app, page.method, UI_PREFIX + page.path, f"ui.{page.endpoint}", view)
-    app.add_url_rule(f"{UI_PREFIX}/static/<digest>/<path:name>", "ui.static", _static)
+        add_route(app, UI_PREFIX + page.path, f"ui.{page.endpoint}", view, page.method)
+
+    def static(digest: str, name: str) -> Response:
+        """Return a static file; an address with an old digest gets the current file."""
+        return assets.send_asset(name)
+
+    app.add_url_rule(f"{UI_PREFIX}/static/<digest>/<path:name>", "ui.static", static)
     app.add_url_rule(UI_PREFIX, "ui.begin", redirect_home)
 
 
@@ -67,11 +72,6 @@ def wants_page() -> bool:
 def redirect_home() -> AnyResponse:
     """Redirect from the root to the first page."""
     return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
-
-
-def _static(digest: str, name: str) -> Response:
-    """Return a static file; an address with an old digest gets the current file."""
-    return assets.send_asset(name)
 
 
 JWKS = "/.well-known/jwks.json"
@@ -107,13 +107,9 @@ def install_short_links(app: Flask, service: Service) -> None:
             raise NotFound
         return to_response(Reply(keys, media=PEM_MEDIA))
 
-    views: tuple[tuple[str, str, Callable[..., Response]], ...] = (
-        ("/v/<id>", "verdict_link", verdict),
-        (JWKS, "jwks", jwks),
-        (PEM, "pem", pem),
-    )
-    for path, name, view in views:
-        app.add_url_rule(path, name, view, methods=["GET"], provide_automatic_options=False)
+    add_route(app, "/v/<id>", "verdict_link", verdict)
+    add_route(app, JWKS, "jwks", jwks)
+    add_route(app, PEM, "pem", pem)
 
 
 _INDEX = {
@@ -153,13 +149,12 @@ def create_app(rooms: Rooms, settings: Settings) -> Flask:
     metrics.install_health(app, service)
     install_short_links(app, service)
     for route in ROUTES:
-        _add_route(
-            app, route.method, API + route.flask_rule, route.name, make_route_view(route, service)
-        )
+        view = make_route_view(route, service)
+        add_route(app, API + route.flask_rule, route.name, view, route.method)
     desk = AdmissionDesk(service)
     for hook, view in views(service, desk):
-        _add_route(app, hook.method, hook.prefix + hook.flask_rule, hook.name, view)
-    _add_route(app, "GET", "/", "index", _index)
+        add_route(app, hook.prefix + hook.flask_rule, hook.name, view, hook.method)
+    add_route(app, "/", "index", _index)
     install_pages(app, service)
     app.after_request(_make_counter(service.metrics))
     app.extensions[EXTENSION] = service
@@ -178,19 +173,11 @@ def create_front(
     return Front(app, app.extensions[EXTENSION], threads, parent)
 
 
-def _add_route(
-    app: Flask, method: str, path: str, name: str, view: Callable[..., AnyResponse]
-) -> None:
-    app.add_url_rule(path, name, view, methods=[method], provide_automatic_options=False)
-
-
 def _index() -> AnyResponse:
     """Answer programs with the main addresses; redirect browsers to the pages."""
-    return (
-        redirect_home()
-        if wants_page()
-        else to_response(Reply({"name": "compatgate", "version": version(), **_INDEX}))
-    )
+    if wants_page():
+        return redirect_home()
+    return to_response(Reply({"name": "compatgate", "version": version(), **_INDEX}))
 
 
 def _make_counter(metrics: Metrics) -> Callable[[Response], Response]:

@@ -30,9 +30,11 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from compatgate.errors import AuthenticationFailure
 from compatgate.kit.http.limits import peer_address
+from compatgate.kit.http.replies import Reply
 from compatgate.web.auth import admit, authenticate, remember
 from compatgate.web.figures import StateCollector
 from compatgate.web.metric_table import GATE, PREFIX
+from compatgate.web.page_views import add_route, to_response
 from compatgate.web.service import Service
 from compatgate.web.settings import METRIC_TARGETS
 
@@ -206,7 +208,7 @@ def install_health(app: Flask, service: Service) -> None:
 
     def healthz() -> Response:
         """Answer that the process is alive."""
-        return _json(ALIVE_BODY)
+        return to_response(Reply(ALIVE_BODY, secret=True))
 
     def caller() -> Principal:
         header = request.environ.get("HTTP_AUTHORIZATION")
@@ -216,7 +218,7 @@ def install_health(app: Flask, service: Service) -> None:
         """Answer whether the gate can decide and log; callers with `read` also get the inputs."""
         state, sender = service.gate.readiness.state(), caller()
         public = state if sender.may("read") else {k: state[k] for k in ("degraded",) if k in state}
-        return _json(msgspec.json.encode({"status": "ready", **public}))
+        return to_response(Reply({"status": "ready", **public}, secret=True))
 
     def metrics() -> Response:
         """Return the counters, for callers with `read`."""
@@ -224,16 +226,4 @@ def install_health(app: Flask, service: Service) -> None:
         return Response(service.metrics.render(service), content_type=CONTENT_TYPE_LATEST)
 
     for view in (healthz, readyz, metrics):
-        app.add_url_rule(
-            f"/{view.__name__}",
-            view.__name__,
-            view,
-            methods=["GET"],
-            provide_automatic_options=False,
-        )
-
-
-def _json(body: bytes) -> Response:
-    response = Response(body, content_type="application/json")
-    response.headers["Cache-Control"] = "no-store"
-    return response
+        add_route(app, f"/{view.__name__}", view.__name__, view)

@@ -29,6 +29,7 @@ from compatgate.web import auth
 from compatgate.web.page import HtmlPage, Page, PageRequest, Redirect, render
 
 if TYPE_CHECKING:
+    from flask import Flask
     from werkzeug.wrappers import Response as AnyResponse
 
     from compatgate.kit.http.route import Route
@@ -48,6 +49,13 @@ _NOT_SHOWN = ("shown",)
 _LARGEST = 1_000_000
 """Characters of the largest form that is kept: its sender may be anybody."""
 _encode = msgspec.json.Encoder().encode
+
+
+def add_route(
+    app: Flask, path: str, name: str, view: Callable[..., AnyResponse], method: str = "GET"
+) -> None:
+    """Add a view that answers one method alone."""
+    app.add_url_rule(path, name, view, methods=[method], provide_automatic_options=False)
 
 
 def make_route_view(route: Route, service: Service) -> Callable[..., Response]:

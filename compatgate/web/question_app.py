@@ -7,6 +7,7 @@ asks in a thread of its own (`answer_here`). Both take the same steps.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Iterable
 from concurrent.futures import Future
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -113,6 +114,37 @@ class LogWaiters:
         return committed
 
 
+async def answer_on_loop(
+    route: str,
+    place: str,
+    environ: dict[str, Any],
+    service: Service,
+    work: Awaitable[tuple[int, bytes, Iterable[tuple[str, str]]]],
+) -> WholeAnswer:
+    """Answer with status, body and headers, or say why not; never raise.
+
+    ``environ``: of WSGI, with the note of the request.
+    """
+    note: RequestNote = environ[NOTE]
+    note.route = route
+    note.number = environ[replies.ENVIRON] = number = replies.request_id(
+        environ.get("HTTP_X_REQUEST_ID", "")
+    )
+    try:
+        status, body, headers = await work
+    except Exception as error:
+        if isinstance(error, CompatgateError):
+            note_refusal(error, place, service)
+        else:
+            error = service.explain(error, environ)
+        answer = replies.whole_problem(error, environ, number)
+    else:
+        note.status = status
+        answer = replies.json_answer(body, number, status, headers)
+    service.metrics.requested("POST", route, answer.status)
+    return answer
+
+
 class QuestionApp:
     """Answers questions on the event loop."""
 
@@ -123,25 +155,24 @@ class QuestionApp:
 
     async def answer(self, fields: Fields, question: bytes, note: RequestNote) -> WholeAnswer:
         """Answer a question, or say why not; never raise."""
+        environ = {"REQUEST_METHOD": "POST", "PATH_INFO": QUESTION_PATH, NOTE: note}
+        environ["HTTP_X_REQUEST_ID"] = fields.get(b"x-request-id", b"").decode("latin-1")
+        header = None
+        if (sender := fields.get(b"authorization")) is not None:
+            environ["HTTP_AUTHORIZATION"] = header = sender.decode("latin-1")
+        work = self._decide(header, question, note)
+        return await answer_on_loop("ask", f"POST {QUESTION_PATH}", environ, self._service, work)
+
+    async def _decide(
+        self, header: str | None, question: bytes, note: RequestNote
+    ) -> tuple[int, bytes, Iterable[tuple[str, str]]]:
         began, service = perf_counter(), self._service
-        note.route = "ask"
-        note.number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
-        sender = fields.get(b"authorization")
-        header = None if sender is None else sender.decode("latin-1")
-        try:
-            record = self._recall(header, question, note.peer)
-            if record is None:
-                record = await self._lane.start(self._evaluate, header, question, note.peer)
-            await self._waiters.wait_for(service.gate.submit((record,)))
-            body = conclude(record, began, service)
-        except Exception as error:
-            answer = self._refuse(error, header, note)
-        else:
-            note.status, note.identity = 200, record.decision.asked_by
-            note.verdicts = (record.answer.verdict,)
-            answer = replies.json_answer(body, note.number)
-        service.metrics.requested("POST", "ask", answer.status)
-        return answer
+        record = self._recall(header, question, note.peer)
+        if record is None:
+            record = await self._lane.start(self._evaluate, header, question, note.peer)
+        await self._waiters.wait_for(service.gate.submit((record,)))
+        note.identity, note.verdicts = record.decision.asked_by, (record.answer.verdict,)
+        return 200, conclude(record, began, service), ()
 
     def _recall(self, header: str | None, question: bytes, peer: str) -> AnswerRecord | None:
         """Return the decision from memory; None: `_evaluate` must make it."""
@@ -163,14 +194,3 @@ class QuestionApp:
         self._service.limits.take(sender, peer)
         authorize(sender, "gate")
         return evaluate(question, sender, peer, self._service)
-
-    def _refuse(self, error: Exception, header: str | None, note: RequestNote) -> WholeAnswer:
-        environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "PATH_INFO": QUESTION_PATH}
-        environ[replies.ENVIRON], environ[NOTE] = note.number, note
-        if header is not None:
-            environ["HTTP_AUTHORIZATION"] = header
-        if isinstance(error, CompatgateError):
-            note_refusal(error, f"POST {QUESTION_PATH}", self._service)
-        else:
-            error = self._service.explain(error, environ)
-        return replies.whole_problem(error, environ, note.number)

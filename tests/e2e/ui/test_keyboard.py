@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from compatgate.web.page import navigation_keys
+from compatgate.web.page import NAVIGATION
 
 
 def test_the_first_key_skips_the_menu_and_shows_where_one_is(open_page):
@@ -21,10 +21,10 @@ def test_the_first_key_skips_the_menu_and_shows_where_one_is(open_page):
 
 def test_two_keys_lead_to_each_page(open_page, site):
     page = open_page("keys", signed_in=True)
-    for key, path in navigation_keys().items():
+    for item in (item for group in NAVIGATION for item in group.items):
         page.keyboard.press("g")
-        page.keyboard.press(key)
-        page.wait_for_url(site.at(path), wait_until="domcontentloaded")
+        page.keyboard.press(item.key)
+        page.wait_for_url(site.at(item.path), wait_until="domcontentloaded")
 
 
 def test_leaving_the_results_of_a_search_leads_back_to_the_field(open_page):
