@@ -21,6 +21,7 @@ from compatgate.core.facts import Facts
 from compatgate.discovery.machine.platforms import (
     add_vgpu_labels,
     read_label_parts,
+    read_label_sharing,
     read_label_texts,
     recognise_platform,
 )
@@ -362,12 +363,22 @@ def _pools(
     if described.report is None:
         return []
     platform = label_platform(node.labels, described.report, facts)
-    pools = group_pools(replace(described.report, platform=platform), facts.gpus)
+    sharing = read_label_sharing(node.labels)
+    pools = group_pools(described.report, facts.gpus)
     for note in pools.notes:
         notes.setdefault(note, []).append(node.name)
     conflicts |= dict.fromkeys(find_disagreements(described.report, facts))
     # A pool may have 8 GPUs on one node and 4 on another.
-    return [replace(pool, cpu=described.cpu, devices=1) for pool in pools.pools]
+    return [
+        replace(
+            pool,
+            cpu=described.cpu,
+            devices=1,
+            platform=platform or pool.platform,
+            sharing=sharing,
+        )
+        for pool in pools.pools
+    ]
 
 
 def _count_and_name(pools: dict[ObservedPool, int]) -> Iterator[ObservedPool]:

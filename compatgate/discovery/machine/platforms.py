@@ -86,17 +86,21 @@ def read_label_texts(labels: Mapping[str, str]) -> MachineTexts:
 
 
 def add_vgpu_labels(report: Report, labels: Mapping[str, str]) -> Report:
-    """Return the report with the vGPU manager of the node's host, and how its GPUs are shared.
+    """Return the report with the vGPU manager of the node's host.
 
     ``vgpu.host-driver-branch`` (``r582_12`` for 580.126.08) is NVIDIA's internal branch: it is no
     driver branch, and is not read.
     """
     manager = labels.get(f"{_VGPU_LABEL}.host-driver-version") or None
     guest = labels.get(f"{_VGPU_LABEL}.present") == "true" or manager is not None
+    return replace(report, guest=guest, manager=manager)
+
+
+def read_label_sharing(labels: Mapping[str, str]) -> str | None:
+    """Return how containers share the GPUs of a node; None: not stated."""
     strategy = labels.get(_STRATEGY)
     if strategy is None:
         # Before 0.15 the device plugin knew time slicing alone, and wrote no strategy.
         shared = labels.get("nvidia.com/gpu.product", "").endswith(_SHARED)
         strategy = "time-slicing" if shared else None
-    sharing = strategy if strategy in ("mps", "time-slicing") else None
-    return replace(report, guest=guest, manager=manager, sharing=sharing)
+    return strategy if strategy in ("mps", "time-slicing") else None

@@ -83,8 +83,6 @@ class Report(Struct, frozen=True):
         tool: version of nvidia-smi; under WSL it differs from the driver.
         os: ``linux``, ``windows`` or ``wsl``.
         attached: number of GPUs of the host, where the output has it.
-        sharing: how containers share the GPUs; None: not stated.
-        platform: kind of machine; None where the text does not tell.
         node: what the text says of the host, by name of `NODE_COMPONENTS`.
     """
 
@@ -99,8 +97,6 @@ class Report(Struct, frozen=True):
     host: bool = False
     guest: bool = False
     manager: str | None = None
-    sharing: str | None = None
-    platform: str | None = None
     node: dict[str, str] = {}
 
     @staticmethod
@@ -289,7 +285,6 @@ def group_pools(report: Report, table: Gpus) -> Pools:
             report.driver,
             report.os,
             devices=len(devices),
-            platform=report.platform,
             node=_node_of(report, gpu, devices, notes),
         )
         for gpu, devices in kinds.items()

@@ -109,16 +109,15 @@ def group_guests(report: Report) -> Pools:
 def mark_vgpus(
     pools: Iterable[ObservedPool], report: Report, table: Gpus, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
-    """Mark pools of guests and of hosts, and how their GPUs are shared."""
+    """Mark pools of guests and of hosts."""
     return tuple(_mark(pool, report, table, notes) for pool in pools)
 
 
 def _mark(pool: ObservedPool, report: Report, table: Gpus, notes: list[str]) -> ObservedPool:
-    pool = replace(pool, sharing=report.sharing) if report.sharing else pool
     modes = {device.virtualization for device in report.devices}
     if report.guest or "VGPU" in modes or _is_vgpu(pool.gpu, table):
         stated = _with_manager(pool, report.manager) if report.manager else pool
-        return replace(stated, platform=pool.platform or PLATFORM)
+        return replace(stated, platform=PLATFORM)
     if (report.host or "Host VGPU" in modes) and pool.driver:
         notes.append(
             f"this is a vGPU host: {pool.driver} is its vGPU manager, and its guests, where "
