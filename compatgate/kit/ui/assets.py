@@ -9,8 +9,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import Literal
 from xml.sax.saxutils import escape
 
@@ -18,6 +16,7 @@ from flask import Response, request
 from msgspec import Struct
 
 from compatgate.errors import NotFound
+from compatgate.resources import package_dir
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -38,23 +37,14 @@ class Asset(Struct, frozen=True):
 @cache
 def load_assets() -> tuple[str, dict[str, Asset]]:
     """Return a digest of all files, and each by its path."""
-    found = dict(_read(resources.files("compatgate.kit.ui") / "static", ""))
-    digest = hashlib.sha256()
-    for name, asset in sorted(found.items()):
-        digest.update(name.encode())
-        digest.update(asset.plain)
+    folder, digest = package_dir() / "kit/ui/static", hashlib.sha256()
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if media := _TYPES.get(path.suffix):
+            name, plain = path.relative_to(folder).as_posix(), path.read_bytes()
+            found[name] = Asset(media, plain, gzip.compress(plain, mtime=0))
+            digest.update(name.encode() + plain)
     return digest.hexdigest()[:12], found
-
-
-def _read(folder: Traversable, prefix: str) -> list[tuple[str, Asset]]:
-    found: list[tuple[str, Asset]] = []
-    for item in folder.iterdir():
-        if item.is_dir():
-            found += _read(item, f"{prefix}{item.name}/")
-        elif media := next((m for end, m in _TYPES.items() if item.name.endswith(end)), None):
-            plain = item.read_bytes()
-            found.append((prefix + item.name, Asset(media, plain, gzip.compress(plain, mtime=0))))
-    return found
 
 
 def asset_path(name: str) -> str:
@@ -92,18 +82,6 @@ _LABEL = "#3d4450"
 _MAX_LENGTH = 64
 _NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
 """Widths of a character and of what surrounds it; ``textLength`` fits the text to them."""
-_SVG = """\
-<svg xmlns="http://www.w3.org/2000/svg" width="{whole}" height="20" role="img" aria-label="{title}">
-<title>{title}</title>
-<rect width="{left}" height="20" fill="{label_colour}"/>
-<rect x="{left}" width="{right}" height="20" fill="{colour}"/>
-<g fill="#ffffff" font-family="Verdana,DejaVu Sans,Geneva,sans-serif" font-size="11" \
-text-anchor="middle">
-<text x="{label_at}" y="14" textLength="{label_width}">{label}</text>
-<text x="{word_at}" y="14" textLength="{word_width}">{word}</text>
-</g>
-</svg>
-"""
 
 
 class Badge(Struct, frozen=True):
@@ -123,20 +101,20 @@ def draw_badge(badge: Badge) -> bytes:
     label, word = _shorten(badge.label), _shorten(badge.word)
     label_width, word_width = _width(label), _width(word)
     left, right = label_width + _MARGIN, word_width + _MARGIN
-    return _SVG.format(
-        whole=left + right,
-        left=left,
-        right=right,
-        label=_escape_text(label),
-        word=_escape_text(word),
-        title=_escape_text(badge.title),
-        label_at=left / 2,
-        word_at=left + right / 2,
-        label_width=label_width,
-        word_width=word_width,
-        label_colour=_LABEL,
-        colour=_COLOURS[badge.look],
-    ).encode()
+    title = _escape_text(badge.title)
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img" \
+aria-label="{title}">
+<title>{title}</title>
+<rect width="{left}" height="20" fill="{_LABEL}"/>
+<rect x="{left}" width="{right}" height="20" fill="{_COLOURS[badge.look]}"/>
+<g fill="#ffffff" font-family="Verdana,DejaVu Sans,Geneva,sans-serif" font-size="11" \
+text-anchor="middle">
+<text x="{left / 2}" y="14" textLength="{label_width}">{_escape_text(label)}</text>
+<text x="{left + right / 2}" y="14" textLength="{word_width}">{_escape_text(word)}</text>
+</g>
+</svg>
+""".encode()
 
 
 def _shorten(text: str) -> str:
