@@ -83,7 +83,7 @@ def add_racks(copy: Path) -> None:
         "from compatgate.service.nodes.racks import repository as racks\nCAPABILITIES = (racks,",
     )
     environment.write_text(text)
-    written = run(copy, "-m", "compatgate.kit.database.tables", "add racks")
+    written = run(copy, "scripts/migration.py", "add racks")
     assert written.returncode == 0, written.stderr
     tables = copy / "compatgate/kit/database/tables.py"
     raised = re.sub(

@@ -12,7 +12,6 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -257,7 +256,7 @@ def migrate_within(session: Session, to: str = "head") -> str | None:
     version = version_of(session)
     target = EXPECTED_VERSION if to == "head" else to
     if version != target:
-        config = _config()
+        config = alembic_config()
         config.attributes["connection"] = session.connection()
         down = version is not None and (target == "base" or target < version)
         (command.downgrade if down else command.upgrade)(config, target)
@@ -299,34 +298,13 @@ def newer_schema(name: str, version: str) -> SchemaMismatch:
     )
 
 
-def _config() -> Config:
+def alembic_config() -> Config:
+    """Return the configuration of the library that migrates."""
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(migrations_dir()).replace("%", "%%"))
     return config
-
-
-def write_migration(message: str, version: str) -> None:
-    """Write the migration from the newest schema to the models, for a developer to review."""
-    from tempfile import TemporaryDirectory
-
-    from alembic import command
-
-    with TemporaryDirectory() as folder:
-        database = Database.open(str(Path(folder) / "scratch.db"))
-        migrate_schema(database)
-        with database.writing() as session:
-            config = _config()
-            config.attributes["connection"] = session.connection()
-            command.revision(config, message, autogenerate=True, rev_id=version)
-        database.close()
-
-
-if __name__ == "__main__":
-    import sys
-
-    write_migration(sys.argv[1], f"{int(EXPECTED_VERSION) + 1:04}")
 
 
 def in_limit(session: Session, column: Any, patterns: TargetPatterns) -> ColumnElement[bool]:
