@@ -16,9 +16,9 @@ from database_template import new_database
 from compatgate.canary.executors import kubernetes
 from compatgate.canary.executors.jobs import Handle, Job, Status
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, job_view
-from compatgate.canary.executors.kubernetes import cluster as cluster_module
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
+from compatgate.kit import cluster_api
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 
@@ -52,7 +52,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "_PAUSES", (0.05, 0.1, 0.1))
+    monkeypatch.setattr(cluster_api, "_PAUSES", (0.05, 0.1, 0.1))
     monkeypatch.setattr(job_view, "_JOB_EVERY_S", 0.2)
     monkeypatch.setattr(job_view, "_PAUSE_S", 0.1)
     monkeypatch.setattr(job_view, "_TICK_S", 0.1)

@@ -116,7 +116,7 @@ def test_silence_of_the_cluster_is_borne_for_a_while(
     while executor.status(handle).state == "waiting":
         time.sleep(0.05)
     executor._cluster.close()
-    monkeypatch.setattr(executor._cluster, "_connect", _refuses)
+    monkeypatch.setattr(executor._cluster, "connect", _refuses)
     assert executor.status(handle).state == "running"
     monkeypatch.setattr(job_view, "PATIENCE_S", -1.0)
     with pytest.raises(InfrastructureError, match="does not answer"):
@@ -124,5 +124,5 @@ def test_silence_of_the_cluster_is_borne_for_a_while(
     monkeypatch.undo()
 
 
-def _refuses(client: Any) -> Any:
+def _refuses() -> Any:
     raise ConnectionRefusedError("nobody listens")

@@ -19,7 +19,7 @@ import msgspec
 
 from compatgate.background import BackgroundReader
 from compatgate.canary.executors.jobs import Handle, Status
-from compatgate.canary.executors.kubernetes.cluster import Cluster, read_lines, translate_errors
+from compatgate.canary.executors.kubernetes.cluster import Cluster, read_lines
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_selector
 from compatgate.canary.executors.kubernetes.status import (
     JobStatus,
@@ -163,7 +163,7 @@ class JobView:
         pause = _PAUSE_S
         while not self._closed.is_set():
             try:
-                with translate_errors(self._cluster):
+                with self._cluster.translating():
                     self._watch()
                 pause = _PAUSE_S
                 continue
@@ -239,7 +239,7 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
     while not stop() and (pod := find_first_pod(view.pods())):
         ended, response = _has_ended(view), None
         try:
-            with translate_errors(cluster):
+            with cluster.translating():
                 since = _seconds_since(mark.stamp)
                 more: dict[str, Any] = {"since_seconds": since} if since else {}
                 response = cluster.open(
