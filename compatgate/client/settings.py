@@ -104,10 +104,16 @@ def make_settings(
         what = "no gate URL is given"
         hint = f"give the URL of a gate, or set {SERVER}"
         raise BadInput(what, field="base_url", hint=hint)
+    if not 0 < timeout_s < float("inf"):
+        raise BadInput("must be more than 0 seconds", field="timeout", value=timeout_s)
+    token = token or environment.get(TOKEN) or None
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        hint = "create a token: compatgate token create"
+        raise BadInput("is not an access token", field="token", hint=hint)
     return Settings(
         base_of(url),
-        _token(token or environment.get(TOKEN) or None),
-        _seconds(timeout_s),
+        token,
+        timeout_s,
         Retries(retries) if isinstance(retries, int) else retries,
         " ".join(part for part in (user_agent, f"compatgate/{version()}") if part),
     )
@@ -150,20 +156,6 @@ def tls(base: str, verify: Verify) -> ssl.SSLContext | bool:
     except OSError as error:
         problem = f"cannot read the authorities in {place}: {quote_error(error)}"
         raise BadInput(problem, field="verify", value=place, hint="a file in PEM form") from None
-
-
-def _token(token: str | None) -> str | None:
-    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        raise BadInput(
-            "is not an access token", field="token", hint="create a token: compatgate token create"
-        )
-    return token
-
-
-def _seconds(timeout_s: float) -> float:
-    if not 0 < timeout_s < float("inf"):
-        raise BadInput("must be more than 0 seconds", field="timeout", value=timeout_s)
-    return timeout_s
 
 
 def _is_transient(outcome: Outcome, *, repeatable: bool) -> bool:
