@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
         epilog = self.epilog or ""
         if f"{self.prog} " in epilog or epilog.rstrip().endswith(self.prog):
             return
-        lines = (package_dir() / "kit/cli/examples.txt").read_text().splitlines()
+        lines = (package_dir() / "kit/cli/examples.txt").read_text("utf-8").splitlines()
         if found := [f"  {line}" for line in lines if f"{self.prog} " in f"{line} "]:
             self.epilog = "\n".join(["examples:", *found, "", *filter(None, (epilog,))])
 

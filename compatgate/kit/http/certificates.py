@@ -96,14 +96,11 @@ class ReloadingCertificate:
         connection.context = self._latest
 
 
-def _version_of(pair: CertificatePair) -> list[tuple[int, ...] | None]:
-    """Return a value that changes with the file; Kubernetes changes a link above the files."""
-    version: list[tuple[int, ...] | None] = []
+def _version_of(pair: CertificatePair) -> list[tuple[int, ...]]:
+    """Return a value that changes with the files; Kubernetes changes a link above them."""
+    version = []
     for path in (pair.certificate, pair.key):
-        try:
+        with suppress(OSError):
             state = os.stat(path)
-        except OSError:
-            version.append(None)
-        else:
             version.append((state.st_mtime_ns, state.st_size, state.st_ino, state.st_dev))
     return version
