@@ -238,7 +238,10 @@ def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
 
 
 _MODELS = ("compatgate.core.", "compatgate.canary.")
-"""Packages whose structs answers carry as they are; in questions their defaults may be omitted."""
+"""Packages whose structs answers carry as they are; in questions their defaults may be omitted.
+
+A body that extends such a struct states ``sent_whole``.
+"""
 _REF = "#/components/schemas/{name}"
 _ATTRIBUTES = "Attributes:\n"
 _ATTRIBUTE = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
@@ -258,7 +261,7 @@ class Schemas:
         schemas, components = _json_default(made)
         bodies = structs_of(route.body.model for route in routes if route.body)
         for kind in structs_of(self._types) - bodies:
-            if any(base.__module__.startswith(_MODELS) for base in kind.__mro__):
+            if kind.__module__.startswith(_MODELS) or getattr(kind, "sent_whole", False):
                 _state_whole(components[kind.__name__])
         self._schemas = schemas
         counts = Counter(map(_plain_name, components))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
@@ -200,6 +200,7 @@ class PairsBody(PairsState, frozen=True, kw_only=True):
         single: workloads that run in their own image and are not compared
     """
 
+    sent_whole: ClassVar[bool] = True
     judgement: Annotated[  # type: ignore[assignment]  # as plain data
         dict[str, Any] | None,
         Meta(
