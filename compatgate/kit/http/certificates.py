@@ -98,7 +98,7 @@ class ReloadingCertificate:
 
 def _version_of(pair: CertificatePair) -> list[tuple[int, ...]]:
     """Return a value that changes with the files; Kubernetes changes a link above them."""
-    version = []
+    version: list[tuple[int, ...]] = []
     for path in (pair.certificate, pair.key):
         with suppress(OSError):
             state = os.stat(path)

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from compatgate.kit.http import replies
@@ -253,18 +254,17 @@ class Pipelines:
         if client is None or not client[1]:  # a proxy's: it states no port, and sends none ahead
             return send, lambda: None
         number = self._ahead[client] = self._ahead.get(client, -1) + 1
+        end = partial(asyncio.get_running_loop().call_soon, self._forget, client, number)
+        if number < MOST_AHEAD:
+            return send, end
 
         async def send_closing(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], _CLOSE]
             await send(message)
 
-        def forget() -> None:
-            if self._ahead.get(client) == number:
-                del self._ahead[client]
+        return send_closing, end
 
-        def end() -> None:
-            """Let the next turn of the event loop forget the connection."""
-            asyncio.get_running_loop().call_soon(forget)
-
-        return send_closing if number >= MOST_AHEAD else send, end
+    def _forget(self, client: tuple[str, int], number: int) -> None:
+        if self._ahead.get(client) == number:
+            del self._ahead[client]
