@@ -9,6 +9,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -98,9 +99,10 @@ class _Locking:
         self._decider = decider
         self._facts: Facts = decider.facts()
         self._pools = read_solve_pools(args)
-        self._platforms: Platforms = read_platforms(
-            self._pools, self._target_pools if args.target else None, {}, self._facts.gpus
-        )
+        # the pools of the first target choose the platform
+        first = Namespace(**{**vars(args), "target": args.target[0] if args.target else None})
+        asked = partial(pools_of, first) if args.target else None
+        self._platforms: Platforms = read_platforms(self._pools, asked, {}, self._facts.gpus)
         self._uv = UvProject(args, self._facts, (self._platforms.os, self._platforms.cpu))
         self._project = self._uv.project
         self._unreachable: set[str] = set()
@@ -128,10 +130,6 @@ class _Locking:
                 pins = attempt.instead
         _say("no lock was written: none of the stacks above gives one that passes")
         return worst
-
-    def _target_pools(self) -> list[Json]:
-        """Return the pools of the first target, which choose the platform."""
-        return pools_of(Namespace(**{**vars(self._args), "target": self._args.target[0]}))
 
     def _question(self) -> Json:
         wants = dict(self._project.wants)
