@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from compatgate.cli.commands import Body, Group, Row, time_of
+from compatgate.cli.commands import Body, Group, Row, members, time_of
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import PLACE
-from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import parse_moment
 from compatgate.service.attention.reports.formats import render_html, render_markdown
@@ -48,7 +48,7 @@ run_notices = Group(
 --owner NAME  only incidents that affect objects of this owner
 """,
             {
-                **{name: name for name in ("id", "level", "kind", "count")},
+                **members("id", "level", "kind", "count"),
                 "since": time_of("first_seen"),
                 "last seen": time_of("last_seen"),
                 "owner": lambda one: ",".join(one["owners"]),
@@ -103,12 +103,6 @@ ID                 number of the incident
             who=_WHO,
         ),
     ),
-    epilog="""\
-examples:
-  compatgate notices incidents
-  compatgate notices snooze 12 --for 24h --comment 'new nodes on Monday'
-  compatgate notices resolve 12 --comment 'drained the nodes'
-""",
 )
 
 
@@ -136,9 +130,5 @@ def run_report(args: argparse.Namespace) -> int:
             report = ask(gate, Operations.report, args.target, since=since, until=until)
         else:
             report = ask(gate, Operations.report_all, since=since, until=until)
-    if args.format == "json":
-        print_json(report)
-        return 0
-
-    print(render_html(report) if args.format == "html" else render_markdown(report))
-    return 0
+    render = render_html if args.format == "html" else render_markdown
+    return print_answer(args.format, report, lambda: render(report))

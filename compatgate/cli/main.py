@@ -146,7 +146,7 @@ def _run(argv: list[str]) -> int:
         import_without("msgspec", "typing_extensions")
     from compatgate.kit.cli.parser import load_command
 
-    args = parser_of(name).parse_args(rest)
+    args = parser_of(name, rest[0] if rest else "").parse_args(rest)
     return load_command(COMMANDS[name][0]).run(args)
 
 
@@ -165,12 +165,12 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser_of(name: str) -> Parser:
-    """Return the parser of a command in `COMMANDS`."""
+def parser_of(name: str, chosen: str = "") -> Parser:
+    """Return the parser of a command in `COMMANDS`, of a group with the chosen action alone."""
     from compatgate.kit.cli.parser import Parser, load_command, sentence
 
     code, help_text = COMMANDS[name]
-    parser = Parser(prog=f"{PROG} {name}", description=sentence(help_text))
+    parser = Parser(prog=f"{PROG} {name}", description=sentence(help_text), chosen=chosen)
     load_command(code).add_arguments(parser)
     return parser
 

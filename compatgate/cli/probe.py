@@ -99,34 +99,21 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
 def render_probe(document: dict[str, Any]) -> str:
     """Return the document as text that fits the terminal."""
     width = width_of(sys.stdout)
-    lines = [
-        *_host_lines(document, width),
-        *_subject_lines(document),
-        "",
-        *_stack_lines(document, width),
-    ]
-    stack = document["stack"]
+    lines = [*_host_lines(document, width), *_subject_lines(document), ""]
+    stack = {k: v for k, v in document["stack"].items() if k not in ("open", "conflicts")}
+    lines.append("stack" if stack else "stack: no CUDA library and no framework was found")
+    for name, value in stack.items():
+        text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        lines += wrap_beside(f"  {name:<18}  ", text, width)
     for title, texts in (
         ("sources disagree", [c["message"] for c in document["conflicts"]]),
-        ("unknown", stack.get("open", [])),
+        ("unknown", document["stack"].get("open", [])),
         ("notes", document["host"]["notes"]),
     ):
         if texts:
             lines += ["", title]
-            for text in texts:
-                lines += wrap_beside("  - ", text, width)
+            lines += [line for text in texts for line in wrap_beside("  - ", text, width)]
     return "\n".join(lines)
-
-
-def _stack_lines(document: dict[str, Any], width: int) -> Iterator[str]:
-    stack = {k: v for k, v in document["stack"].items() if k not in ("open", "conflicts")}
-    if not stack:
-        yield "stack: no CUDA library and no framework was found"
-        return
-    yield "stack"
-    for name, value in stack.items():
-        shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-        yield from wrap_beside(f"  {name:<18}  ", shown, width)
 
 
 def _host_lines(document: dict[str, Any], width: int) -> Iterator[str]:
@@ -174,9 +161,8 @@ def _process_lines(process: dict[str, Any]) -> Iterator[str]:
     for library in process["libraries"]:
         version = library.get("reported") or library.get("name_version") or library.get("major")
         folder, name = os.path.split(library["path"])
-        yield strip_controls(
-            f"  {library['component']:<12} {version or '?':<12} {name}  in {folder}"
-        )
+        what = f"{library['component']:<12} {version or '?':<12}"
+        yield strip_controls(f"  {what} {name}  in {folder}")
     for name, value in process["environment"].items():
         if name.endswith("VISIBLE_DEVICES"):
             yield strip_controls(f"  {name}={value}")

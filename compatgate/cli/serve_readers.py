@@ -58,8 +58,10 @@ def scopes(text: str | None, field: str) -> frozenset[str] | None:
     """Read scopes of callers without a token; None: nothing is stated."""
     from compatgate.service.access.tokens.service import parse_scopes
 
-    if text is None or text in ("", _NONE):
-        return None if text is None else frozenset()
+    if text is None:
+        return None
+    if text in ("", _NONE):
+        return frozenset()
     try:
         return parse_scopes(text)
     except BadInput as error:

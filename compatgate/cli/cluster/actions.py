@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from compatgate.cli.cluster import audit, check, nodes
 from compatgate.cli.cluster.connection import CLUSTER, connect_cluster
 from compatgate.cli.commands import Group
 from compatgate.documents.quantities import parse_duration
@@ -81,7 +80,14 @@ def run_webhook(args: argparse.Namespace) -> int:
 
 
 run = Group(
-    (check.run, run_manifests, nodes.run_nodes, audit.run, run_webhook, nodes.run_reconcile),
+    {
+        "check": "compatgate.cli.cluster.check:run",
+        "manifests": run_manifests,
+        "nodes": "compatgate.cli.cluster.nodes:run_nodes",
+        "audit": "compatgate.cli.cluster.audit:run",
+        "webhook": run_webhook,
+        "reconcile": "compatgate.cli.cluster.nodes:run_reconcile",
+    },
     epilog="""\
 examples:
   helm template ./chart | compatgate k8s check - --server https://gate.example

@@ -43,8 +43,4 @@ def run_sign(args: argparse.Namespace) -> int:
 
 run = Group(
     (run_sign,),
-    epilog="""\
-examples:
-  compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
-""",
 )

@@ -27,9 +27,6 @@ from compatgate.service.cluster.manifests.service import BundleGate, ManifestChe
 if TYPE_CHECKING:
     from compatgate.client import Client
 
-_OWN = ("kinds", "exempt", "registry")
-"""Options that a gate has itself."""
-
 
 class Check(Protocol):
     """A function that returns admission's answer about an object."""
@@ -50,7 +47,7 @@ def ask_server(
 ) -> ObjectAnswer:
     """Ask a gate over REST about an object."""
     try:
-        said = ask(
+        body = ask(
             gate,
             Operations.check_manifest,
             document,
@@ -58,7 +55,7 @@ def ask_server(
             timeout=timeout,
             claims=claims or None,  # an older gate has no such field
         )
-        answer = msgspec.convert(said, ObjectAnswer)
+        answer = msgspec.convert(body, ObjectAnswer)
     except NotFound as error:
         hint = "use a gate of this version, or --bundle"
         raise NotFound(error.problem, field=gate.base_url, hint=hint) from None
@@ -76,7 +73,11 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Che
     """Open the source that the options name; each object has the timeout for itself."""
     timeout = f"{min(args.timeout, 3600):.3f}s"
     if server := args.target_server:
-        _refuse_own(args)
+        for name in ("kinds", "exempt", "registry"):
+            if getattr(args, name):
+                what = "cannot be combined with --server: the gate uses its own setting"
+                hint = f"start it with serve --{name}, or check with --bundle or --database"
+                raise BadInput(what, field=f"--{name}", hint=hint)
         client = stack.enter_context(make_client(server, args.token, args.timeout, retries=0))
         return partial(ask_server, client, timeout=timeout)
     from compatgate.service.gate.questions.images import Images, ImageSettings, parse_places
@@ -91,11 +92,3 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Che
         return partial(ManifestChecks(gate, options).check, timeout=timeout)
     rooms = stack.enter_context(open_rooms(args, overlays=args.facts, images=images))
     return partial(ManifestChecks(rooms.gate, options).check, timeout=timeout)
-
-
-def _refuse_own(args: argparse.Namespace) -> None:
-    for name in _OWN:
-        if getattr(args, name):
-            what = "cannot be combined with --server: the gate uses its own setting"
-            hint = f"start it with serve --{name}, or check with --bundle or --database"
-            raise BadInput(what, field=f"--{name}", hint=hint)

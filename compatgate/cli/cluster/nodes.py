@@ -49,18 +49,23 @@ examples:
 )
 def run_nodes(args: argparse.Namespace) -> int:
     """Read nodes, and print, report or plan as the options say."""
-    from compatgate.service.nodes.kubernetes.labels import parse_taint_limit
+    from compatgate.service.nodes.kubernetes.connection import list_nodes, parse_nodes
+    from compatgate.service.nodes.kubernetes.labels import parse_taint_limit, print_plans
 
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
         raise BadInput("needs --suggest", field="--max-tainted")
-    nodes = [node for node in _read_nodes(args) if node.has_gpus]
+    if args.file is None:
+        with connect_cluster(args) as api:
+            nodes = list_nodes(api)
+    else:
+        origin = "standard input" if args.file == "-" else args.file
+        nodes = parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
+    nodes = [node for node in nodes if node.has_gpus]
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
     if args.suggest:
-        from compatgate.service.nodes.kubernetes.labels import print_plans
-
         return print_plans(plan_nodes(nodes, shown), cap, args.format)
     if args.format == "json":
         print_json(shown)
@@ -93,26 +98,12 @@ def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Pl
         plan_change(
             node,
             NodeDecision(
-                by_name[node.name]["driver_state"],
-                by_name[node.name]["driver_why"],
-                by_name[node.name]["driver"],
-                tuple(by_name[node.name]["targets"]),
+                one["driver_state"], one["driver_why"], one["driver"], tuple(one["targets"])
             ),
         )
         for node in nodes
-        if node.name in by_name
+        if (one := by_name.get(node.name))
     ]
-
-
-def _read_nodes(args: argparse.Namespace) -> list[ClusterNode]:
-    from compatgate.service.nodes.kubernetes.connection import list_nodes, parse_nodes
-
-    if args.file is None:
-        with connect_cluster(args) as api:
-            return list_nodes(api)
-
-    origin = "standard input" if args.file == "-" else args.file
-    return parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
 
 
 @action(
@@ -155,23 +146,22 @@ def run_reconcile(args: argparse.Namespace) -> int:
 
 
 def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
+    """Change the nodes, one after the other; return 3 if one could not be changed."""
     from compatgate.service.nodes.kubernetes.labels import apply_plans, print_summary
 
     outcomes = []
     for outcome in apply_plans(api, found):
-        outcomes.append(outcome)
         name, state = outcome.plan.node.name, outcome.plan.decided.state
+        outcomes.append(
+            {"node": name, "driver_state": state, "done": outcome.done, "why": outcome.why}
+        )
         if form == "text":
-            said = f": {outcome.why}" if outcome.why else ""
-            print(strip_controls(f"{name}: {outcome.done} ({state}){said}"))
+            why = f": {outcome.why}" if outcome.why else ""
+            print(strip_controls(f"{name}: {outcome.done} ({state}){why}"))
     if form == "json":
-        print_json([
-            {"node": o.plan.node.name, "driver_state": o.plan.decided.state, "done": o.done,
-             "why": o.why}
-            for o in outcomes
-        ])  # fmt: skip
+        print_json(outcomes)
     print_summary(found, ())
-    failed = sum(outcome.done == "failed" for outcome in outcomes)
+    failed = sum(outcome["done"] == "failed" for outcome in outcomes)
     if failed:
         print(f"error: {failed} nodes could not be changed", file=sys.stderr)
     return 3 if failed else 0

@@ -54,11 +54,8 @@ def gate_of(
 ) -> Iterator[Client]:
     """Connect to the server that the arguments or the environment name, else to the database.
 
-    Args:
-        name: who asks the database; None: ``--author``, else this machine's user. A server knows
-            the caller by the token.
-        make: create an SQLite file that does not exist.
-        patience_s: seconds that a server may take; None: as usual.
+    ``name`` asks the database; None: ``--author``, else this machine's user. A server knows the
+    caller by the token, and takes at most ``patience_s`` seconds. ``make`` creates an SQLite file.
     """
     author = getattr(args, "changed_by", None)
     if url := server_of(args):

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 from compatgate.cli.commands import Group
-from compatgate.cli.gate import comparison
-from compatgate.cli.matrix import diff, documents, export, files, proposals, sync, waivers
 
 run = Group(
-    (
-        files.import_files,
-        sync.sync_files,
-        export.export_matrix,
-        diff.diff_matrix,
-        comparison.run_backtest,
-        documents.delete_document,
-        waivers.waive,
-        documents.show_list,
-        documents.show_document,
-        comparison.show_dependents,
-        comparison.run_packages,
-        proposals.propose,
-        proposals.revert,
-        documents.LOG,
-        *proposals.ROWS,
-        files.print_example,
-    ),
-    epilog="""\
-examples:
-  compatgate matrix example > matrix.yaml
-  compatgate matrix import targets.yaml entries.yaml --dry-run
-  compatgate matrix sync ./matrix --name fleet --prune --check
-  compatgate matrix backtest entries.yaml --days 7
-  compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves on Friday" --dry-run
-  compatgate matrix list --target prod-a100 --status blessed
-  compatgate matrix diff --from 2026-11-03 --to 42
-  compatgate matrix packages-report --target prod-a100
-  compatgate matrix dependents torch24-cu124
-  compatgate matrix propose --target prod-a100 --set driver=580.95.05
-  compatgate matrix show pr_52f3d1a2b4c6e8f0
-  compatgate matrix revert 42 --reason "jobs fail since"
-  compatgate matrix export --at 41 -o matrix.yaml
-""",
+    {
+        "import": "compatgate.cli.matrix.files:import_files",
+        "sync": "compatgate.cli.matrix.sync:sync_files",
+        "export": "compatgate.cli.matrix.export:export_matrix",
+        "diff": "compatgate.cli.matrix.diff:diff_matrix",
+        "backtest": "compatgate.cli.gate.comparison:run_backtest",
+        "delete": "compatgate.cli.matrix.documents:delete_document",
+        "waive": "compatgate.cli.matrix.waivers:waive",
+        "list": "compatgate.cli.matrix.documents:show_list",
+        "show": "compatgate.cli.matrix.documents:show_document",
+        "dependents": "compatgate.cli.gate.comparison:show_dependents",
+        "packages-report": "compatgate.cli.gate.comparison:run_packages",
+        "propose": "compatgate.cli.matrix.proposals:propose",
+        "revert": "compatgate.cli.matrix.proposals:revert",
+        "log": "compatgate.cli.matrix.documents:LOG",
+        "proposals": "compatgate.cli.matrix.proposals:LIST",
+        "approvals": "compatgate.cli.matrix.proposals:APPROVALS",
+        "refuse": "compatgate.cli.matrix.proposals:REFUSE",
+        "approve": "compatgate.cli.matrix.proposals:APPROVE",
+        "retract": "compatgate.cli.matrix.proposals:RETRACT",
+        "merge": "compatgate.cli.matrix.proposals:MERGE",
+        "close": "compatgate.cli.matrix.proposals:CLOSE",
+        "example": "compatgate.cli.matrix.files:print_example",
+    }
 )

@@ -15,7 +15,7 @@ from compatgate.cli.gate.opening import asking
 from compatgate.cli.matrix.files import find_revision
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.ownership import owner_of, set_owner
-from compatgate.documents.sources import SUFFIXES, Source, read_paths
+from compatgate.documents.sources import SUFFIXES, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, NotFound, quote_error
@@ -105,18 +105,27 @@ def _write_folder(folder: Path, found: Iterable[Document]) -> int:
     gpus = load_facts().gpus
     edits = [(source, edit_file(source, wanted, gpus)) for source in sources]
     written = {key for _, edit in edits for key in edit.documents}
-    new = {_place(folder, key): one for key, one in wanted.items() if key not in written}
-    _refuse_existing(new)
+    new = {
+        folder / _FOLDERS[kind] / f"{name}.yaml": one
+        for (kind, name), one in wanted.items()
+        if (kind, name) not in written
+    }
+    places: dict[str, Path] = {}
+    for path in new:  # some file systems do not tell cases apart
+        other = places.setdefault(str(path).casefold(), path)
+        if other != path:
+            problem = f"{path.name} and {other.name} differ only in case"
+            raise BadInput(problem, field="--split", value=str(path), hint="use -o FILE")
     count = 0
     try:
         for source, edit in edits:
-            count += _write(Path(source.file), source, edit.text)
+            count += _write(Path(source.file), edit.text, source.text)
             for name in edit.rewritten:
-                print(f"note: {source.file}: {name} was rewritten without its comments",
-                      file=sys.stderr)  # fmt: skip
+                note = f"note: {source.file}: {name} was rewritten without its comments"
+                print(note, file=sys.stderr)
         for path, document in sorted(new.items()):
             path.parent.mkdir(parents=True, exist_ok=True)
-            count += _write(path, None, to_yaml([to_sorted_body(document)]))
+            count += _write(path, to_yaml([to_sorted_body(document)]))
     except OSError as error:
         problem = f"cannot write: {quote_error(error)}"
         raise BadInput(problem, field="--split", value=error.filename) from None
@@ -124,26 +133,11 @@ def _write_folder(folder: Path, found: Iterable[Document]) -> int:
     return 0
 
 
-def _place(folder: Path, key: Key) -> Path:
-    kind, name = key
-    return folder / _FOLDERS[kind] / f"{name}.yaml"
-
-
-def _refuse_existing(new: dict[Path, Document]) -> None:
-    """Refuse two new documents in one file: some file systems do not tell cases apart."""
-    places: dict[str, Path] = {}
-    for path in new:
-        other = places.setdefault(str(path).casefold(), path)
-        if other != path:
-            problem = f"{path.name} and {other.name} differ only in case"
-            raise BadInput(problem, field="--split", value=str(path), hint="use -o FILE")
-
-
-def _write(path: Path, source: Source | None, text: str) -> bool:
+def _write(path: Path, text: str, stored: str | None = None) -> bool:
     """Write a file whose text differs; remove one without documents. Return whether it did."""
-    if source is not None and source.text == text:
+    if stored == text:
         return False
-    if source is not None and not text:
+    if stored is not None and not text:
         path.unlink()
         return True
     mode = path.stat().st_mode & 0o777 if path.exists() else _MODE

@@ -16,10 +16,10 @@ from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
 from compatgate.kit.cli.output import (
+    format_fields,
     format_json_time,
     print_answer,
     print_json,
-    print_table,
     read_text,
 )
 from compatgate.kit.cli.terminal import strip_controls
@@ -28,18 +28,17 @@ from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
 from compatgate.strict_json import DECODE_ERRORS
 
 _NONE = "no nodes yet; report them with: compatgate k8s nodes --report"
-_NO_DRIFT = "no reported node differs from its target (nodes list shows all)"
 
 
 def format_gpus(node: Body) -> str:
     """Format GPUs as ``8 x A100-SXM4-80GB``."""
-    return strip_controls(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
+    return ", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"])
 
 
 def _remarks(node: Body) -> str:
     remarks = ["stale"] if node["stale"] else []
     remarks += [one["message"] for one in node["drift"]]
-    return strip_controls("; ".join([*remarks, *node["disagreements"], *node["notes"]]))
+    return "; ".join([*remarks, *node["disagreements"], *node["notes"]])
 
 
 _COLUMNS: dict[str, Cell] = {
@@ -51,6 +50,18 @@ _COLUMNS: dict[str, Cell] = {
     "driver is": "driver_state",
     "seen": time_of("seen_at"),
     "remarks": _remarks,
+}
+_DRIFT: dict[str, Cell] = {
+    "cluster": "cluster",
+    "node": "name",
+    "target": "target",
+    "what": "what",
+    "has": lambda line: line["have"] or "not known",
+    "declared": "declared",
+    "since": time_of("since"),
+    "seen": lambda line: (
+        f"{format_json_time(line['seen_at'])}{' (stale)' if line['stale'] else ''}"
+    ),
 }
 
 
@@ -146,18 +157,12 @@ def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
     gpus = host.get("gpus") if isinstance(host, dict) else None
     if not isinstance(host, dict) or not isinstance(gpus, list):
         raise BadInput("does not describe a host", field="--probe", hint="create it with probe -o")
-    found: dict[str, Any] = {"gpus": []}
-    if host.get("driver"):
-        found["driver"] = host["driver"]
-    for gpu in gpus:
-        if not isinstance(gpu, dict) or "nodes" in gpu:
-            hint = "report nodes by their labels: compatgate k8s nodes --report"
-            raise BadInput("describes several nodes", field="--probe", hint=hint)
-        found["gpus"].append({"gpu": gpu.get("product"), "count": gpu.get("devices", 1)})
-    return found | {name: host[name] for name in ("platform", "node") if host.get(name)}
-
-
-_DRIFT_COLUMNS = ("cluster", "node", "target", "what", "has", "declared", "since", "seen")
+    if any(not isinstance(gpu, dict) or "nodes" in gpu for gpu in gpus):
+        hint = "report nodes by their labels: compatgate k8s nodes --report"
+        raise BadInput("describes several nodes", field="--probe", hint=hint)
+    counts = [{"gpu": gpu.get("product"), "count": gpu.get("devices", 1)} for gpu in gpus]
+    stated = {name: host[name] for name in ("driver", "platform", "node") if host.get(name)}
+    return {"gpus": counts, **stated}
 
 
 def print_nodes(nodes: Sequence[Body], empty: str) -> None:
@@ -165,71 +170,43 @@ def print_nodes(nodes: Sequence[Body], empty: str) -> None:
     print_rows(nodes, _COLUMNS, empty)
 
 
-def print_drift(nodes: Sequence[Body], what: str | None = None) -> None:
-    """Print a line for each difference, or for those of one property."""
-    rows = [
-        (
-            node["cluster"],
-            node["name"],
-            one["target"],
-            one["what"],
-            strip_controls(one["have"] or "not known"),
-            ", ".join(one["declared"]),
-            format_json_time(node["since"]),
-            f"{format_json_time(node['seen_at'])}{' (stale)' if node['stale'] else ''}",
-        )
-        for node in nodes
-        for one in node["differences"]
-        if what in (None, one["what"])
-    ]
-    print_table(_DRIFT_COLUMNS, rows, empty=_NO_DRIFT)
-
-
 def format_node(node: Body) -> str:
     """Return every detail of a node as lines."""
-    stale = ", stale" if node["stale"] else ""
-    facts = {
+    fields = {
         "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
         "GPUs": format_gpus(node) or "none known",
-        **({"platform": node["platform"]} if node["platform"] else {}),
-        **({"node": _format_parts(node["node"])} if node["node"] else {}),
+        "platform": node["platform"],
+        "node": _format_parts(node["node"]),
         "targets": ", ".join(node["targets"]) or "none",
         "since": format_json_time(node["since"]),
-        "seen": f"{format_json_time(node['seen_at'])}{stale}, by {node['reported_by']}",
+        "seen": f"{format_json_time(node['seen_at'])}{', stale' if node['stale'] else ''}, by"
+        f" {node['reported_by']}",
     }
-    lines = [f"{node['cluster']}/{node['name']}"]
-    lines += [f"  {name:<8} {strip_controls(str(value))}" for name, value in facts.items()]
+    lines = [f"{node['cluster']}/{node['name']}", format_fields(fields, "  ", 8)]
     for title, texts in (
         ("drift", [one["message"] for one in node["drift"]]),
         ("sources disagree", node["disagreements"]),
         ("notes", node["notes"]),
         ("witnesses", [*map(_source_text, node["witnesses"])]),
     ):
-        lines += [title, *(f"  - {strip_controls(text)}" for text in texts)] if texts else []
-    return "\n".join(lines)
+        lines += [title, *(f"  - {text}" for text in texts)] if texts else []
+    return strip_controls("\n".join(lines))
 
 
-def _format_parts(parts: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in parts.items())
+def _format_parts(parts: Mapping[str, str] | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in (parts or {}).items())
 
 
 def _source_text(witness: dict[str, Any]) -> str:
-    said = [f"driver {witness['driver']}"] if witness.get("driver") else []
-    said += [format_gpus(witness)] if witness.get("gpus") else []
-    said += [f"platform {witness['platform']}"] if witness.get("platform") else []
-    said += [_format_parts(witness["node"])] if witness.get("node") else []
-    said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
-    what = ", ".join(said) or "nothing"
+    parts = [
+        f"driver {witness['driver']}" if witness.get("driver") else "",
+        format_gpus(witness) if witness.get("gpus") else "",
+        f"platform {witness['platform']}" if witness.get("platform") else "",
+        _format_parts(witness.get("node")),
+        *(f"{name}: {count}" for name, count in witness.get("resources", {}).items()),
+    ]
+    what = ", ".join(filter(None, parts)) or "nothing"
     return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"
-
-
-def _show_drift(args: argparse.Namespace) -> int:
-    nodes = DRIFT.ask(args)
-    if args.format == "json":
-        print_json(nodes)
-    else:
-        print_drift(nodes, args.what)
-    return 0
 
 
 _WHERE = """\
@@ -250,7 +227,14 @@ DRIFT = Row(
     + """\
 --what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
 """,
-    act=_show_drift,
+    _DRIFT,
+    "no reported node differs from its target (nodes list shows all)",
+    items=lambda nodes, args: [
+        {**node, **one}
+        for node in nodes
+        for one in node["differences"]
+        if args.what in (None, one["what"])
+    ],
 )
 run = Group(
     (
@@ -287,11 +271,4 @@ run = Group(
         _report,
         _import,
     ),
-    epilog="""\
-examples:
-  compatgate k8s nodes --report --cluster prod-eu
-  compatgate nodes report --cluster prod-eu
-  compatgate nodes import fleet.json
-  compatgate nodes list --target prod-a100 --driver-state not-blessed
-  compatgate nodes drift""",
 )

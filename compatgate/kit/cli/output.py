@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from compatgate.errors import BadInput, quote_error
+from compatgate.kit.cli.terminal import strip_controls
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,19 +27,30 @@ def _to_builtins(value: Any) -> Any:
     return to_builtins(value)
 
 
-def print_answer(form: str, answer: Any, text: Callable[[], str]) -> int:
+def print_answer(form: str, answer: Any, text: str | Callable[[], str]) -> int:
     """Print an answer as JSON, or as text; return exit status 0."""
     if form == "json":
         print_json(answer)
     else:
-        print(text())
+        print(text if isinstance(text, str) else text())
     return 0
+
+
+def format_fields(fields: Mapping[str, object], indent: str = "", width: int = 10) -> str:
+    """Return names and values as lines, without those that have no value."""
+    lines = [f"{indent}{name:<{width}} {value}" for name, value in fields.items() if value]
+    return strip_controls("\n".join(lines))
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table for people; the last column is not padded."""
-    cells = [[*map(_cell, row)] for row in rows]
-    print(format_table([name.upper() for name in head], cells) if cells else empty)
+    lines = [*rows]
+    print(format_cells([name.upper() for name in head], lines) if lines else empty)
+
+
+def format_cells(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table of values, each on one line without control characters, ``-`` for none."""
+    return format_table(head, [[*map(_cell, row)] for row in rows])
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -52,7 +64,7 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _cell(value: object) -> str:
     text = "-" if value in (None, "") else str(value)
-    return " ".join(text.split())
+    return " ".join(strip_controls(text).split())
 
 
 def format_time(moment: datetime | None) -> str | None:

@@ -87,17 +87,12 @@ def bounded_count(text: str) -> int:
     return int(text)
 
 
-def positive_count(text: str) -> int:
-    """Read a number from 1; the type of an option that limits a list."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
-    return int(text)
-
-
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose examples keep their form."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, chosen: str = "", **settings: Any) -> None:
+        self.chosen = chosen
+        """Action that the command line names."""
         settings.setdefault("formatter_class", _Formatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)

@@ -6,7 +6,7 @@ of a help are indented. A line that ends with a colon begins a group.
     file: FILE|-             argument with another name in Python; in brackets: may be missing
     --host H ...             option that may be repeated
     --wait                   option without a value
-    --top N = 20             option with a default, which is added to the help
+    --top N = 20             number from 1, with a default, which is added to the help
     --better {lower,higher}  option with choices
     --attach [IMAGE]         option whose value may be missing
     | --detach               alternative to the option above
@@ -110,6 +110,13 @@ def read_usage(usage: str) -> Iterator[tuple[str, list[str], dict[str, Any], str
             yield (*_read_names(names), about)
 
 
+def positive_count(text: str) -> int:
+    """Read a number from 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
+    return int(text)
+
+
 def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
     """Yield the names of each option with its help."""
     for text in re.split(r"\n(?=\S)", usage.strip()):
@@ -137,6 +144,8 @@ def _read_names(names: str) -> tuple[str, list[str], dict[str, Any]]:
         keywords |= {"choices": value[1:-1].split(",")} if value != "{}" else {}
     elif value:
         keywords["metavar"] = value
+    if value == "N":
+        keywords["type"] = positive_count
     if not flags:
         name = stated[1] if stated else value.lower()
         return name, [name], {**keywords, "nargs": _NARGS[is_optional, is_repeated]}
