@@ -38,18 +38,12 @@ class BuildOptions(Struct, frozen=True):
 
 
 class DockerfileStack(Struct, frozen=True):
-    """The stack of a Dockerfile.
-
-    Attributes:
-        stack: in the form of requests, with what is open.
-        base: reference of that image with its digest; empty without one.
-    """
+    """The stack of a Dockerfile in the form of requests, with what is open."""
 
     stack: Body
     places: Mapping[str, Place] = {}
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    base: str = ""
 
 
 def read_build_options(arguments: Sequence[str], stage: str | None) -> BuildOptions:
@@ -112,5 +106,4 @@ def _join(
         places,
         (*(base.observations if base else ()), *reading.observations),
         (*(base.conflicts if base else ()), *conflicts),
-        base.pinned if base else "",
     )

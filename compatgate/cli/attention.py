@@ -102,7 +102,7 @@ ID                 number of the incident
             text=lambda one: f"{one['id']} is open again",
             who=_WHO,
         ),
-    ),
+    )
 )
 
 

@@ -239,6 +239,4 @@ def _list_pruned(found: PruneReport) -> Iterator[str]:
         yield "dry run: no data was removed"
 
 
-run = Group(
-    (_upgrade, _status, _path, run_backup, run_restore, run_verify, _prune),
-)
+run = Group((_upgrade, _status, _path, run_backup, run_restore, run_verify, _prune))

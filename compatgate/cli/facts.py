@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compatgate.catalog import browse, open_library
 from compatgate.catalog.sources import title
 from compatgate.cli.commands import Group
 from compatgate.kit.cli.options import FORMAT
-from compatgate.kit.cli.output import print_answer
+from compatgate.kit.cli.output import list_fields, print_answer
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
 from compatgate.kit.cli.usage import action
 
 _MEANING = {
@@ -77,7 +77,7 @@ def _show(args: argparse.Namespace) -> int:
         args.format,
         found,
         lambda: "\n\n".join(
-            _format_record(part, record, keys[part])
+            format_record(f"{part} {browse.record_name(record, keys[part])}", record, keys[part])
             for part, records in found.items()
             for record in records
         ),
@@ -93,42 +93,10 @@ def _format_names(names: dict[str, list[str]]) -> str:
     return "\n".join(lines)
 
 
-def _format_record(part: str, record: dict[str, Any], key: tuple[str, ...]) -> str:
-    heading = f"{part} {browse.record_name(record, key)}"
+def format_record(heading: str, record: Mapping[str, Any], key: Sequence[str] = ()) -> str:
+    """Return a record below its heading, without what names it."""
     fields = {name: value for name, value in record.items() if name not in key}
-    return "\n".join([_paint_bold(heading), *_fields(fields, indent=2)])
-
-
-def _fields(fields: dict[str, Any], indent: int) -> Iterator[str]:
-    """Yield aligned names and values; skip unknown values."""
-    known = {str(name): value for name, value in fields.items() if value is not None}
-    plain = [name for name, value in known.items() if not _is_nested(value)]
-    width = max(map(len, plain), default=0)
-    for name, value in known.items():
-        if not _is_nested(value):
-            label = f"{' ' * indent}{name:<{width}}  "
-            yield from wrap_beside(label, _text(value), width_of(sys.stdout))
-            continue
-        yield f"{' ' * indent}{name}"
-        for part in value if isinstance(value, list) else [value]:
-            first, *rest = list(_fields(part, indent + 4)) or [""]
-            yield f"{' ' * (indent + 2)}{'-' if isinstance(value, list) else ' '} {first.strip()}"
-            yield from rest
-
-
-def _is_nested(value: Any) -> bool:
-    if isinstance(value, dict):
-        return bool(value)
-    return isinstance(value, list) and any(isinstance(part, dict) for part in value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        separator = "; " if any(" " in str(part) for part in value) else ", "
-        return separator.join(map(str, value)) or "none"
-    return "none" if value == {} else str(value)
+    return "\n".join([_paint_bold(heading), *list_fields(fields, width_of(sys.stdout), 2)])
 
 
 def _paint_bold(text: str) -> str:
@@ -158,8 +126,8 @@ run = Group(
         "list": _list,
         "show": _show,
         "verify": _verify,
-        "measure": "compatgate.cli.facts_measure:run",
-        "diff": "compatgate.cli.facts_diff:run",
+        "measure": "cli.facts_measure:run",
+        "diff": "cli.facts_diff:run",
     },
     epilog="""\
 exit status: 0 verified or measured, 1 verify found problems, 2 bad input, or not all measured;

@@ -16,7 +16,7 @@ from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import open_input, print_answer
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap_beside
-from compatgate.kit.cli.usage import command
+from compatgate.kit.cli.usage import ABOVE_0, bounded_seconds, command
 
 if TYPE_CHECKING:
     from compatgate.canary.health import Health
@@ -26,25 +26,12 @@ if TYPE_CHECKING:
 
 EXIT_FATAL = 1
 EXIT_UNSEEN = 3
-_LONGEST_INTERVAL = 60.0
 _STATES = {
     "ok": ("ok", "green"),
     "not-ok": ("not ok", "bold", "red"),
     "could-not-look": ("could not run", "yellow"),
 }
 """State of a check to its words and styles."""
-
-
-def _interval(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= _LONGEST_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds above 0, at most {_LONGEST_INTERVAL:.0f}"
-        )
-    return seconds
 
 
 @command(
@@ -80,7 +67,7 @@ Without --dmesg: reads this machine's kernel log, and its GPUs with the extra nv
 nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
 error_signatures open-module-needed; overlays may add some.
 """,
-    interval={"type": _interval},
+    interval={"type": bounded_seconds(" above 0, at most 60", ABOVE_0, 60)},
 )
 def run(args: argparse.Namespace) -> int:
     """Print errors or checks; return 0 when all is well, 1 when not, 3 when nothing can be seen."""

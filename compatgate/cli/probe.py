@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,13 +16,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap_beside
-from compatgate.kit.cli.usage import command
-
-
-def _pid(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
-        raise ArgumentTypeError(f"'{text}' is not a process number")
-    return int(text)
+from compatgate.kit.cli.usage import bounded, command
 
 
 @command(
@@ -59,7 +52,7 @@ and sends nothing.
 exit status: 0 done, also without a GPU; 2 not found, or permission denied; 3 the container engine
 does not answer
 """,
-    pid={"type": _pid},
+    pid={"type": bounded("a process number", 1, 2**31 - 1)},
 )
 def run(args: argparse.Namespace) -> int:
     """Probe and print."""

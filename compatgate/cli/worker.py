@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +18,7 @@ from msgspec import Struct
 from compatgate.canary.allowed_images import AllowedImages, read_allowed_images
 from compatgate.catalog import load_facts, read_source
 from compatgate.cli.gate.opening import open_rooms
-from compatgate.cli.serve_readers import port
+from compatgate.cli.serve_readers import count, port
 from compatgate.core.facts import Facts
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
@@ -28,8 +27,7 @@ from compatgate.errors import BadInput, InfrastructureError
 from compatgate.gate_client import make_client
 from compatgate.kit import logs, tracing
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
-from compatgate.kit.cli.parser import bounded_count
-from compatgate.kit.cli.usage import command
+from compatgate.kit.cli.usage import bounded_seconds, command
 
 if TYPE_CHECKING:
     from compatgate.canary.engine.interface import Baselines, Queue, Settings
@@ -41,19 +39,6 @@ _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
 _CHECK_EVERY_S = 60
 _LEAST_VERIFY_S = 86400
-
-
-def _seconds_between(least: int, most: int) -> Callable[[str], float]:
-    def seconds(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1
-        if not least <= value <= most:
-            raise ArgumentTypeError(f"'{text}' is not a number of seconds, {least} to {most}")
-        return value
-
-    return seconds
 
 
 @command(
@@ -95,10 +80,10 @@ exit status: 0 stopped, or (--once) nothing is left to run; 2 bad input; 3 the g
 (--once) a host, does not answer
 """,
     name={"default": f"{socket.gethostname()}-{os.getpid()}"},
-    concurrency={"type": bounded_count},
-    grace={"type": _seconds_between(0, 86400)},
-    lease={"type": _seconds_between(1, 3600)},
-    retry_pause={"type": _seconds_between(0, 3600)},
+    concurrency={"type": count},
+    grace={"type": bounded_seconds(", 0 to 86400", 0, 86400)},
+    lease={"type": bounded_seconds(", 1 to 3600", 1, 3600)},
+    retry_pause={"type": bounded_seconds(", 0 to 3600", 0, 3600)},
     metrics_port={"type": port},
 )
 def run(args: argparse.Namespace) -> int:

@@ -141,10 +141,7 @@ def _location(finding: Json, answer: Answer) -> dict[str, Any]:
     uri = f"file://{quote(place.path)}" if place.path.startswith("/") else quote(place.path)
     target = answer.verdict["target"] or "pool"
     return {
-        "physicalLocation": {
-            "artifactLocation": {"uri": uri},
-            "region": {"startLine": place.line},
-        },
+        "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": place.line}},
         "logicalLocations": [
             {"name": pool, "fullyQualifiedName": f"{target}/{pool}", "kind": "resource"}
             for pool in finding["pools"]

@@ -124,5 +124,5 @@ run = Group(
             },
             "no decisions",
         ),
-    ),
+    )
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
@@ -21,7 +21,6 @@ from compatgate.kit.cli.usage import action
 
 if TYPE_CHECKING:
     from compatgate.canary.fleet import HostValues, RankedHost
-    from compatgate.client import Client
 
 _HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "SLOW FROM")
 

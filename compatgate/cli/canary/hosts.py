@@ -10,16 +10,16 @@ import msgspec
 
 from compatgate.canary.run import Report
 from compatgate.cli.commands import Body, Cell, Row, format_rows, members, time_of
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import format_cells, format_json_time, print_answer
+from compatgate.kit.cli.output import format_json_time, format_table, print_answer
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 
 if TYPE_CHECKING:
     from compatgate.canary.fleet import HostStack
-    from compatgate.client import Client
 
 _SHOWN_PARTS = 4
 HOSTS = Row(
@@ -99,7 +99,7 @@ def run_drift(args: argparse.Namespace) -> int:
     print_answer(
         args.format,
         {"hosts": hosts, "components": result},
-        format_cells(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows),
+        strip_controls(format_table(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows)),
     )
     if len(stacks) < 2:
         return 3

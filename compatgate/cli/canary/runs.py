@@ -10,19 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from compatgate.cli.commands import Body, Row, members, print_row, time_of
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action, read_usage
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
+from compatgate.kit.cli.usage import read_usage
 
 Show = Callable[[str], Body]
 """A function that asks the gate for a run by its id."""
@@ -51,7 +46,7 @@ _REQUEST = """\
 """Options that are members of a request for runs."""
 
 
-@action(
+@asking(
     "run",
     "run a suite for a target's stack",
     _REQUEST,
@@ -59,8 +54,6 @@ _REQUEST = """\
 --wait      wait until the runs end (default)
 | --detach  queue the run and exit with 0
 """,
-    PLACE,
-    FORMAT,
     epilog="""\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
 workloads run in their own images, and are measured there; this project's programs have no images.
@@ -68,27 +61,26 @@ exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or 
 """,
     priority={"type": int},
 )
-def run_start(args: argparse.Namespace) -> int:
+def run_start(args: argparse.Namespace, gate: Client) -> int:
     """Queue the runs, and wait until they end."""
     names = [name for name, *_ in read_usage(_REQUEST)]
     body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.stack is not None:
         body["stack"] = parse_stack_text(args.stack)
-    with gate_of(args) as gate:
-        made = ask(gate, Operations.submit_runs, **body)["runs"]
-        if not args.detach:
-            ids = [run["id"] for run in made]
-            try:
-                made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
-            except KeyboardInterrupt:
-                end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
-                print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
-                raise
+    made = ask(gate, Operations.submit_runs, **body)["runs"]
+    if not args.detach:
+        ids = [run["id"] for run in made]
+        try:
+            made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
+        except KeyboardInterrupt:
+            end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
+            print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
+            raise
     print_runs(made, args.format)
     return 0 if args.detach else exit_status(made)
 
 
-@action(
+@asking(
     "logs",
     "print the logs of a run",
     """\
@@ -96,15 +88,14 @@ run: ID       run id, as in canary list
 -f, --follow  follow the log until the run ends
 --step NAME   only output of this step
 """,
-    PLACE,
+    form="",
 )
-def run_logs(args: argparse.Namespace) -> int:
+def run_logs(args: argparse.Namespace, gate: Client) -> int:
     """Print a run's log."""
-    with gate_of(args) as gate:
-        whole = gate.show_logs(args.run, step=args.step)
-        for text in _follow_logs(gate, args) if args.follow else whole:
-            sys.stdout.write(strip_controls(text.replace("\t", "    ")))
-            sys.stdout.flush()
+    whole = gate.show_logs(args.run, step=args.step)
+    for text in _follow_logs(gate, args) if args.follow else whole:
+        sys.stdout.write(strip_controls(text.replace("\t", "    ")))
+        sys.stdout.flush()
     return 0
 
 
@@ -126,11 +117,10 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
             print(f"[{data['state']}{reason}]", file=sys.stderr)
 
 
-@action("cancel", "cancel runs", "runs: ID ...  run ids, as in canary list", PLACE, FORMAT)
-def run_cancel(args: argparse.Namespace) -> int:
+@asking("cancel", "cancel runs", "runs: ID ...  run ids, as in canary list")
+def run_cancel(args: argparse.Namespace, gate: Client) -> int:
     """End runs: at once where they wait, else when their worker next reports."""
-    with gate_of(args) as gate:
-        print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
+    print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
     return 0
 
 
@@ -142,11 +132,10 @@ def describe_pool(evidence: Body) -> str:
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
-@action("rerun", "requeue a finished run", "run: ID  run id, as in canary list", PLACE, FORMAT)
-def run_rerun(args: argparse.Namespace) -> int:
+@asking("rerun", "requeue a finished run", "run: ID  run id, as in canary list")
+def run_rerun(args: argparse.Namespace, gate: Client) -> int:
     """Requeue a run, for the current state of its target."""
-    with gate_of(args) as gate:
-        print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
+    print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
     return 0
 
 

@@ -10,34 +10,29 @@ import msgspec
 from compatgate.canary.run import Conditions
 from compatgate.cli.canary.runs import describe_pool, exit_status, run_line, wait_for_runs
 from compatgate.cli.commands import Body, Cell, format_rows, members
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.core.binding import Comparison
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import format_fields, format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 
 
-@action(
+@asking(
     "show",
     "show a run and its steps",
     """\
 run: ID  run id, as in canary list
 --wait   wait until the run ends
 """,
-    PLACE,
-    FORMAT,
     epilog="""\
 exit status: 0; with --wait as canary run: 0 passed, 1 failed, 3 inconclusive, error or cancelled
 """,
 )
-def run_show(args: argparse.Namespace) -> int:
+def run_show(args: argparse.Namespace, gate: Client) -> int:
     """Print a run."""
-    with gate_of(args) as gate:
-        run = ask(gate, Operations.show_run, args.run)
-        if args.wait:
-            (run,) = wait_for_runs(lambda name: ask(gate, Operations.show_run, name), [args.run])
+    run = ask(gate, Operations.show_run, args.run)
+    if args.wait:
+        (run,) = wait_for_runs(lambda name: ask(gate, Operations.show_run, name), [args.run])
     print_answer(args.format, run, lambda: _format_run(run))
     return exit_status([run]) if args.wait else 0
 

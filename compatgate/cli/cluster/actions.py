@@ -81,12 +81,12 @@ def run_webhook(args: argparse.Namespace) -> int:
 
 run = Group(
     {
-        "check": "compatgate.cli.cluster.check:run",
+        "check": "cli.cluster.check:run",
         "manifests": run_manifests,
-        "nodes": "compatgate.cli.cluster.nodes:run_nodes",
-        "audit": "compatgate.cli.cluster.audit:run",
+        "nodes": "cli.cluster.nodes:run_nodes",
+        "audit": "cli.cluster.audit:run",
         "webhook": run_webhook,
-        "reconcile": "compatgate.cli.cluster.nodes:run_reconcile",
+        "reconcile": "cli.cluster.nodes:run_reconcile",
     },
     epilog="""\
 examples:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.cluster.nodes import decide_nodes
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import TargetSpec, WaiverDoc
@@ -29,7 +29,6 @@ from compatgate.kit.cluster_api import ClusterApi
 from compatgate.service.cluster.admission.kinds import load_kinds
 
 if TYPE_CHECKING:
-    from compatgate.client import Client
     from compatgate.service.nodes.kubernetes.audit import AuditOptions, PodResult
     from compatgate.service.nodes.kubernetes.policy_reports import WriteCounts
 

@@ -41,6 +41,4 @@ def run_sign(args: argparse.Namespace) -> int:
     return 0
 
 
-run = Group(
-    (run_sign,),
-)
+run = Group((run_sign,))

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from compatgate.check.deciders import BundleDecider, refuse_stale
 from compatgate.check.verdicts import verdict_of
-from compatgate.cli.gate.opening import Operations, open_rooms
+from compatgate.cli.gate.opening import Client, Operations, open_rooms
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, NotFound, Unavailable, quote_error
@@ -23,9 +23,6 @@ from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.cluster.manifests.documents import DEFAULT_NAMESPACE
 from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 
 class Check(Protocol):

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
@@ -17,7 +17,6 @@ from compatgate.kit.cli.usage import action
 from compatgate.kit.cluster_api import ClusterApi
 
 if TYPE_CHECKING:
-    from compatgate.client import Client
     from compatgate.service.nodes.kubernetes.connection import ClusterNode
     from compatgate.service.nodes.kubernetes.labels import Plan
 

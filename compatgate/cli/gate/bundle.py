@@ -158,6 +158,4 @@ def _show(args: argparse.Namespace) -> int:
     return print_answer(args.format, report, "\n".join(lines))
 
 
-run = Group(
-    (_export, _pull, _show),
-)
+run = Group((_export, _pull, _show))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from compatgate.check.question import read_changes
-from compatgate.cli.gate.opening import Operations, asking, gate_of
+from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import join_files
 from compatgate.core.rule import EXIT_ALLOWED, exit_code, worst_exit
 from compatgate.discovery.node_labels import read_nodes
@@ -33,9 +33,6 @@ from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
 from compatgate.service.changes.comparison.sections import report_plan, report_what_if
 from compatgate.service.matrix.proposals.schemas import DAYS, PROPOSAL_ID
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 PERIOD = f"""\
 --days N = {DAYS}            use the decisions of N days
@@ -94,7 +91,7 @@ def run_what_if(args: argparse.Namespace) -> int:
     return exit_code(answer["verdict"], allowed=answer["allowed"])
 
 
-@action(
+@asking(
     "backtest",
     "show which recorded verdicts a change would alter",
     """\
@@ -105,8 +102,7 @@ def run_what_if(args: argparse.Namespace) -> int:
 --proposal ID           backtest a proposal and store the result with the proposal
 """,
     PERIOD,
-    FORMAT_OR_MARKDOWN,
-    PLACE,
+    form=FORMAT_OR_MARKDOWN,
     epilog="""\
 examples:
   compatgate matrix backtest entries.yaml
@@ -122,7 +118,6 @@ exit status: 0 nothing is newly denied, 1 something is newly denied, 2 bad input
 newly unknown, or not every question could be decided.
 """,
 )
-@asking
 def run_backtest(args: argparse.Namespace, gate: Client) -> int:
     """Print the backtest of a change."""
     named = (*args.files, *args.delete)
@@ -167,14 +162,11 @@ def read_document_name(text: str) -> Body:
     return {"kind": kinds[kind.lower()], "name": name}
 
 
-@action(
+@asking(
     "dependents",
     "list the targets, recorded stacks and nodes that depend on an entry",
     "name: ENTRY  name of the entry",
-    FORMAT,
-    PLACE,
 )
-@asking
 def show_dependents(args: argparse.Namespace, gate: Client) -> int:
     """Print what depends on an entry."""
     answer = ask(gate, Operations.list_dependents, args.name)
@@ -182,7 +174,7 @@ def show_dependents(args: argparse.Namespace, gate: Client) -> int:
     return 0
 
 
-@action(
+@asking(
     "packages-report",
     "show what packages: enforce would stop on targets that audit packages",
     f"""\
@@ -190,8 +182,6 @@ def show_dependents(args: argparse.Namespace, gate: Client) -> int:
 --since TIME                        time of the first decision (default: {DAYS} days ago)
 --decisions N = {PACKAGES_DECISIONS}  check at most N decisions, the newest
 """,
-    FORMAT,
-    PLACE,
     epilog="""\
 examples:
   compatgate matrix packages-report
@@ -204,7 +194,6 @@ exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an
 input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.
 """,
 )
-@asking
 def run_packages(args: argparse.Namespace, gate: Client) -> int:
     """Print the packages report."""
     since = read_moment(args.since, "--since")

@@ -6,28 +6,24 @@ import argparse
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from compatgate.catalog import load_facts
 from compatgate.cli.gate.comparison import PERIOD, ask_backtest
-from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.cli.matrix.files import find_revision, format_changes, latest_revision
 from compatgate.documents.ownership import select_concerned, set_owner
 from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.specs import TYPES, compare_documents, key_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import FORMAT_OR_MARKDOWN, PLACE
+from compatgate.kit.cli.options import FORMAT_OR_MARKDOWN
 from compatgate.kit.cli.output import print_answer
-from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import markdown_text
 from compatgate.service.changes.comparison import render
 from compatgate.service.changes.comparison.matrix_sections import report_backtest
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 _MAX_CHANGES = 50
 _MAX_FIELDS = 12
@@ -83,7 +79,7 @@ def _quote(text: str) -> str:
     return f"{fence}{space}{flat}{space}{fence}"
 
 
-@action(
+@asking(
     "diff",
     "show what files or a later revision would change",
     """\
@@ -96,8 +92,7 @@ newer: --to REVISION|TIME  newer revision or time (default: now)
 --no-backtest            omit the backtest in Markdown
 """,
     PERIOD,
-    FORMAT_OR_MARKDOWN,
-    PLACE,
+    form=FORMAT_OR_MARKDOWN,
     epilog="""\
 examples:
   compatgate matrix diff ./matrix
@@ -109,7 +104,6 @@ deleted. With --sync, as with matrix sync: only documents of the files count, an
 that the sync owns. Markdown has the backtest of the change, for a comment on a pull request.
 """,
 )
-@asking
 def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Print the changes."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):

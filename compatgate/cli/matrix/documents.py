@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from compatgate.cli.commands import Cell, Row, format_rows, members, time_of
 from compatgate.cli.gate.opening import (
     RUN_MEMBERS,
+    Client,
     Operations,
     asking,
     drop_members,
@@ -21,14 +22,10 @@ from compatgate.core.components import resolve_component
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import Body, ask, ask_all
-from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, LIMIT, PLACE, reason_of
+from compatgate.kit.cli.options import AUTHORSHIP, LIMIT, reason_of
 from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 from compatgate.kit.operations import load_operations
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 _FILTERS = ("target", "status", "component", "label", "owner", "search")
 _KIND = "--kind {entry,waiver,target}  kind, if several documents have this name"
@@ -71,7 +68,7 @@ _COLUMNS: dict[str, dict[str, Cell]] = {
 }
 
 
-@action(
+@asking(
     "list",
     "list entries, targets or waivers",
     """\
@@ -84,10 +81,7 @@ _COLUMNS: dict[str, dict[str, Cell]] = {
 --search TEXT          part of the name
 """,
     LIMIT,
-    FORMAT,
-    PLACE,
 )
-@asking
 def show_list(args: argparse.Namespace, gate: Client) -> int:
     """List documents of one kind; a filter that the kind lacks is refused."""
     name = f"list_{args.kind}"
@@ -112,15 +106,12 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
     )
 
 
-@action(
+@asking(
     "show",
     "print a document, or a proposal",
     "NAME  name of an entry, target or waiver, or id of a proposal",
     _KIND,
-    FORMAT,
-    PLACE,
 )
-@asking
 def show_document(args: argparse.Namespace, gate: Client) -> int:
     """Print the documents of a name, with what canary runs say of entries as comments."""
     from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
@@ -138,16 +129,13 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
     return print_answer(args.format, found, text.removesuffix("\n"))
 
 
-@action(
+@asking(
     "delete",
     "delete an entry, waiver or target; earlier revisions keep it",
     "NAME  name of an entry, waiver or target",
     _KIND,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
 )
-@asking
 def delete_document(args: argparse.Namespace, gate: Client) -> int:
     """Delete the one document of a name."""
     found = _find_documents(args, gate)

@@ -6,12 +6,12 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.cli.gate.opening import asking
+from compatgate.cli.gate.opening import Client, asking
 from compatgate.cli.matrix.files import find_revision
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.ownership import owner_of, set_owner
@@ -19,20 +19,15 @@ from compatgate.documents.sources import SUFFIXES, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, NotFound, quote_error
-from compatgate.kit.cli.options import PLACE
 from compatgate.kit.cli.output import write_output
-from compatgate.kit.cli.usage import action
 from compatgate.kit.files import replacing
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 _FOLDERS = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
 _MODE = 0o644
 Key = tuple[str, str]
 
 
-@action(
+@asking(
     "export",
     "write every document, now or at an older revision",
     """\
@@ -44,7 +39,7 @@ Key = tuple[str, str]
 --sync NAME              export only documents of this sync, without its label
 --format {yaml,json} = yaml  output format
 """,
-    PLACE,
+    form="",
     epilog="""\
 examples:
   compatgate matrix export -o matrix.yaml
@@ -56,7 +51,6 @@ order and form. It adds new documents as KIND/NAME.yaml, and removes documents t
 """,
     known_good={"const": ANY_TARGET},
 )
-@asking
 def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Write the matrix."""
     if args.split and args.format == "json":

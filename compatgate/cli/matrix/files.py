@@ -13,33 +13,20 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import CompatgateError, ManyProblems
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import (
-    AUTHORSHIP,
-    FORCE,
-    FORMAT,
-    PLACE,
-    note_warnings,
-    reason_of,
-    revision_or_time,
-)
+from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of, revision_or_time
 from compatgate.kit.cli.output import print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
 from compatgate.resources import matrix_dir
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
 
 JOINED_NAME = "<files>"
 """Name of the joined text in errors of the gate."""
@@ -113,7 +100,7 @@ def join_files(sources: Sequence[Source]) -> JoinedFiles:
     return JoinedFiles("".join(parts), tuple(source.file for source in sources), tuple(starts))
 
 
-@action(
+@asking(
     "import",
     "create or change the documents in files, all or none",
     """\
@@ -122,10 +109,8 @@ files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard 
 """,
     FORCE,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
+    make=True,
 )
-@asking(make=True)
 def import_files(args: argparse.Namespace, gate: Client) -> int:
     """Import files as one revision; mistakes name their files, in JSON as well."""
     why = reason_of(args, f"matrix import {' '.join(args.files)}")
@@ -155,11 +140,7 @@ def import_files(args: argparse.Namespace, gate: Client) -> int:
     if args.format != "json":
         note_warnings(result.get("warnings", ()))
         note_expired(result["changes"])
-    lines = (
-        *format_changes(result["changes"]),
-        *describe_preview(result),
-        describe_result(result),
-    )
+    lines = (*format_changes(result["changes"]), *describe_preview(result), describe_result(result))
     return print_answer(args.format, {**result, "dry_run": args.dry_run}, "\n".join(lines))
 
 

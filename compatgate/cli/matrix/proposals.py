@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compatgate.cli.commands import Row, time_of
-from compatgate.cli.gate.opening import Operations, asking, gate_of
+from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import format_changes
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import AUTHORSHIP, FORCE, FORMAT, PLACE, note_warnings, reason_of
+from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of
 from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
 _EVENTS = {
@@ -33,7 +29,7 @@ _EVENTS = {
 }
 
 
-@action(
+@asking(
     "propose",
     "propose a change for others to approve",
     """\
@@ -51,8 +47,6 @@ _EVENTS = {
     FORCE,
     "--merge-when-approved  merge automatically on the last approval",
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
     epilog="""\
 examples:
   compatgate matrix propose entry.yaml --reason "torch 2.8 passed on staging"
@@ -62,7 +56,6 @@ examples:
 """,
     base={"type": int},
 )
-@asking
 def propose(args: argparse.Namespace, gate: Client) -> int:
     """Propose a change, or replace the edits of a proposal."""
     edits = _read_edits(args)
@@ -172,7 +165,7 @@ def _list_blockers(found: Body) -> list[str]:
     return lines
 
 
-@action(
+@asking(
     "revert",
     "undo a revision",
     """\
@@ -180,11 +173,8 @@ REVISION   revision to revert
 --propose  create a proposal even if no policy requires one
 """,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
     revision={"type": int},
 )
-@asking
 def revert(args: argparse.Namespace, gate: Client) -> int:
     """Restore what a revision changed, as a new revision or a proposal."""
     why = reason_of(args, f"revert revision {args.revision}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.cli.matrix.diff import count_changes
 from compatgate.cli.matrix.files import JoinedFiles, format_changes, join_files, note_expired
 from compatgate.documents.sources import read_paths
@@ -16,26 +15,20 @@ from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import (
     AUTHORSHIP,
     FORCE,
-    FORMAT,
     LONGEST_REASON,
-    PLACE,
     note_warnings,
     shorten_text,
 )
 from compatgate.kit.cli.output import print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION", "GIT_COMMIT")
 _REPOSITORIES = ("GITHUB_REPOSITORY", "CI_PROJECT_PATH", "BUILD_REPOSITORY_NAME", "GIT_URL")
 _MAX_NAMED = 10
 
 
-@action(
+@asking(
     "sync",
     "make the stored matrix equal to the files",
     """\
@@ -50,8 +43,7 @@ files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard 
 """,
     FORCE,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
+    make=True,
     epilog="""\
 examples:
   compatgate matrix sync ./matrix --dry-run
@@ -65,7 +57,6 @@ other syncs. Files that are wrong anywhere change nothing.
 exit status: 0 done, or no difference; 1 --check found a difference; 2 bad input
 """,
 )
-@asking(make=True)
 def sync_files(args: argparse.Namespace, gate: Client) -> int:
     """Show the plan of a sync, and make it unless told otherwise; return the exit status."""
     if args.prune and not args.name:
@@ -117,10 +108,7 @@ def describe_sync(
 def _list_lines(found: Body) -> Iterator[str]:
     changes, unchanged = found["changes"], found["unchanged"]
     yield from format_changes(changes)
-    for what, key in (
-        ("adopted", "adopted"),
-        ("not in the files, kept without --prune", "left"),
-    ):
+    for what, key in (("adopted", "adopted"), ("not in the files, kept without --prune", "left")):
         if names := [f"{one['kind']} {one['name']}" for one in found[key]]:
             yield f"{what}: {shorten(names, _MAX_NAMED)}"
     if changes:

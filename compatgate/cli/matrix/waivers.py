@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import argparse
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.cli.matrix.files import describe_preview, describe_result
 from compatgate.core.rule import REFUSING
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, user_name
+from compatgate.kit.cli.options import AUTHORSHIP, user_name
 from compatgate.kit.cli.output import print_answer
-from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 DAYS = 7
 
 
-@action(
+@asking(
     "waive",
     "waive the rules that denied one stack",
     f"""\
@@ -33,8 +29,6 @@ VERDICT            id of the denied verdict
 --dry-run          show what the waiver would allow
 """,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
     epilog="""\
 examples:
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --dry-run
@@ -44,7 +38,6 @@ The waiver covers exactly the verdict's rules, target and image; without an imag
 its stack. --dry-run shows which other recorded questions it would allow.
 """,
 )
-@asking
 def waive(args: argparse.Namespace, gate: Client) -> int:
     """Import a waiver of what denied a verdict, or show what it would allow."""
     if not args.reason and not args.dry_run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,13 +17,13 @@ from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
 from compatgate.kit.cli.output import (
-    format_fields,
     format_json_time,
+    list_fields,
     print_answer,
     print_json,
     read_text,
 )
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import width_of
 from compatgate.kit.cli.usage import action
 from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
 from compatgate.strict_json import DECODE_ERRORS
@@ -172,41 +173,11 @@ def print_nodes(nodes: Sequence[Body], empty: str) -> None:
 
 def format_node(node: Body) -> str:
     """Return every detail of a node as lines."""
-    fields = {
-        "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
-        "GPUs": format_gpus(node) or "none known",
-        "platform": node["platform"],
-        "node": _format_parts(node["node"]),
-        "targets": ", ".join(node["targets"]) or "none",
-        "since": format_json_time(node["since"]),
-        "seen": f"{format_json_time(node['seen_at'])}{', stale' if node['stale'] else ''}, by"
-        f" {node['reported_by']}",
-    }
-    lines = [f"{node['cluster']}/{node['name']}", format_fields(fields, "  ", 8)]
-    for title, texts in (
-        ("drift", [one["message"] for one in node["drift"]]),
-        ("sources disagree", node["disagreements"]),
-        ("notes", node["notes"]),
-        ("witnesses", [*map(_source_text, node["witnesses"])]),
-    ):
-        lines += [title, *(f"  - {text}" for text in texts)] if texts else []
-    return strip_controls("\n".join(lines))
-
-
-def _format_parts(parts: Mapping[str, str] | None) -> str:
-    return ", ".join(f"{name} {value}" for name, value in (parts or {}).items())
-
-
-def _source_text(witness: dict[str, Any]) -> str:
-    parts = [
-        f"driver {witness['driver']}" if witness.get("driver") else "",
-        format_gpus(witness) if witness.get("gpus") else "",
-        f"platform {witness['platform']}" if witness.get("platform") else "",
-        _format_parts(witness.get("node")),
-        *(f"{name}: {count}" for name, count in witness.get("resources", {}).items()),
-    ]
-    what = ", ".join(filter(None, parts)) or "nothing"
-    return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"
+    heading = ("cluster", "name")
+    details = {name: value for name, value in node.items() if value not in ("", [], {})}
+    fields = {name: value for name, value in details.items() if name not in heading}
+    lines = [f"{node['cluster']}/{node['name']}", *list_fields(fields, width_of(sys.stdout), 2)]
+    return "\n".join(lines)
 
 
 _WHERE = """\
@@ -270,5 +241,5 @@ run = Group(
         *declared_rows("nodes"),
         _report,
         _import,
-    ),
+    )
 )

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from compatgate.errors import BadInput, quote_error
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import strip_controls, wrap_beside
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -65,6 +65,39 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _cell(value: object) -> str:
     text = "-" if value in (None, "") else str(value)
     return " ".join(strip_controls(text).split())
+
+
+def list_fields(fields: Mapping[str, Any], width: int, indent: int = 0) -> Iterator[str]:
+    """Yield names and values as lines, members of members below them; skip unknown values."""
+    known = {str(name): value for name, value in fields.items() if value is not None}
+    plain = [name for name, value in known.items() if not _is_nested(value)]
+    column = max(map(len, plain), default=0)
+    for name, value in known.items():
+        if not _is_nested(value):
+            yield from wrap_beside(f"{' ' * indent}{name:<{column}}  ", _to_text(value), width)
+            continue
+        yield f"{' ' * indent}{name}"
+        for part in value if isinstance(value, list) else [value]:
+            first, *rest = list(list_fields(part, width, indent + 4)) or [""]
+            yield f"{' ' * (indent + 2)}{'-' if isinstance(value, list) else ' '} {first.strip()}"
+            yield from rest
+
+
+def _is_nested(value: Any) -> bool:
+    if isinstance(value, dict):
+        return not all(isinstance(one, int) for one in value.values())
+    return isinstance(value, list) and any(isinstance(part, dict) for part in value)
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        value = [f"{name}:{count}" for name, count in value.items()]
+    if isinstance(value, (list, tuple)):
+        separator = "; " if any(" " in str(part) for part in value) else ", "
+        return separator.join(map(str, value)) or "none"
+    return str(value)
 
 
 def format_time(moment: datetime | None) -> str | None:

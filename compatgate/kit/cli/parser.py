@@ -13,8 +13,6 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.terminal import width_of
 from compatgate.kit.cli.usage import add_usage
 
-MOST = 1024
-"""Maximum number of processes, threads or concurrent runs."""
 _PLACES = ("server", "bundle", "database")
 
 
@@ -80,13 +78,6 @@ def _refuse_empty(
         parser.error(f"{option or 'an argument'}: is empty; give a value, or omit the option")
 
 
-def bounded_count(text: str) -> int:
-    """Read a number from 1 to `MOST`; the type of an option."""
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MOST}")
-    return int(text)
-
-
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose examples keep their form."""
 
@@ -147,9 +138,9 @@ class Command(Protocol):
 
 
 def load_command(code: str) -> Command:
-    """Import a command: the object ``run`` of a module, or ``module:name``."""
+    """Import a command: the object ``run`` of a module below `compatgate`, or ``module:name``."""
     module, _, name = code.partition(":")
-    found: Command = getattr(import_module(module), name or "run")
+    found: Command = getattr(import_module(f"compatgate.{module}"), name or "run")
     return found
 
 

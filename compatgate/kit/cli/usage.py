@@ -15,6 +15,7 @@ of a help are indented. A line that ends with a colon begins a group.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -110,11 +111,35 @@ def read_usage(usage: str) -> Iterator[tuple[str, list[str], dict[str, Any], str
             yield (*_read_names(names), about)
 
 
-def positive_count(text: str) -> int:
-    """Read a number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
-    return int(text)
+def bounded(what: str, least: float, most: float = math.inf) -> Callable[[str], int]:
+    """Return the type of an option whose value is a whole number; errors say ``what`` it is."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
+        return int(text)
+
+    return read
+
+
+def bounded_seconds(what: str, least: float, most: float) -> Callable[[str], float]:
+    """Return the type of an option whose value is a time in seconds."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds{what}")
+        return value
+
+    return read
+
+
+POSITIVE = bounded("a number from 1", 1)
+ABOVE_0 = math.ulp(0.0)
+"""Least number of seconds where none is not allowed."""
 
 
 def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
@@ -145,7 +170,7 @@ def _read_names(names: str) -> tuple[str, list[str], dict[str, Any]]:
     elif value:
         keywords["metavar"] = value
     if value == "N":
-        keywords["type"] = positive_count
+        keywords["type"] = POSITIVE
     if not flags:
         name = stated[1] if stated else value.lower()
         return name, [name], {**keywords, "nargs": _NARGS[is_optional, is_repeated]}
