@@ -181,12 +181,7 @@ class _Reading(Protocol):
 
 
 class FileStack(Struct, frozen=True):
-    """The stack of a lockfile and a bill of materials.
-
-    Attributes:
-        unrelated: whether the lockfile has no GPU components.
-        origins: origins of its GPU packages, by name.
-    """
+    """The stack of a lockfile, which may have no GPU components, and a bill of materials."""
 
     stack: Body
     places: dict[str, Place] = {}

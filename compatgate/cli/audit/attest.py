@@ -21,10 +21,10 @@ from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.discovery.registry.limits import read_options
 from compatgate.documents.quantities import parse_duration
-from compatgate.errors import BadInput, quote_error
+from compatgate.errors import BadInput
 from compatgate.gate_client import make_client
 from compatgate.kit.cli.options import SERVER
-from compatgate.kit.cli.output import write_output
+from compatgate.kit.cli.output import read_bytes, write_output
 from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from compatgate.service.audit.attestations.service import SigningOptions
 
 _IMAGE_S = 300.0
-_LARGEST_KEY = 256 * 1024
+LARGEST_KEY = 256 * 1024
 KEY = "COMPATGATE_SIGNING_KEY"
 PUBLIC = "COMPATGATE_SIGNING_PUBLIC_KEY"
 SIGNING = f"""\
@@ -198,16 +198,8 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions
 
 
 def read_key_file(path: str, option: str) -> bytes:
-    """Return a small file."""
-    if "-----BEGIN" in path:  # is not shown, for it may be a private one
+    """Return a small file; a key in place of its name is not shown, for it may be private."""
+    if "-----BEGIN" in path:
         what = "contains a key instead of a file name"
         raise BadInput(what, field=option, hint="name the file with the key")
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST_KEY + 1)
-    except (OSError, ValueError) as error:
-        what = f"cannot read {path!r}: {quote_error(error)}"
-        raise BadInput(what, field=option, value=path) from None
-    if len(data) > _LARGEST_KEY:
-        raise BadInput(f"{path!r} is too large for a key file", field=option, value=path)
-    return data
+    return read_bytes(path, option, LARGEST_KEY)

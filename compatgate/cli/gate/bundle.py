@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from compatgate.cli.audit.attest import read_key_file
 from compatgate.cli.commands import Group
 from compatgate.cli.gate.opening import Operations, open_rooms
 from compatgate.documents.quantities import parse_duration
@@ -17,7 +18,6 @@ from compatgate.kit.cli.options import DATABASE, FORMAT, read_interval, repeat
 from compatgate.kit.cli.output import print_answer, read_bytes, write_output
 from compatgate.kit.cli.usage import action
 
-_LARGEST_KEY = 256 * 1024
 _PULL_S = 60.0
 
 
@@ -45,7 +45,7 @@ def _export(args: argparse.Namespace) -> int:
         from compatgate.service.gate.far.bundles import sign_bundle
 
         public = args.signing_public_key
-        held = read_bytes(public, "--signing-public-key", _LARGEST_KEY) if public else None
+        held = read_key_file(public, "--signing-public-key") if public else None
         sign = signer_maker(args.sign, held)[0]
     with open_rooms(args) as rooms:
         content = rooms.gate.export_bundle(

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+from compatgate.check.question import read_changes
 from compatgate.cli.commands import Row, time_of
 from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import format_changes
@@ -96,16 +97,10 @@ def _read_edits(args: argparse.Namespace) -> Body:
     return edits
 
 
-def _read_values(args: argparse.Namespace) -> dict[str, str | int]:
-    values: dict[str, str | int] = {}
-    for part in ",".join(args.set).split(","):
-        name, sign, value = part.partition("=")
-        if not part:
-            continue
-        if not sign or not name or not value:
-            hint = "for example driver=580.95.05"
-            raise BadInput("is not NAME=VALUE", field="--set", value=part, hint=hint)
-        values[name] = int(value) if name == "count" and value.isdecimal() else value
+def _read_values(args: argparse.Namespace) -> Body:
+    values = read_changes(args.set)
+    if str(values.get("count", "")).isdecimal():
+        values["count"] = int(values["count"])
     if values and not args.target:
         hint = "name the target: --target prod-a100"
         raise BadInput("needs a target", field="--set", value=",".join(args.set), hint=hint)

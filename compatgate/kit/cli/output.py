@@ -164,5 +164,6 @@ def read_bytes(path: str, option: str, largest: int = LARGEST_INPUT) -> bytes:
     with open_input(path, option) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
-        raise BadInput(f"'{path}' is larger than {largest >> 20} MiB", field=option)
+        size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest >> 10} KiB"
+        raise BadInput(f"'{path}' is larger than {size}", field=option)
     return data

@@ -30,18 +30,12 @@ class StoreOnce(argparse.Action):
     silently be skipped.
     """
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Store the value, or report that the option was given twice."""
-        _refuse_empty(parser, self, values, option_string)
+        _refuse_empty(parser, self, values, option)
         given = vars(namespace).setdefault("_given", set())
-        if option_string and self.dest in given:
-            parser.error(f"{option_string} is given twice")
+        if option and self.dest in given:
+            parser.error(f"{option} is given twice")
         given.add(self.dest)
         setattr(namespace, self.dest, values)
 
@@ -49,16 +43,10 @@ class StoreOnce(argparse.Action):
 class AppendValue(argparse._AppendAction):
     """Collect values; refuse empty ones."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Add the value, or report that it is empty."""
-        _refuse_empty(parser, self, values, option_string)
-        super().__call__(parser, namespace, values, option_string)
+        _refuse_empty(parser, self, values, option)
+        super().__call__(parser, namespace, values, option)
 
 
 class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
