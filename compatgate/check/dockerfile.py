@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from compatgate.catalog import read_source
 from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.core.facts import Facts
+from compatgate.discovery.dockerfile.read import DockerfileReading, read_dockerfile
+from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.observations import Conflict, Observation, settle
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
@@ -22,10 +24,6 @@ from compatgate.discovery.stated_stack import attach_remarks, merge_bodies
 from compatgate.errors import BadInput
 from compatgate.formats.reports import Place
 from compatgate.kit.cli.output import read_bytes
-
-if TYPE_CHECKING:
-    from compatgate.discovery.dockerfile.read import DockerfileReading
-    from compatgate.discovery.image.reading import ImageReading
 
 Body = dict[str, Any]
 
@@ -62,8 +60,6 @@ def read_dockerfile_stack(
     path: str, options: BuildOptions, platforms: Platforms, facts: Facts
 ) -> DockerfileStack:
     """Read a Dockerfile, and the image that it begins from in its registry."""
-    from compatgate.discovery.dockerfile.read import read_dockerfile
-
     reading = read_dockerfile(
         path,
         read_bytes(path, "--dockerfile"),

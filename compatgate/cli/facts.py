@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compatgate.catalog import browse, open_library
+from compatgate.catalog.checks import origins, verify
 from compatgate.catalog.sources import title
 from compatgate.cli.commands import Group
 from compatgate.kit.cli.options import FORMAT
@@ -105,8 +106,6 @@ def _paint_bold(text: str) -> str:
 
 @action("verify", "check the facts against each other", add_overlays, FORMAT)
 def _verify(args: argparse.Namespace) -> int:
-    from compatgate.catalog.checks import origins, verify
-
     problems, known = verify(args.facts), origins(args.facts)
     rows = [{"check": p.check, "subject": p.subject, "message": p.message} for p in problems]
     answer = {"problems": rows, "origins": {"measured": known.measured, **known.statements}}

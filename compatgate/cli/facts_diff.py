@@ -6,15 +6,17 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from compatgate.catalog.browse import compare_sets, open_set
 from compatgate.cli.gate.opening import open_rooms
+from compatgate.core.compare.differences import Subject
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import key_of
+from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT
@@ -22,10 +24,9 @@ from compatgate.kit.cli.output import print_answer
 from compatgate.kit.cli.terminal import wants_colour, width_of
 from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import text_lines
-
-if TYPE_CHECKING:
-    from compatgate.core.compare.differences import Subject
-    from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.changes.comparison.matrix_sections import report_facts
+from compatgate.service.changes.comparison.schemas import EntryWhatIfBody
+from compatgate.service.matrix.snapshots.snapshot import Snapshot, build
 
 
 @action(
@@ -54,8 +55,6 @@ exit status: 0 no verdict gets worse, 1 a verdict gets worse, 2 bad input
 )
 def run(args: argparse.Namespace) -> int:
     """Compare and print; return 1 when a verdict gets worse."""
-    from compatgate.service.changes.comparison.matrix_sections import report_facts
-
     if args.matrix and args.database:
         raise BadInput("cannot be combined", field="--matrix and --database")
     old, new = open_set(args.old), open_set(args.new)
@@ -68,9 +67,6 @@ def run(args: argparse.Namespace) -> int:
     }
     worse = False
     if args.matrix:
-        from compatgate.documents.validation import read_documents
-        from compatgate.service.matrix.snapshots.snapshot import build
-
         documents = read_documents(read_paths(args.matrix), old.facts.gpus)
         versions = [(*key_of(one), one, 0) for one in documents]
         before, after = (build(versions, side.facts, 0) for side in (old, new))
@@ -112,7 +108,6 @@ def _compare(
     recorded: tuple[list[Subject], int, dict[str, str]] | None,
 ) -> bool:
     """Add the verdicts of both sets of facts; return whether one gets worse."""
-    from compatgate.service.changes.comparison.schemas import EntryWhatIfBody
     from compatgate.service.changes.comparison.service import compare_facts, to_wire
 
     asked, read, unread = recorded or ([], 0, {})

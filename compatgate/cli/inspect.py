@@ -7,26 +7,28 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.check.cli import BUILD, WHEELS
+from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
+from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.check.wheels import read_wheels
 from compatgate.core.facts.records import Record
 from compatgate.core.stack_values import Wheel
+from compatgate.discovery.dockerfile.read import is_dockerfile
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.observations import settle
+from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
 from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, describe_contents
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import print_json, read_bytes
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 from compatgate.kit.cli.usage import command
-
-if TYPE_CHECKING:
-    from compatgate.discovery.findings import Inspection
-    from compatgate.discovery.lockfiles.interface import PackageOrigin
 
 _LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
 _KNOWN = "Dockerfile, lockfile, image in a file, file, wheel or folder, image reference"
@@ -90,8 +92,6 @@ def run(args: argparse.Namespace) -> int:
             body["records"] = [record.to_json() for record in found.records]
         print_json(body)
     elif args.format == "cyclonedx":
-        from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
-
         print_json(to_cyclonedx(what, inspection))
     else:
         print(_format(what, inspection, found.records))
@@ -100,8 +100,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     """Read an input by its kind: the first that fits."""
-    from compatgate.discovery.dockerfile.read import is_dockerfile
-    from compatgate.discovery.findings import Inspection
     from compatgate.discovery.image.local import is_local_image
 
     if args.lock:
@@ -109,9 +107,6 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     if args.sbom:
         return _inspect_sbom(what)
     if is_dockerfile(what) and os.path.isfile(what):
-        from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-        from compatgate.check.stack_sources import Platforms
-
         options = read_build_options(args.build_arg, args.build_stage)
         found = read_dockerfile_stack(what, options, Platforms(), load_facts())
         stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
@@ -124,8 +119,6 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
         return _inspect_lockfile(what)
     exists = os.path.exists(what)
     if is_local_image(what) or not (exists or what.startswith(("/", ".", "~"))):
-        from compatgate.check.stack_sources import read_image_reference
-
         image = read_image_reference(what, None, load_facts())
         return InspectionResult(
             Inspection(image.stack_body, image.observations, image.conflicts, image.open)
@@ -159,7 +152,6 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
 
 
 def _inspect_lockfile(path: str) -> InspectionResult:
-    from compatgate.discovery.findings import Inspection
     from compatgate.discovery.lockfiles.read import read_lockfile
 
     known = load_facts().packages
@@ -172,7 +164,6 @@ def _inspect_lockfile(path: str) -> InspectionResult:
 
 
 def _inspect_sbom(path: str) -> InspectionResult:
-    from compatgate.discovery.findings import Inspection
     from compatgate.discovery.sbom.read import read_sbom
 
     facts, signals = load_facts(), read_source("image_signals")

@@ -12,6 +12,7 @@ import msgspec
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.check.observed_host import read_printed
+from compatgate.discovery.probe import probe_machine
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import write_output
@@ -82,7 +83,6 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
         return probe_container(args.container, facts, read_source("image_signals"))
     if args.nvidia_smi is not None or args.node_labels is not None:
         return read_printed(args, facts).to_json()
-    from compatgate.discovery.probe import probe_machine
 
     if not os.path.isdir(args.root):
         raise BadInput("is not a folder", field="--root", value=args.root)

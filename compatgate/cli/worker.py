@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import AllowedImages, read_allowed_images
+from compatgate.canary.engine.interface import Baselines, Queue, Settings
+from compatgate.canary.hosts import Host
+from compatgate.canary.hosts_file import read_hosts
+from compatgate.canary.workloads.library import Library
 from compatgate.catalog import load_facts, read_source
 from compatgate.cli.gate.opening import open_rooms
 from compatgate.cli.serve_readers import count, port
@@ -30,10 +34,7 @@ from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
 from compatgate.kit.cli.usage import bounded_seconds, command
 
 if TYPE_CHECKING:
-    from compatgate.canary.engine.interface import Baselines, Queue, Settings
-    from compatgate.canary.hosts import Host
     from compatgate.canary.worker import Worker
-    from compatgate.canary.workloads.library import Library
 
 _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
@@ -88,10 +89,7 @@ exit status: 0 stopped, or (--once) nothing is left to run; 2 bad input; 3 the g
 )
 def run(args: argparse.Namespace) -> int:
     """Work until a signal, or with ``--once`` until nothing is left to run; return 0."""
-    from compatgate.canary.engine.interface import Settings
-    from compatgate.canary.hosts_file import read_hosts
     from compatgate.canary.worker import fill_in_driver
-    from compatgate.canary.workloads.library import Library
 
     gate = _find_gate(args)
     every_s = 0

@@ -28,10 +28,15 @@ from compatgate.kit.cli.output import read_bytes, write_output
 from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
+from compatgate.service.audit.attestations.attached import attach_verdict
+from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
+from compatgate.service.audit.attestations.keys import read_keys, signer_maker
+from compatgate.service.audit.attestations.service import SigningOptions
+from compatgate.service.audit.attestations.sigstore import make_bundle
+from compatgate.service.audit.attestations.statement import ANY_GATE
 
 if TYPE_CHECKING:
     from compatgate.client import Client
-    from compatgate.service.audit.attestations.service import SigningOptions
 
 _IMAGE_S = 300.0
 LARGEST_KEY = 256 * 1024
@@ -100,11 +105,6 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Sign a verdict; return the exit status of the verdict."""
-    from compatgate.service.audit.attestations.attached import attach_verdict
-    from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
-    from compatgate.service.audit.attestations.keys import read_keys
-    from compatgate.service.audit.attestations.sigstore import make_bundle
-
     question = _read_question(args)
     with _connect_signer(args) as gate:
         verdict_id = gate.ask(question).id if question else args.verdict
@@ -173,10 +173,6 @@ def _check_id(text: str) -> str:
 
 def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
     """Read the keys now, so that errors show at the start; ``verifier`` is this gate's URI."""
-    from compatgate.service.audit.attestations.keys import read_keys, signer_maker
-    from compatgate.service.audit.attestations.service import SigningOptions
-    from compatgate.service.audit.attestations.statement import ANY_GATE
-
     valid_for = parse_duration(args.attestation_validity, field="--attestation-validity")
     uri = args.signing_key or os.environ.get(KEY) or None
     public = args.signing_public_key or os.environ.get(PUBLIC) or None

@@ -6,12 +6,13 @@ import argparse
 import sys
 from datetime import datetime
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from compatgate.check.question import read_stack
 from compatgate.cli.audit.attest import read_key_file
+from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import exit_code
 from compatgate.discovery.registry.image_spec import is_digest, is_loopback
 from compatgate.errors import BadInput, Unavailable
@@ -20,10 +21,22 @@ from compatgate.kit.cli.options import FORMAT, read_moment
 from compatgate.kit.cli.output import format_fields, print_answer, print_json, read_bytes
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import command
-
-if TYPE_CHECKING:
-    from compatgate.service.audit.attestations.envelope import VerifiedStatement
-    from compatgate.service.audit.attestations.statement import DigestSet
+from compatgate.service.audit.attestations.attached import verify_attached
+from compatgate.service.audit.attestations.envelope import (
+    MAX_ENVELOPE_BYTES,
+    ExpectedStatement,
+    VerificationFailed,
+    VerifiedStatement,
+    verify,
+)
+from compatgate.service.audit.attestations.keys import read_keys
+from compatgate.service.audit.attestations.statement import (
+    DigestSet,
+    digest_set,
+    image_digest,
+    stated_digest,
+    to_plain,
+)
 
 _FETCH_S = 10.0
 
@@ -62,8 +75,6 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Verify an attestation; ``--help`` lists the exit statuses."""
-    from compatgate.service.audit.attestations.envelope import VerificationFailed
-
     _check(args)
     at = read_moment(args.now, "--now") or clock.now()
     try:
@@ -100,21 +111,14 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedStatement:
-    from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
-
     if args.from_registry:
-        from compatgate.service.audit.attestations.attached import verify_attached
-
         return verify_attached(args.image, keys, args.target, args.platform, now)
-    from compatgate.service.audit.attestations.envelope import MAX_ENVELOPE_BYTES
 
     expected = ExpectedStatement(_subjects(args), args.target)
     return verify(read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES), keys, expected, now)
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:
-    from compatgate.service.audit.attestations.keys import read_keys
-
     found = [key for path in args.key for key in read_keys(read_key_file(path, "--key"), "--key")]
     for place in args.jwks:
         remote = place.startswith(("https://", "http://"))
@@ -156,12 +160,6 @@ def _check_url(url: str) -> None:
 
 
 def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
-    from compatgate.service.audit.attestations.statement import (
-        digest_set,
-        image_digest,
-        stated_digest,
-    )
-
     if args.stack:
         return (stated_digest(read_stack([args.stack])),)
     if args.image:
@@ -179,8 +177,6 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
 
 
 def _to_json(found: VerifiedStatement) -> dict[str, Any]:
-    from compatgate.service.audit.attestations.statement import to_plain
-
     return {
         "valid": True,
         "reason": None,
@@ -194,8 +190,6 @@ def _to_json(found: VerifiedStatement) -> dict[str, Any]:
 
 
 def _format(found: VerifiedStatement) -> str:
-    from compatgate.core.evaluate import format_moment
-
     statement = found.predicate
     confirmed, end = format_moment(statement.confirmed_at), format_moment(statement.valid_until)
     allowed = "allowed" if statement.allowed else "denied"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from compatgate.canary.fleet import LEAST_HOSTS, HostValues, RankedHost, rank_hosts
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs
 from compatgate.cli.gate.opening import Client, Operations, gate_of
@@ -18,9 +19,6 @@ from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import format_cells, print_answer
 from compatgate.kit.cli.usage import action
-
-if TYPE_CHECKING:
-    from compatgate.canary.fleet import HostValues, RankedHost
 
 _HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "SLOW FROM")
 
@@ -68,7 +66,6 @@ def run_fleet(args: argparse.Namespace) -> int:
         specs = {
             one["name"]: one["metrics"] for one in ask_all(gate, None, Operations.list_workloads)
         }
-    from compatgate.canary.fleet import LEAST_HOSTS, rank_hosts
 
     ranked = rank_hosts(_values(runs, specs))
     brief = [{name: run[name] for name in ("id", "state", "on_host")} for run in runs]
@@ -131,8 +128,6 @@ def _values(
     runs: Sequence[dict[str, Any]], specs: dict[str, dict[str, Any]]
 ) -> Iterator[HostValues]:
     """Yield the values of each metric that a workload declares, of steps that ended."""
-    from compatgate.canary.fleet import HostValues
-
     for run in runs:
         for step in run.get("steps", ()):
             declared = specs.get(step["workload"], {})

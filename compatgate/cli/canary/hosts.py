@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from compatgate.canary.fleet import HostStack, compare_hosts, host_stack
+from compatgate.canary.history import MetricHistory
+from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
 from compatgate.canary.run import Report
 from compatgate.cli.commands import Body, Cell, Row, format_rows, members, time_of
 from compatgate.cli.gate.opening import Client, Operations, gate_of
@@ -17,9 +20,6 @@ from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import format_json_time, format_table, print_answer
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
-
-if TYPE_CHECKING:
-    from compatgate.canary.fleet import HostStack
 
 _SHOWN_PARTS = 4
 HOSTS = Row(
@@ -82,7 +82,6 @@ def run_drift(args: argparse.Namespace) -> int:
     for name in ("workload", "gpu", "metric"):
         if getattr(args, name) is not None:
             raise BadInput("applies only with --metrics", field=f"--{name}", hint="add --metrics")
-    from compatgate.canary.fleet import compare_hosts
 
     with gate_of(args) as gate:
         stacks = _list_stacks(gate, args)
@@ -108,8 +107,6 @@ def run_drift(args: argparse.Namespace) -> int:
 
 def _list_stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
     """Return the newest measured stack of each host, or those of the named runs."""
-    from compatgate.canary.fleet import host_stack
-
     names = args.runs
     if not names:
         filters: dict[str, Any] = {"state": "ended", "suite": args.suite, "target": args.target}
@@ -135,9 +132,6 @@ def _list_stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
 
 def _follow_metrics(args: argparse.Namespace) -> int:
     """Print the changes of metrics over finished runs."""
-    from compatgate.canary.history import MetricHistory
-    from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
-
     if args.runs or args.suite or args.target:
         hint = "choose with --workload, --gpu and --metric"
         raise BadInput("does not accept a run, suite or target", field="--metrics", hint=hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from compatgate.canary.imports import MAX_BYTES
 from compatgate.cli.canary.runs import print_runs
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.core.stack import parse_stack_text
@@ -46,8 +47,6 @@ exit status: 0 stored, whatever the result; 2 bad input; 3 the gate cannot be re
 )
 def run_import(args: argparse.Namespace) -> int:
     """Import the report."""
-    from compatgate.canary.imports import MAX_BYTES
-
     with open_input(args.file, "FILE") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:

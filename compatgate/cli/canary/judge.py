@@ -5,24 +5,32 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
+from compatgate.canary.judge.measurements import MAX_BYTES, MeasurementFile, read_measurements
+from compatgate.canary.judge.noise import Noise
+from compatgate.canary.judge.paired.blocks import (
+    PairedJudgement,
+    PairedMetric,
+    compute_log_ratios,
+    counts_events,
+    find_refusal,
+    learn_noise,
+)
+from compatgate.canary.judge.paired.lines import PairedFile, read_pairs
+from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
+from compatgate.canary.judge.prepare import parse_unit
+from compatgate.canary.judge.result import MetricJudgement
+from compatgate.canary.judge.workload import WorkloadJudgement, judge_samples
+from compatgate.canary.peaks import describe_excess
+from compatgate.canary.workload import Better, MetricSpec
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import open_input, print_answer
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
 from compatgate.kit.cli.usage import action
-
-if TYPE_CHECKING:
-    from compatgate.canary.judge.measurements import MeasurementFile
-    from compatgate.canary.judge.noise import Noise
-    from compatgate.canary.judge.paired.blocks import PairedJudgement, PairedMetric
-    from compatgate.canary.judge.paired.lines import PairedFile
-    from compatgate.canary.judge.result import MetricJudgement
-    from compatgate.canary.judge.workload import WorkloadJudgement
-    from compatgate.canary.workload import Better, MetricSpec
 
 EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}
 VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "inconclusive"}
@@ -108,8 +116,6 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _read(path: str, field: str) -> bytes:
-    from compatgate.canary.judge.measurements import MAX_BYTES
-
     with open_input(path, field) as file:
         return file.read(MAX_BYTES + 1)
 
@@ -122,9 +128,6 @@ def _source(path: str) -> str:
 
 
 def _judge_files(args: argparse.Namespace) -> WorkloadJudgement:
-    from compatgate.canary.judge.workload import WorkloadJudgement, judge_samples
-    from compatgate.canary.peaks import describe_excess
-
     baseline, candidate = _read_measurements(args)
     names = args.metric or [*dict.fromkeys([*baseline.metrics, *candidate.metrics])]
     specs = {name: _spec_of_files(args, name, baseline, candidate) for name in names}
@@ -150,8 +153,6 @@ def _judge_files(args: argparse.Namespace) -> WorkloadJudgement:
 
 def _read_measurements(args: argparse.Namespace) -> tuple[MeasurementFile, MeasurementFile]:
     """Read both files; plain numbers belong to ``--metric``, or to the other file's only metric."""
-    from compatgate.canary.judge.measurements import read_measurements
-
     sides = ("baseline", "candidate")
     contents = {side: _read(getattr(args, side), side.upper()) for side in sides}
 
@@ -186,9 +187,6 @@ def _spec(
     args: argparse.Namespace, unit: str, better: Better | None, tolerance: float | None
 ) -> MetricSpec:
     """Return the spec of a metric: from options, then the file, then the unit."""
-    from compatgate.canary.judge.prepare import parse_unit
-    from compatgate.canary.workload import MetricSpec
-
     better = args.better or better or parse_unit(unit).better or "either"
     return MetricSpec(unit, better, args.tolerance or tolerance or TOLERANCE, args.repetitions)
 
@@ -197,9 +195,6 @@ def _spec(
 
 
 def _judge_pairs(args: argparse.Namespace) -> PairedJudgement:
-    from compatgate.canary.judge.paired.lines import read_pairs
-    from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
-
     def read(path: str, field: str) -> PairedFile:
         return read_pairs(_read(path, field), source=_source(path))
 
@@ -225,13 +220,6 @@ def _judge_pairs(args: argparse.Namespace) -> PairedJudgement:
 
 def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> Noise | None:
     """Learn the noise of a metric from the sessions in which it can be compared."""
-    from compatgate.canary.judge.paired.blocks import (
-        compute_log_ratios,
-        counts_events,
-        find_refusal,
-        learn_noise,
-    )
-
     sessions = [file.metrics[name] for file in history if name in file.metrics]
     return learn_noise(
         compute_log_ratios(session)

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from compatgate.canary.protocol import make_reader
+from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
 from compatgate.canary.run import Report
+from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
+from compatgate.canary.workloads import Library
 from compatgate.catalog import load_facts
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.documents.sources import suggest_name
@@ -44,10 +48,6 @@ exit status: 0 no problems, 1 problems, 2 bad usage
 )
 def run_read(args: argparse.Namespace) -> int:
     """Parse the output and print a report."""
-    from compatgate.canary.protocol import make_reader
-    from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
-    from compatgate.canary.workloads import Library
-
     name = args.adapter
     if not args.workload and name not in TOOLS:
         hint = suggest_name(name, TOOLS)
@@ -156,9 +156,6 @@ def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
     """Return a sample of a program's output, in the form of the gate's answer."""
-    from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
-    from compatgate.canary.workloads import Library
-
     if args.id or args.step or not (args.workload and args.measured_at):
         hint = "with --workload W and --measured-at TIME, without RUN and --step"
         what = "needs --workload and --measured-at, and excludes RUN and --step"

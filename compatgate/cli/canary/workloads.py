@@ -7,10 +7,16 @@ import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from compatgate.canary.samples.sample import list_samples
+from compatgate.canary.workload import FOLDER, Workload
+from compatgate.canary.workloads import Library
+from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
+from compatgate.canary.workloads.library import MANIFEST, read_workload
+from compatgate.canary.workloads.lint import Finding, lint_workloads
 from compatgate.cli.commands import format_rows, members
 from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, Conflict, NotFound
@@ -19,10 +25,6 @@ from compatgate.kit.cli.output import format_cells, print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.resources import canary_dir
-
-if TYPE_CHECKING:
-    from compatgate.canary.workload import Workload
-    from compatgate.canary.workloads.lint import Finding
 
 
 @action(
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
 )
 def run_workloads(args: argparse.Namespace) -> int:
     """List workloads, or show one."""
-    from compatgate.canary.workloads import Library
-
     library = Library.open(args.workloads)
     if args.name:
         one = library.workload(args.name)
@@ -50,8 +50,6 @@ def run_workloads(args: argparse.Namespace) -> int:
 
 
 def _to_json(workload: Workload) -> dict[str, Any]:
-    from compatgate.canary.samples.sample import list_samples
-
     fields = msgspec.structs.asdict(workload)
     folder = fields.pop("folder")
     samples = [msgspec.to_builtins(sample) for sample in list_samples(workload)]
@@ -59,8 +57,6 @@ def _to_json(workload: Workload) -> dict[str, Any]:
 
 
 def _format_workload(workload: Workload) -> str:
-    from compatgate.canary.samples.sample import list_samples
-
     signed = f"signed lines; {' and '.join(workload.proofs)} must answer a challenge"
     by_worker, several = workload.interpreter == "worker", workload.nodes > 1
     fields: list[tuple[str, object]] = [
@@ -101,8 +97,6 @@ def _time(seconds: int) -> str:
 @action("suites", "list suites of workloads", "[NAME]  only this suite", add_workloads, FORMAT)
 def run_suites(args: argparse.Namespace) -> int:
     """List suites."""
-    from compatgate.canary.workloads import Library
-
     library = Library.open(args.workloads)
     suites = [library.suite(args.name)] if args.name else list(library.suites.values())
     bodies = [
@@ -141,8 +135,6 @@ exit status: 0 no errors (warnings do not count, see --strict), 1 errors, 2 bad 
 )
 def run_lint(args: argparse.Namespace) -> int:
     """Check workloads and print findings."""
-    from compatgate.canary.workloads.lint import lint_workloads
-
     seen: list[Path] = []
     found: list[Finding] = []
     for folder in map(Path, args.folders or [str(canary_dir())]):
@@ -183,9 +175,6 @@ exit status: 0 copied, 2 no image, or no valid workload in it, 3 no answer
 )
 def run_fetch(args: argparse.Namespace) -> int:
     """Copy the workload and print its name."""
-    from compatgate.canary.workload import FOLDER
-    from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
-    from compatgate.canary.workloads.library import MANIFEST, read_workload
     from compatgate.discovery.image.read import read_folder
 
     folder = read_folder(

@@ -11,6 +11,7 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit.cli.usage import action
 from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.manifests import asked_objects
 
 
 @action(
@@ -31,8 +32,6 @@ example:
 def run_manifests(args: argparse.Namespace) -> int:
     """Print the value ``webhook.asked`` of the chart as YAML."""
     import yaml
-
-    from compatgate.service.cluster.admission.manifests import asked_objects
 
     if not args.chart_values:
         hint = "the Helm chart makes the objects, and helm template prints them"

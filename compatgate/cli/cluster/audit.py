@@ -17,6 +17,7 @@ from compatgate.cli.cluster.nodes import decide_nodes
 from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
+from compatgate.documents.convert import to_waiver
 from compatgate.documents.specs import TargetSpec, WaiverDoc
 from compatgate.errors import Unavailable, quote_error
 from compatgate.gate_client import ask
@@ -27,6 +28,8 @@ from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import now, today
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.questions import parse_exemptions
+from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
 
 if TYPE_CHECKING:
     from compatgate.service.nodes.kubernetes.audit import AuditOptions, PodResult
@@ -71,7 +74,6 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Audit once, or repeatedly."""
-    from compatgate.service.cluster.admission.questions import parse_exemptions
     from compatgate.service.nodes.kubernetes.audit import AuditOptions
 
     check_name(args)
@@ -84,7 +86,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:
     from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
-    from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
 
     with connect_cluster(args) as api, gate_of(args, patience_s=_PATIENCE_S) as gate:
         options = replace(options, claims=ClusterClaims(api).of)
@@ -116,8 +117,6 @@ class _Previews:
         return {item.metadata.name: item.spec for item in self._gate.list_targets()}
 
     def waivers(self) -> Mapping[str, Waiver]:
-        from compatgate.documents.convert import to_waiver
-
         documents = (
             WaiverDoc(item.apiVersion, item.metadata, item.spec)
             for item in self._gate.list_waivers()

@@ -28,6 +28,7 @@ from compatgate.service.cluster.manifests.documents import (
     Manifests,
     read_manifests,
 )
+from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 
 if TYPE_CHECKING:
     from compatgate.cli.cluster.manifest_sources import Check
@@ -119,7 +120,6 @@ def _check(
 ) -> list[CheckedManifest]:
     """Ask about each object; after the first that nobody answers, ask no more."""
     from compatgate.service.cluster.manifests.reports import CheckedManifest, apply_unmatched
-    from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 
     checked: list[CheckedManifest] = []
     why = ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.gate.opening import Client, Operations, gate_of
+from compatgate.cli.nodes.reports import print_nodes
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
@@ -15,10 +16,22 @@ from compatgate.kit.cli.output import print_json, read_bytes
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.cluster_api import ClusterApi
-
-if TYPE_CHECKING:
-    from compatgate.service.nodes.kubernetes.connection import ClusterNode
-    from compatgate.service.nodes.kubernetes.labels import Plan
+from compatgate.service.nodes.kubernetes.connection import (
+    ClusterNode,
+    list_nodes,
+    make_reports,
+    parse_nodes,
+)
+from compatgate.service.nodes.kubernetes.labels import (
+    NodeDecision,
+    Plan,
+    apply_plans,
+    exceeded_limits,
+    parse_taint_limit,
+    plan_change,
+    print_plans,
+    print_summary,
+)
 
 LARGEST = 512 * 1024 * 1024
 MAX_TAINTED = """\
@@ -48,9 +61,6 @@ examples:
 )
 def run_nodes(args: argparse.Namespace) -> int:
     """Read nodes, and print, report or plan as the options say."""
-    from compatgate.service.nodes.kubernetes.connection import list_nodes, parse_nodes
-    from compatgate.service.nodes.kubernetes.labels import parse_taint_limit, print_plans
-
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
@@ -69,8 +79,6 @@ def run_nodes(args: argparse.Namespace) -> int:
     if args.format == "json":
         print_json(shown)
     else:
-        from compatgate.cli.nodes.reports import print_nodes
-
         print_nodes(shown, "no node of this cluster has NVIDIA GPU labels")
     return 0
 
@@ -79,8 +87,6 @@ def decide_nodes(
     gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
 ) -> list[dict[str, Any]]:
     """Return the nodes as the gate shows them; report them first, except in a dry run."""
-    from compatgate.service.nodes.kubernetes.connection import make_reports
-
     report, found = Operations.report_nodes, []
     for part in make_reports(nodes, cluster):
         answer = ask(gate, report, part["nodes"], cluster=part["cluster"], dry_run=dry_run)
@@ -90,8 +96,6 @@ def decide_nodes(
 
 def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Plan]:
     """Plan the changes of each node from the gate's answer."""
-    from compatgate.service.nodes.kubernetes.labels import NodeDecision, plan_change
-
     by_name = {node["name"]: node for node in shown}
     return [
         plan_change(
@@ -127,13 +131,6 @@ examples:
 )
 def run_reconcile(args: argparse.Namespace) -> int:
     """Apply the planned changes; return 1 if the taint limit is exceeded."""
-    from compatgate.service.nodes.kubernetes.connection import list_nodes
-    from compatgate.service.nodes.kubernetes.labels import (
-        exceeded_limits,
-        parse_taint_limit,
-        print_plans,
-    )
-
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     with connect_cluster(args) as api, gate_of(args) as gate:
@@ -146,8 +143,6 @@ def run_reconcile(args: argparse.Namespace) -> int:
 
 def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
     """Change the nodes, one after the other; return 3 if one could not be changed."""
-    from compatgate.service.nodes.kubernetes.labels import apply_plans, print_summary
-
     outcomes = []
     for outcome in apply_plans(api, found):
         name, state = outcome.plan.node.name, outcome.plan.decided.state

@@ -17,6 +17,8 @@ from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT, read_interval, repeat
 from compatgate.kit.cli.output import print_answer, read_bytes, write_output
 from compatgate.kit.cli.usage import action
+from compatgate.service.audit.attestations.keys import signer_maker
+from compatgate.service.matrix.snapshots.snapshot import LARGEST_BUNDLE, load_bundle
 
 _PULL_S = 60.0
 
@@ -41,7 +43,6 @@ def _export(args: argparse.Namespace) -> int:
     valid_for = parse_duration(args.valid, field="--valid") if args.valid else None
     sign = None
     if args.sign:
-        from compatgate.service.audit.attestations.keys import signer_maker
         from compatgate.service.gate.far.bundles import sign_bundle
 
         public = args.signing_public_key
@@ -117,8 +118,6 @@ FILE            bundle file
     FORMAT,
 )
 def _show(args: argparse.Namespace) -> int:
-    from compatgate.service.matrix.snapshots.snapshot import LARGEST_BUNDLE, load_bundle
-
     if args.key:
         from compatgate.service.gate.far.bundles import read_bundle_keys, read_trusted
 

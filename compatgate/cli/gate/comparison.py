@@ -33,6 +33,7 @@ from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
 from compatgate.service.changes.comparison.sections import report_plan, report_what_if
 from compatgate.service.matrix.proposals.schemas import DAYS, PROPOSAL_ID
+from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
 PERIOD = f"""\
 --days N = {DAYS}            use the decisions of N days
@@ -81,7 +82,6 @@ def run_what_if(args: argparse.Namespace) -> int:
     server_of(args)  # rejects more than one source
     if args.bundle:
         from compatgate.service.changes.comparison.service import answer_in_json
-        from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
         answer = answer_in_json(body, load_bundle(args.bundle).snapshot(), clock.now())
     else:
@@ -257,7 +257,6 @@ def run_plan(args: argparse.Namespace) -> int:
 
 def _plan_by_bundle(path: str, targets: list[str], body: Body) -> list[Body]:
     from compatgate.service.changes.comparison.service import answer_plan
-    from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
     bundle = load_bundle(path)
     documents = {key_of(one.document): one.document for one in bundle.payload.documents}

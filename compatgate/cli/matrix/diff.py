@@ -17,6 +17,7 @@ from compatgate.cli.matrix.files import find_revision, format_changes, latest_re
 from compatgate.documents.ownership import select_concerned, set_owner
 from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.specs import TYPES, compare_documents, key_of
+from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import FORMAT_OR_MARKDOWN
@@ -134,8 +135,6 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
 
 def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Client) -> list[Body]:
     """Compare the gate's matrix with files, in this process: reading is enough for that."""
-    from compatgate.documents.validation import read_documents
-
     known = gate.export_matrix()
     names = [body["metadata"]["name"] for body in known if body["kind"] == "Target"]
     wanted = read_documents(sources, load_facts().gpus, names)

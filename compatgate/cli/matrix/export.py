@@ -14,6 +14,7 @@ from compatgate.catalog import load_facts
 from compatgate.cli.gate.opening import Client, asking
 from compatgate.cli.matrix.files import find_revision
 from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.edits import edit_file
 from compatgate.documents.ownership import owner_of, set_owner
 from compatgate.documents.sources import SUFFIXES, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
@@ -91,8 +92,6 @@ def _read_known_good(gate: Client, target: str) -> list[dict[str, Any]]:
 
 
 def _write_folder(folder: Path, found: Iterable[Document]) -> int:
-    from compatgate.documents.edits import edit_file
-
     wanted: dict[Key, Document] = {key_of(document): document for document in found}
     known = folder.is_dir() and any(path.suffix in SUFFIXES for path in folder.rglob("*"))
     sources = read_paths([folder]) if known else []

@@ -8,6 +8,7 @@ from typing import Any
 
 from compatgate.check.question import read_changes
 from compatgate.cli.commands import Row, time_of
+from compatgate.cli.gate.comparison import read_document_name
 from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import format_changes
 from compatgate.documents.sources import read_paths
@@ -76,8 +77,6 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _read_edits(args: argparse.Namespace) -> Body:
-    from compatgate.cli.gate.comparison import read_document_name
-
     files = [{"file": one.file, "text": one.text} for one in read_paths(args.files)]
     entries = [
         {"entry": name, "status": status}

@@ -14,6 +14,7 @@ from compatgate.catalog import load_facts
 from compatgate.cli.commands import Group, Row, members
 from compatgate.cli.gate.comparison import run_what_if
 from compatgate.cli.gate.opening import drop_storage_members
+from compatgate.discovery.integrations.drafts import draft_target, read_drafts
 from compatgate.discovery.node_labels import LARGEST
 from compatgate.documents.specs import NAME_PATTERN
 from compatgate.documents.text import to_json, to_yaml
@@ -46,8 +47,6 @@ Values that no file states are left out and listed, with exit status 3: state th
 )
 def run_from(args: argparse.Namespace) -> int:
     """Print the drafted target, with notes as comments (JSON: on standard error)."""
-    from compatgate.discovery.integrations.drafts import draft_target, read_drafts
-
     if not re.fullmatch(NAME_PATTERN, args.name):
         hint = "letters, digits, and . _ - between them"
         raise BadInput("is not a target name", field="--name", value=args.name, hint=hint)

@@ -13,6 +13,7 @@ import msgspec
 from compatgate.catalog import load_facts
 from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, print_rows, time_of
 from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.discovery.probe import probe_machine, read_probe
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
@@ -138,13 +139,9 @@ def own_report(probe: str | None, name: str | None, *, root: str = "/") -> Body:
     is probed, whose files lie under ``root`` where this process runs in a container.
     """
     if probe is None:
-        from compatgate.discovery.probe import probe_machine
-
         document: Mapping[str, Any] = probe_machine(load_facts(), root=root).to_json()
         name = name or socket.gethostname().lower()
     else:
-        from compatgate.discovery.probe import read_probe
-
         document = read_probe(read_text(probe, "--probe"), origin=probe)
     if not name:
         hint = "--name is required: a probe does not name its node"
