@@ -6,10 +6,8 @@ import argparse
 import socket
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compatgate.canary.health.kernel_log import list_xids, read_boot_time, read_kernel_records
-from compatgate.canary.health.records import Record, RecordReader
 from compatgate.cli.gate.opening import gate_of
 from compatgate.discovery.driver import read_kernel_driver
 from compatgate.documents.quantities import parse_duration
@@ -21,6 +19,9 @@ from compatgate.kit.cli.output import open_input, print_answer
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.clock import iso
 from compatgate.service.nodes.reports.schemas import MAX_XIDS
+
+if TYPE_CHECKING:
+    from compatgate.canary.health.records import Record
 
 DEFAULT_PERIOD = "10m"
 _OVERLAP = timedelta(minutes=1)
@@ -82,6 +83,8 @@ def _make_report(args: argparse.Namespace, since: datetime, until: datetime) -> 
 
     The period begins no earlier than the boot of this machine, or the last load of its driver.
     """
+    from compatgate.canary.health.kernel_log import list_xids, read_boot_time
+
     boot, kernel = read_boot_time(), read_kernel_driver()
     times = list_xids(_read_records(args.dmesg), boot)
     if times.unplaced:
@@ -115,6 +118,9 @@ def _split(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _read_records(path: str | None) -> Iterable[Record]:
     """Return the records of a log that may concern a GPU."""
+    from compatgate.canary.health.kernel_log import read_kernel_records
+    from compatgate.canary.health.records import RecordReader
+
     if path is None:
         return read_kernel_records()[0]
     reader = RecordReader()
