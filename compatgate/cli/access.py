@@ -58,7 +58,6 @@ def _revoke(args: argparse.Namespace) -> Body:
 
 
 REVOKE = Row(
-    "revoke",
     "revoke_token",
     "revoke a token immediately",
     """\
@@ -72,9 +71,8 @@ name: NAME|ID  name of the token
     answer=_revoke,
 )
 run_token = Group(
-    (
-        Row(
-            "create",
+    {
+        "create": Row(
             "create_token",
             "create a token; its secret is printed only once",
             f"""\
@@ -92,8 +90,7 @@ targets: --target PATTERN ...
             make=True,
             who=_WHO,
         ),
-        Row(
-            "rotate",
+        "rotate": Row(
             "rotate_token",
             "give a token a new secret, printed only once",
             """\
@@ -105,8 +102,7 @@ name: NAME|ID  name of the token
             as_json=_with_secret,
             who=_WHO,
         ),
-        Row(
-            "list",
+        "list": Row(
             "list_tokens",
             "list tokens",
             "--all  include revoked and expired tokens",
@@ -123,8 +119,8 @@ name: NAME|ID  name of the token
             who=_WHO,
             values=lambda args: {"active": None if args.all else True},
         ),
-        REVOKE,
-    ),
+        "revoke": REVOKE,
+    },
     epilog=_SCOPES,
 )
 

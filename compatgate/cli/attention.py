@@ -36,9 +36,8 @@ def _filter(args: argparse.Namespace) -> Body:
 
 
 run_notices = Group(
-    (
-        Row(
-            "incidents",
+    {
+        "incidents": Row(
             "list_incidents",
             "list incidents, newest first",
             """\
@@ -58,16 +57,14 @@ run_notices = Group(
             who=_WHO,
             values=_filter,
         ),
-        Row(
-            "show",
+        "show": Row(
             "show_incident",
             "show an incident with every affected object",
             "ID  number of the incident",
             text=_describe,
             who=_WHO,
         ),
-        Row(
-            "snooze",
+        "snooze": Row(
             "snooze_incident",
             "hide an open incident for a while",
             """\
@@ -80,8 +77,7 @@ duration: --for DURATION = 24h  duration, at most 90d (default: 24h)
             ),
             who=_WHO,
         ),
-        Row(
-            "resolve",
+        "resolve": Row(
             "resolve_incident",
             "resolve an open incident",
             """\
@@ -91,8 +87,7 @@ ID                 number of the incident
             text=lambda one: f"{one['id']} is resolved",
             who=_WHO,
         ),
-        Row(
-            "reopen",
+        "reopen": Row(
             "reopen_incident",
             "reopen a snoozed or resolved incident",
             """\
@@ -102,7 +97,7 @@ ID                 number of the incident
             text=lambda one: f"{one['id']} is open again",
             who=_WHO,
         ),
-    )
+    }
 )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput, CompatgateError
@@ -69,7 +69,6 @@ class Row(NamedTuple):
         limited: a list has the option ``--limit``.
     """
 
-    name: str
     operation: str
     help: str
     usage: str | None = None
@@ -140,26 +139,20 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A command with actions; a mapping names some by their place in another module."""
+    """A command with actions by name; a text names the place of one in another module."""
 
-    actions: Sequence[Row | Action | Group] | Mapping[str, Row | Action | Group | str]
+    actions: Mapping[str, Row | Action | Group | str]
     epilog: str = ""
-    name: str = ""
     help: str = ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the action that the command line names, else all; only these are imported."""
         parser.epilog = self.epilog or None
-        known: Mapping[str, Any] = (
-            self.actions
-            if isinstance(self.actions, Mapping)
-            else {one.name: one for one in self.actions}
-        )
         chosen = getattr(parser, "chosen", "")
         actions = parser.add_subparsers(required=True, metavar="ACTION")
-        for name in [chosen] if chosen in known else known:
-            place = known[name]
-            one = cast("Row", load_command(place)) if isinstance(place, str) else place
+        for name in [chosen] if chosen in self.actions else self.actions:
+            one: Any = self.actions[name]
+            one = load_command(one) if isinstance(one, str) else one
             child = actions.add_parser(name, help=one.help)
             one.add_arguments(child)
             if not isinstance(one, Group):
@@ -171,21 +164,18 @@ class Group(NamedTuple):
         return status
 
 
-def declared_rows(group: str) -> list[Row]:
+def declared_rows(group: str) -> dict[str, Row]:
     """Return the commands of a group that routes declare, ``command="nodes racks"``."""
-    rows = []
-    for one in load_operations().values():
-        if not one.command.startswith(f"{group} "):
-            continue
-        row = Row(
-            one.command.removeprefix(f"{group} "),
+    return {
+        one.command.removeprefix(f"{group} "): Row(
             one.name,
             one.about.partition("\n")[0].rstrip("."),
             columns=members(*one.columns),
             text=partial(format_members, members=one.columns),
         )
-        rows.append(row)
-    return rows
+        for one in load_operations().values()
+        if one.command.startswith(f"{group} ")
+    }
 
 
 def _name_option(argument: Argument) -> str:

@@ -31,7 +31,6 @@ _AGES = {
 
 
 @action(
-    "backup",
     "write a backup of the database; the gate may stay in use",
     "file: FILE|-  output file; - for standard output",
     DATABASE,
@@ -72,7 +71,6 @@ def _open(named: str | None) -> Iterator[Database]:
 
 
 @action(
-    "restore",
     "restore a backup into an empty database",
     """\
 FILE           backup file
@@ -117,7 +115,6 @@ def run_restore(args: argparse.Namespace) -> int:
 
 
 @action(
-    "verify",
     "verify the database or a backup: schema, pages and audit chain",
     """\
 [FILE]       backup file (default: the database)
@@ -145,7 +142,7 @@ def run_verify(args: argparse.Namespace) -> int:
     return print_checks(checks, as_json=args.format == "json")
 
 
-@action("upgrade", "create the database, or upgrade its schema", DATABASE, FORMAT)
+@action("create the database, or upgrade its schema", DATABASE, FORMAT)
 def _upgrade(args: argparse.Namespace) -> int:
     from compatgate.kit.database import tables
     from compatgate.kit.database.database import Database
@@ -161,7 +158,7 @@ def _upgrade(args: argparse.Namespace) -> int:
     return print_answer(args.format, report | {"copy": done.copy}, done.sentence)
 
 
-@action("status", "show the schema; exit status 1 if an upgrade is needed", DATABASE, FORMAT)
+@action("show the schema; exit status 1 if an upgrade is needed", DATABASE, FORMAT)
 def _status(args: argparse.Namespace) -> int:
     """Show the schema, without creating a file."""
     from compatgate.kit.database import tables
@@ -181,7 +178,7 @@ def _status(args: argparse.Namespace) -> int:
     return 0 if schema == needed else 1
 
 
-@action("path", "print the address of the database", DATABASE, FORMAT)
+@action("print the address of the database", DATABASE, FORMAT)
 def _path(args: argparse.Namespace) -> int:
     from compatgate.kit.database.database import display_url, resolve_url
 
@@ -191,7 +188,6 @@ def _path(args: argparse.Namespace) -> int:
 
 
 @action(
-    "prune",
     "remove old logs and reports of runs, and hosts without a worker",
     """\
 logs: --run-logs-older-than DURATION
@@ -239,4 +235,14 @@ def _list_pruned(found: PruneReport) -> Iterator[str]:
         yield "dry run: no data was removed"
 
 
-run = Group((_upgrade, _status, _path, run_backup, run_restore, run_verify, _prune))
+run = Group(
+    {
+        "upgrade": _upgrade,
+        "status": _status,
+        "path": _path,
+        "backup": run_backup,
+        "restore": run_restore,
+        "verify": run_verify,
+        "prune": _prune,
+    }
+)

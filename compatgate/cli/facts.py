@@ -24,7 +24,7 @@ _MEANING = {
 }
 
 
-@action("list", "show tables, record counts, digest and overlays", add_overlays, FORMAT)
+@action("show tables, record counts, digest and overlays", add_overlays, FORMAT)
 def _list(args: argparse.Namespace) -> int:
     library = open_library(args.facts)
     records = {}
@@ -53,7 +53,6 @@ def _list(args: argparse.Namespace) -> int:
 
 
 @action(
-    "show",
     "show complete records with notes and sources",
     """\
 TABLE  table, for example cuda_driver, torch or gpus
@@ -104,7 +103,7 @@ def _paint_bold(text: str) -> str:
     return paint(text, "bold", colour=wants_colour(sys.stdout))
 
 
-@action("verify", "check the facts against each other", add_overlays, FORMAT)
+@action("check the facts against each other", add_overlays, FORMAT)
 def _verify(args: argparse.Namespace) -> int:
     problems, known = verify(args.facts), origins(args.facts)
     rows = [{"check": p.check, "subject": p.subject, "message": p.message} for p in problems]

@@ -30,7 +30,6 @@ from compatgate.service.matrix.snapshots.snapshot import Snapshot, build
 
 
 @action(
-    "diff",
     "compare two sets of facts: records, verdicts of the matrix, recent decisions",
     """\
 OLD                    facts to compare: shipped, overlays, or a folder

@@ -38,7 +38,6 @@ _LONGEST_HOURS = 6.0
 
 
 @action(
-    "measure",
     "measure requirements, linked libraries and GPU code of wheels",
     """\
 what: PKG==VERSION|WHEEL|URL ...  release (NAME==VERSION), wheel file or URL

@@ -31,7 +31,6 @@ def _format_report(report: Body) -> str:
 
 
 @action(
-    "delete",
     "verify the audit log, and delete the decisions of past months; back up first",
     """\
 --older-than DURATION (required)  delete months that ended at least this long ago, for example 400d
@@ -73,9 +72,8 @@ _PERIOD = """\
 --until TIME  end time, for example 2026-11-03T18:00:00Z
 """
 run = Group(
-    (
-        Row(
-            "verify",
+    {
+        "verify": Row(
             "verify_audit",
             "recompute the chain; exit with 1 if a record was changed; a server needs a token with"
             " the scope admin",
@@ -86,9 +84,8 @@ run = Group(
             text=_format_report,
             status=lambda report: 0 if report["ok"] else 1,
         ),
-        _delete,
-        Row(
-            "list",
+        "delete": _delete,
+        "list": Row(
             "list_audit",
             "list audit records, newest first",
             """\
@@ -103,8 +100,7 @@ run = Group(
                 "hash": lambda link: link["hash"][:12],
             },
         ),
-        Row(
-            "decisions",
+        "decisions": Row(
             "list_decisions",
             "list decisions, newest first",
             """\
@@ -124,5 +120,5 @@ run = Group(
             },
             "no decisions",
         ),
-    )
+    }
 )

@@ -89,7 +89,6 @@ def _is_of(run: str, learned: Body) -> bool:
 
 _LISTED = members("id", "workload", "metric", "sku", "family", "version", "state")
 APPROVE = Row(
-    "approve",
     "approve_baseline",
     "approve a proposed version for future runs",
     """\
@@ -101,9 +100,8 @@ APPROVE = Row(
     answer=_approve,
 )
 run = Group(
-    (
-        Row(
-            "list",
+    {
+        "list": Row(
             "list_baselines",
             "list versions, newest first",
             """\
@@ -115,22 +113,19 @@ run = Group(
             {**_LISTED, "runs": "learnt_from", "values": "values"},
             "no baselines",
         ),
-        Row(
-            "show",
+        "show": Row(
             "show_baseline",
             "show a version with its distribution",
             "ID  version number, as listed",
             text=_format,
         ),
-        APPROVE,
-        Row(
-            "refuse",
+        "approve": APPROVE,
+        "refuse": Row(
             "refuse_baseline",
             "refuse a version, or retire an approved one",
             "ID  version number, as listed",
             text=_format,
         ),
-    ),
-    name="baselines",
+    },
     help="list, show, approve and refuse baselines",
 )

@@ -24,7 +24,6 @@ _HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "
 
 
 @action(
-    "fleet",
     "run a suite on every host of a pool, and name the slow ones",
     """\
 --suite S         suite to run on each host

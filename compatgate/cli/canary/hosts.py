@@ -23,7 +23,6 @@ from compatgate.kit.cli.usage import action
 
 _SHOWN_PARTS = 4
 HOSTS = Row(
-    "hosts",
     "list_hosts",
     "list the staging hosts that workers serve",
     "--gpu SKU  GPU",
@@ -49,7 +48,6 @@ HOSTS = Row(
 
 
 @action(
-    "drift",
     "compare measurements across hosts",
     """\
 [runs: RUN ...]  runs to compare (default: the newest of each host)

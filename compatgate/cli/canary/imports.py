@@ -18,7 +18,6 @@ from compatgate.kit.clock import parse_moment
 
 
 @action(
-    "import",
     "import a report of another tool, with its source",
     """\
 FILE                     report file; - for standard input

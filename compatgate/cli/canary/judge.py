@@ -45,7 +45,6 @@ _COLOURS = {
 
 
 @action(
-    "judge",
     "compare measurements of a candidate",
     f"""\
 BASELINE                   file with accepted measurements; with --paired, file with the pairs

@@ -47,7 +47,6 @@ _REQUEST = """\
 
 
 @asking(
-    "run",
     "run a suite for a target's stack",
     _REQUEST,
     """\
@@ -81,7 +80,6 @@ def run_start(args: argparse.Namespace, gate: Client) -> int:
 
 
 @asking(
-    "logs",
     "print the logs of a run",
     """\
 run: ID       run id, as in canary list
@@ -117,7 +115,7 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
             print(f"[{data['state']}{reason}]", file=sys.stderr)
 
 
-@asking("cancel", "cancel runs", "runs: ID ...  run ids, as in canary list")
+@asking("cancel runs", "runs: ID ...  run ids, as in canary list")
 def run_cancel(args: argparse.Namespace, gate: Client) -> int:
     """End runs: at once where they wait, else when their worker next reports."""
     print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
@@ -132,7 +130,7 @@ def describe_pool(evidence: Body) -> str:
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
-@asking("rerun", "requeue a finished run", "run: ID  run id, as in canary list")
+@asking("requeue a finished run", "run: ID  run id, as in canary list")
 def run_rerun(args: argparse.Namespace, gate: Client) -> int:
     """Requeue a run, for the current state of its target."""
     print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
@@ -242,7 +240,6 @@ def _with_bars(show: Show, ids: Sequence[str]) -> list[Body]:
 
 
 LIST = Row(
-    "list",
     "list_runs",
     "list runs",
     f"""\
@@ -267,7 +264,6 @@ LIST = Row(
     limited=False,
 )
 DISCARD = Row(
-    "discard",
     "discard_run",
     "discard a judged run: it no longer counts as evidence",
     """\

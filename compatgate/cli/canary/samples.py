@@ -30,7 +30,6 @@ _LARGEST_SEED = 4_294_967_295
 
 
 @action(
-    "read",
     "parse the output of a tool with an adapter",
     """\
 FILE               file with the tool's output; - for standard input
@@ -88,7 +87,6 @@ def _list_lines(report: Report) -> Iterator[str]:
 
 
 @action(
-    "sample",
     "write the measurements of a run to sample files",
     """\
 [id: RUN]           finished run

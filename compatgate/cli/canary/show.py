@@ -18,7 +18,6 @@ from compatgate.kit.cli.terminal import strip_controls
 
 
 @asking(
-    "show",
     "show a run and its steps",
     """\
 run: ID  run id, as in canary list

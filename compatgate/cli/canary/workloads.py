@@ -27,13 +27,7 @@ from compatgate.kit.cli.usage import action
 from compatgate.resources import canary_dir
 
 
-@action(
-    "workloads",
-    "list workloads, or show one",
-    "[NAME]  workload to show in full",
-    add_workloads,
-    FORMAT,
-)
+@action("list workloads, or show one", "[NAME]  workload to show in full", add_workloads, FORMAT)
 def run_workloads(args: argparse.Namespace) -> int:
     """List workloads, or show one."""
     library = Library.open(args.workloads)
@@ -94,7 +88,7 @@ def _time(seconds: int) -> str:
     return f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
 
 
-@action("suites", "list suites of workloads", "[NAME]  only this suite", add_workloads, FORMAT)
+@action("list suites of workloads", "[NAME]  only this suite", add_workloads, FORMAT)
 def run_suites(args: argparse.Namespace) -> int:
     """List suites."""
     library = Library.open(args.workloads)
@@ -119,7 +113,6 @@ def run_suites(args: argparse.Namespace) -> int:
 
 
 @action(
-    "lint",
     "check workloads without running them",
     """\
 [folders: DIR ...]  workload folder, or a folder of workloads (default: the shipped ones)
@@ -158,7 +151,6 @@ def _count(number: int, noun: str) -> str:
 
 
 @action(
-    "fetch",
     "copy the workload in an image",
     """\
 IMAGE                 reference in a registry

@@ -15,7 +15,6 @@ from compatgate.service.cluster.admission.manifests import asked_objects
 
 
 @action(
-    "manifests",
     "print what the webhook of the Helm chart asks about",
     """\
 --chart-values    print what the webhook asks about, for the value webhook.asked of the Helm chart
@@ -42,7 +41,6 @@ def run_manifests(args: argparse.Namespace) -> int:
 
 
 @action(
-    "webhook",
     "set the failure policy of the webhook once the gate answers",
     CLUSTER,
     """\

@@ -44,7 +44,6 @@ _SHOWN_OUTCOMES = ("fail", "error", "warn", "skip")
 
 
 @action(
-    "audit",
     "re-evaluate running GPU pods, and write policy reports",
     CLUSTER,
     """\

@@ -41,7 +41,6 @@ _FOR_THE_OBJECT = (400, 413, 422)
 
 
 @action(
-    "check",
     "check rendered manifests before a cluster sees them, as admission would",
     f"""\
 files: FILE|DIR ...                 rendered manifests, YAML or JSON; a folder: its files; "-":

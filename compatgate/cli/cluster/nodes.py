@@ -40,7 +40,6 @@ MAX_TAINTED = """\
 
 
 @action(
-    "nodes",
     "read the cluster's nodes; report them and suggest taints",
     CLUSTER,
     "--file FILE  output of kubectl get nodes -o json; - for stdin",
@@ -110,7 +109,6 @@ def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Pl
 
 
 @action(
-    "reconcile",
     "label nodes by driver state, and taint nodes whose driver is not blessed",
     CLUSTER,
     CLUSTER_NAME,

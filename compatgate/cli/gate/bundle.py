@@ -24,7 +24,6 @@ _PULL_S = 60.0
 
 
 @action(
-    "export",
     "export matrix, evidence and overlay facts to a file",
     """\
 -o, --output FILE = -  output file (default: standard output)
@@ -57,7 +56,6 @@ def _export(args: argparse.Namespace) -> int:
 
 
 @action(
-    "pull",
     "download the bundle of a gate if the bundle is new and trusted",
     """\
 server: URL           URL of the gate
@@ -109,7 +107,6 @@ def _pull_once(args: argparse.Namespace, keys: Any) -> int:
 
 
 @action(
-    "show",
     "verify a bundle and list its content",
     """\
 FILE            bundle file
@@ -157,4 +154,4 @@ def _show(args: argparse.Namespace) -> int:
     return print_answer(args.format, report, "\n".join(lines))
 
 
-run = Group((_export, _pull, _show))
+run = Group({"export": _export, "pull": _pull, "show": _show})

@@ -42,7 +42,6 @@ PERIOD = f"""\
 
 
 @action(
-    "what-if",
     "show what another driver, GPU or CUDA would break or fix",
     "[NAME]  target; optional with a node",
     CHANGES,
@@ -92,7 +91,6 @@ def run_what_if(args: argparse.Namespace) -> int:
 
 
 @asking(
-    "backtest",
     "show which recorded verdicts a change would alter",
     """\
 [files: FILE|DIR|-|ID ...]
@@ -163,7 +161,6 @@ def read_document_name(text: str) -> Body:
 
 
 @asking(
-    "dependents",
     "list the targets, recorded stacks and nodes that depend on an entry",
     "name: ENTRY  name of the entry",
 )
@@ -175,7 +172,6 @@ def show_dependents(args: argparse.Namespace, gate: Client) -> int:
 
 
 @asking(
-    "packages-report",
     "show what packages: enforce would stop on targets that audit packages",
     f"""\
 --target TARGET                     only this target

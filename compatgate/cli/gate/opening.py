@@ -78,7 +78,6 @@ AskingRun = Callable[["argparse.Namespace", Client], int]
 
 
 def asking(
-    name: str,
     help_text: str,
     /,
     *parts: Part,
@@ -94,7 +93,7 @@ def asking(
             with gate_of(args, make=make) as gate:
                 return run(args, gate)
 
-        return Action(name, help_text, run_with_gate, (*parts, form, PLACE), epilog, settings)
+        return Action(help_text, run_with_gate, (*parts, form, PLACE), epilog, settings)
 
     return decorate
 

@@ -81,7 +81,6 @@ def _quote(text: str) -> str:
 
 
 @asking(
-    "diff",
     "show what files or a later revision would change",
     """\
 [files: FILE|DIR|- ...]  YAML or JSON files, folders of them, or "-" for standard input; or --from

@@ -71,7 +71,6 @@ _COLUMNS: dict[str, dict[str, Cell]] = {
 
 
 @asking(
-    "list",
     "list entries, targets or waivers",
     """\
 [kind: {entries,targets,waivers}] = entries  kind of documents
@@ -109,7 +108,6 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
 
 
 @asking(
-    "show",
     "print a document, or a proposal",
     "NAME  name of an entry, target or waiver, or id of a proposal",
     _KIND,
@@ -129,7 +127,6 @@ def show_document(args: argparse.Namespace, gate: Client) -> int:
 
 
 @asking(
-    "delete",
     "delete an entry, waiver or target; earlier revisions keep it",
     "NAME  name of an entry, waiver or target",
     _KIND,
@@ -186,7 +183,6 @@ def _show_log(args: argparse.Namespace) -> Any:
 
 
 LOG = Row(
-    "log",
     "list_revisions",
     "list revisions, or show what one changed",
     """\

@@ -29,7 +29,6 @@ Key = tuple[str, str]
 
 
 @asking(
-    "export",
     "write every document, now or at an older revision",
     """\
 -o, --output FILE = -    output file (default: standard output)

@@ -101,7 +101,6 @@ def join_files(sources: Sequence[Source]) -> JoinedFiles:
 
 
 @asking(
-    "import",
     "create or change the documents in files, all or none",
     """\
 files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard input
@@ -154,7 +153,7 @@ def note_expired(changes: Iterable[Body]) -> None:
             print(text, file=sys.stderr)
 
 
-@action("example", "print an example matrix to start from")
+@action("print an example matrix to start from")
 def print_example(_: argparse.Namespace) -> int:
     """Print the shipped targets, entries and waivers as one stream."""
     folder = matrix_dir() / "examples"

@@ -32,7 +32,6 @@ _EVENTS = {
 
 
 @asking(
-    "propose",
     "propose a change for others to approve",
     """\
 [files: FILE|DIR|- ...]   files with the proposed documents
@@ -160,7 +159,6 @@ def _list_blockers(found: Body) -> list[str]:
 
 
 @asking(
-    "revert",
     "undo a revision",
     """\
 REVISION   revision to revert
@@ -236,7 +234,6 @@ _READ = """\
 """
 _AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 LIST = Row(
-    "proposals",
     "list_proposals",
     "list proposals",
     """\
@@ -261,7 +258,6 @@ LIST = Row(
     answer=_list,
 )
 APPROVALS = Row(
-    "approvals",
     "list_approvals",
     "list changes that wait for a second person",
     """\
@@ -284,28 +280,24 @@ APPROVALS = Row(
     answer=_show_approvals,
 )
 REFUSE = Row(
-    "refuse",
     "refuse_change",
     "refuse or withdraw a change that waits for a second person",
     "ID             approval id, as printed when the change was refused\n" + _AUTHOR,
     text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
 )
 APPROVE = Row(
-    "approve",
     "approve_proposal",
     "approve another person's proposal",
     _ID + _READ + _AUTHOR,
     text=_format_approved,
 )
 RETRACT = Row(
-    "retract",
     "retract_approval",
     "withdraw your approval",
     _ID + _AUTHOR,
     text=lambda one: _format_state(one, "no longer has your approval"),
 )
 MERGE = Row(
-    "merge",
     "merge_proposal",
     "merge a proposal into the matrix",
     _ID
@@ -317,7 +309,6 @@ MERGE = Row(
     text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
 )
 CLOSE = Row(
-    "close",
     "close_proposal",
     "close a proposal without merging it",
     _ID + "-m, --comment COMMENT  comment, shown in the history\n" + _AUTHOR,

@@ -29,7 +29,6 @@ _MAX_NAMED = 10
 
 
 @asking(
-    "sync",
     "make the stored matrix equal to the files",
     """\
 files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard input

@@ -25,7 +25,6 @@ from compatgate.kit.cli.usage import action
 
 
 @action(
-    "from",
     "draft a target from Kubernetes nodes and GPU Operator objects",
     """\
 files: FILE|- ...       YAML or JSON files, read together
@@ -85,7 +84,6 @@ def run_from(args: argparse.Namespace) -> int:
 
 
 DELETE: Row = Row(
-    "delete",
     "delete_target",
     "delete a target without entries or waivers",
     "NAME  name of the target",
@@ -94,9 +92,8 @@ DELETE: Row = Row(
     answer=lambda args: {"name": args.name, "deleted": True, **DELETE.ask(args)},
 )
 run = Group(
-    (
-        Row(
-            "list",
+    {
+        "list": Row(
             "list_targets",
             "list targets",
             """\
@@ -119,17 +116,16 @@ run = Group(
                 {**pool, "of": target} for target in targets for pool in target["spec"]["pools"]
             ],
         ),
-        Row(
-            "show",
+        "show": Row(
             "show_target",
             "print a target as a document",
             "NAME  name of the target",
             text=lambda target: to_yaml([drop_storage_members(target)]).rstrip("\n"),
         ),
-        run_what_if,
-        DELETE,
-        run_from,
-    ),
+        "what-if": run_what_if,
+        "delete": DELETE,
+        "from": run_from,
+    },
     epilog="""\
 Create and change targets with compatgate matrix import.
 """,

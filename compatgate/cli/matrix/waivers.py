@@ -19,7 +19,6 @@ DAYS = 7
 
 
 @asking(
-    "waive",
     "waive the rules that denied one stack",
     f"""\
 VERDICT            id of the denied verdict

@@ -68,7 +68,6 @@ _DRIFT: dict[str, Cell] = {
 
 
 @action(
-    "report",
     "report driver, GPUs, parts and settings of a node",
     """\
 --probe FILE              output of compatgate probe (default: probe this machine)
@@ -91,7 +90,6 @@ def _report(args: argparse.Namespace) -> int:
 
 
 @action(
-    "import",
     "report nodes from a file",
     """\
 FILE       JSON file, as the body of POST /nodes ("-": standard input)
@@ -188,7 +186,6 @@ NAME            name of the node
 --cluster NAME  cluster, if several have a node with this name
 """
 DRIFT = Row(
-    "drift",
     "list_drift",
     "list nodes that differ from their targets",
     _WHERE
@@ -205,9 +202,8 @@ DRIFT = Row(
     ],
 )
 run = Group(
-    (
-        Row(
-            "list",
+    {
+        "list": Row(
             "list_nodes",
             "list nodes",
             _WHERE
@@ -220,23 +216,18 @@ run = Group(
             _COLUMNS,
             _NONE,
         ),
-        DRIFT,
-        Row(
-            "show",
-            "show_node",
-            "show a node with the reports of each source",
-            _ONE,
-            text=format_node,
+        "drift": DRIFT,
+        "show": Row(
+            "show_node", "show a node with the reports of each source", _ONE, text=format_node
         ),
-        Row(
-            "remove",
+        "remove": Row(
             "remove_node",
             "remove a node that no longer exists",
             "--reason REASON  reason, kept in the audit log\n" + _ONE,
             text=lambda node: f"removed {node['cluster']}/{node['name']}",
         ),
-        *declared_rows("nodes"),
-        _report,
-        _import,
-    )
+        **declared_rows("nodes"),
+        "report": _report,
+        "import": _import,
+    }
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
 from compatgate.cli.commands import Body, Cell, Group, Row, format_rows, members, time_of
 from compatgate.kit.cli.output import format_json_time
@@ -107,15 +106,15 @@ _NAME = "name: UPGRADE  name of the upgrade\n"
 _AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)"
 
 
-def _change(action: str, operation: str, text: str, **more: Any) -> Row:
-    about: dict[str, Any] = {"text": _format_upgrade, "reason": f"upgrade {action} {{name}}"}
-    return Row(action, operation, text, **{"usage": _NAME, **about, **more})
+def _change(operation: str, help_text: str, usage: str = _NAME) -> Row:
+    action = operation.rpartition("_")[0].replace("_", "-")
+    reason = f"upgrade {action} {{name}}"
+    return Row(operation, help_text, usage, text=_format_upgrade, reason=reason)
 
 
 run = Group(
-    (
-        Row(
-            "list",
+    {
+        "list": Row(
             "list_upgrades",
             "list upgrades, newest first",
             """\
@@ -125,15 +124,10 @@ run = Group(
             _UPGRADES,
             "no upgrades",
         ),
-        Row(
-            "show",
-            "show_upgrade",
-            "show waves, open requirements and history",
-            _NAME,
-            text=_format_upgrade,
+        "show": Row(
+            "show_upgrade", "show waves, open requirements and history", _NAME, text=_format_upgrade
         ),
-        Row(
-            "may-start",
+        "may-start": Row(
             "may_start",
             "start a wave if allowed, and hold it for the caller",
             _NAME
@@ -146,35 +140,26 @@ run = Group(
             text=_format_answer,
             status=lambda answer: EXIT[answer["answer"]],
         ),
-        Row(
-            "approve",
+        "approve": Row(
             "approve_upgrade",
             "approve another person's upgrade",
             _NAME + _AUTHOR,
             text=_format_upgrade,
         ),
-        Row(
-            "retract",
-            "retract_upgrade",
-            "withdraw your approval",
-            _NAME + _AUTHOR,
-            text=_format_upgrade,
+        "retract": Row(
+            "retract_upgrade", "withdraw your approval", _NAME + _AUTHOR, text=_format_upgrade
         ),
-        _change("stop", "stop_upgrade", "hold every wave until someone resumes the upgrade"),
-        _change("resume", "resume_upgrade", "resume a stopped upgrade"),
-        _change(
-            "roll-back",
-            "roll_back_upgrade",
-            "end an upgrade; every wave must return to the former driver",
+        "stop": _change("stop_upgrade", "hold every wave until someone resumes the upgrade"),
+        "resume": _change("resume_upgrade", "resume a stopped upgrade"),
+        "roll-back": _change(
+            "roll_back_upgrade", "end an upgrade; every wave must return to the former driver"
         ),
-        _change(
-            "leave-out",
+        "leave-out": _change(
             "leave_out_nodes",
             "exclude nodes from an upgrade",
-            usage=_NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name",
+            _NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name",
         ),
-        Row(
-            "freeze",
+        "freeze": Row(
             "set_freeze",
             "create or replace a freeze: a period in which no wave starts",
             """\
@@ -187,16 +172,14 @@ targets: --target PATTERN ...  target or pattern; may be repeated (default: ever
             text=_format_freeze,
             reason="freeze {name}",
         ),
-        Row(
-            "unfreeze",
+        "unfreeze": Row(
             "delete_freeze",
             "delete a freeze",
             "name: FREEZE  name of the freeze",
             text=_format_freeze,
             reason="unfreeze {name}",
         ),
-        Row(
-            "freezes",
+        "freezes": Row(
             "list_freezes",
             "list freezes",
             """\
@@ -206,8 +189,7 @@ targets: --target PATTERN ...  target or pattern; may be repeated (default: ever
             _FREEZES,
             "no freezes",
         ),
-        Row(
-            "known-good",
+        "known-good": Row(
             "list_known_good",
             "show the known-good state that a rollback returns to",
             "",
@@ -219,8 +201,7 @@ targets: --target PATTERN ...  target or pattern; may be repeated (default: ever
             },
             "no known-good states",
         ),
-        Row(
-            "create",
+        "create": Row(
             "create_upgrade",
             "propose an upgrade, with waves from its plan",
             """\
@@ -237,7 +218,7 @@ name: UPGRADE             name of the upgrade
             reason="upgrade {target} to driver {driver}",
             values=_make_body,
         ),
-    ),
+    },
     epilog="""\
 exit status of may-start: 0 start (or done: nothing is left of the wave), 1 roll back, 2 bad input,
 3 wait, or no answer.

@@ -35,7 +35,6 @@ _NARGS = {(False, False): None, (True, False): "?", (False, True): "+", (True, T
 class Action(NamedTuple):
     """A command, or an action of a command; ``settings`` are what its usage cannot state."""
 
-    name: str
     help: str
     run: Run
     parts: Sequence[Part]
@@ -53,15 +52,15 @@ class Action(NamedTuple):
 
 
 def action(
-    name: str, help_text: str, /, *parts: Part, epilog: str = "", **settings: Settings
+    help_text: str, /, *parts: Part, epilog: str = "", **settings: Settings
 ) -> Callable[[Run], Action]:
-    """Declare an action; the function below the declaration runs it."""
-    return lambda run: Action(name, help_text, run, parts, epilog, settings)
+    """Declare an action, which its group names; the function below the declaration runs it."""
+    return lambda run: Action(help_text, run, parts, epilog, settings)
 
 
 def command(*parts: Part, epilog: str, **settings: Settings) -> Callable[[Run], Action]:
     """Declare a command; `compatgate.cli.main.COMMANDS` has its name and help."""
-    return action("", "", *parts, epilog=epilog, **settings)
+    return action("", *parts, epilog=epilog, **settings)
 
 
 def titled(title: str, *parts: Part, **settings: Settings) -> Part:
