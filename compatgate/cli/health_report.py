@@ -41,14 +41,14 @@ report to a gate:
 
 def run(args: argparse.Namespace) -> int:
     """Report once, or at an interval; return 0."""
-    if args.every is None:
-        return _report(args, _read_period(args.since or DEFAULT_PERIOD))
-    if args.dmesg == "-":
+    if args.every and args.dmesg == "-":
         what = "cannot be combined with --every: standard input can be read only once"
         raise BadInput(what, field="--dmesg", hint="omit --every")
-    seconds = read_interval(args.every)
-    period = _read_period(args.since) if args.since else timedelta(seconds=seconds) + _OVERLAP
-    return repeat(lambda: _report(args, period), seconds)
+    if args.every and not args.since:
+        period = timedelta(seconds=read_interval(args.every)) + _OVERLAP
+    else:
+        period = _read_period(args.since or DEFAULT_PERIOD)
+    return repeat(lambda: _report(args, period), args.every)
 
 
 def _read_period(text: str) -> timedelta:

@@ -21,7 +21,7 @@ from compatgate.documents.convert import to_waiver
 from compatgate.documents.specs import TargetSpec, WaiverDoc
 from compatgate.errors import Unavailable, quote_error
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
+from compatgate.kit.cli.options import FORMAT, PLACE, repeat
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
@@ -78,9 +78,7 @@ def run(args: argparse.Namespace) -> int:
     check_name(args)
     exemptions = parse_exemptions(args.exempt, "--exempt")
     options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
-    if args.every is None:
-        return _audit_once(args, options)
-    return repeat(lambda: _audit_once(args, options), read_interval(args.every))
+    return repeat(lambda: _audit_once(args, options), args.every)
 
 
 def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:

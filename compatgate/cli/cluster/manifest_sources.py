@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -24,14 +24,8 @@ from compatgate.service.cluster.manifests.documents import DEFAULT_NAMESPACE
 from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
 
-
-class Check(Protocol):
-    """A function that returns admission's answer about an object."""
-
-    def __call__(
-        self, document: Mapping[str, Any], namespace: str, *, claims: Sequence[Mapping[str, Any]]
-    ) -> ObjectAnswer:
-        """Return the answer."""
+Check = Callable[..., ObjectAnswer]
+"""A function that returns admission's answer about a document, in a namespace, with claims."""
 
 
 def ask_server(

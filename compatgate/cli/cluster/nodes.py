@@ -75,11 +75,7 @@ def run_nodes(args: argparse.Namespace) -> int:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
     if args.suggest:
         return print_plans(plan_nodes(nodes, shown), cap, args.format)
-    if args.format == "json":
-        print_json(shown)
-    else:
-        print_nodes(shown, "no node of this cluster has NVIDIA GPU labels")
-    return 0
+    return print_nodes(args.format, shown, "no node of this cluster has NVIDIA GPU labels")
 
 
 def decide_nodes(

@@ -14,7 +14,7 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.gate_client import make_client
 from compatgate.kit import clock
-from compatgate.kit.cli.options import DATABASE, FORMAT, read_interval, repeat
+from compatgate.kit.cli.options import DATABASE, FORMAT, repeat
 from compatgate.kit.cli.output import print_answer, read_bytes, write_output
 from compatgate.kit.cli.usage import action
 from compatgate.service.audit.attestations.keys import signer_maker
@@ -75,9 +75,7 @@ def _pull(args: argparse.Namespace) -> int:
     from compatgate.service.gate.far.bundles import read_bundle_keys
 
     keys = read_bundle_keys(args.key)
-    if args.every is None:
-        return _pull_once(args, keys)
-    return repeat(lambda: _pull_once(args, keys), read_interval(args.every))
+    return repeat(lambda: _pull_once(args, keys), args.every)
 
 
 def _pull_once(args: argparse.Namespace, keys: Any) -> int:

@@ -11,19 +11,13 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, print_rows, time_of
+from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, format_rows, time_of
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.discovery.probe import probe_machine, read_probe
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
-from compatgate.kit.cli.output import (
-    format_json_time,
-    list_fields,
-    print_answer,
-    print_json,
-    read_text,
-)
+from compatgate.kit.cli.options import FORMAT, PLACE, repeat
+from compatgate.kit.cli.output import format_json_time, list_fields, print_answer, read_text
 from compatgate.kit.cli.terminal import width_of
 from compatgate.kit.cli.usage import action
 from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
@@ -86,7 +80,7 @@ def _report(args: argparse.Namespace) -> int:
             (node,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
         return print_answer(args.format, node, lambda: format_node(node))
 
-    return repeat(report_once, read_interval(args.every)) if args.every else report_once()
+    return repeat(report_once, args.every)
 
 
 @action(
@@ -108,11 +102,7 @@ def _import(args: argparse.Namespace) -> int:
             part = nodes[start : start + MAX_NODES]
             answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
             reported += answer["nodes"]
-    if args.format == "json":
-        print_json(reported)
-    else:
-        print_nodes(reported, _NONE)
-    return 0
+    return print_nodes(args.format, reported, _NONE)
 
 
 def _read_report(path: str) -> Body:
@@ -161,9 +151,9 @@ def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"gpus": counts, **stated}
 
 
-def print_nodes(nodes: Sequence[Body], empty: str) -> None:
-    """Print a line for each node."""
-    print_rows(nodes, _COLUMNS, empty)
+def print_nodes(form: str, nodes: Sequence[Body], empty: str) -> int:
+    """Print a line for each node, or JSON; return exit status 0."""
+    return print_answer(form, nodes, format_rows(nodes, _COLUMNS) if nodes else empty)
 
 
 def format_node(node: Body) -> str:

@@ -117,11 +117,14 @@ def read_interval(text: str, field: str = "--every", least_s: int = _LEAST_S) ->
     return seconds
 
 
-def repeat(act: Callable[[], int], seconds: float) -> int:
-    """Repeat an action until it is stopped; return 0. Print errors and continue."""
+def repeat(act: Callable[[], int], every: str | None) -> int:
+    """Act once, or at an interval until a signal; then print errors, continue, and return 0."""
+    if every is None:
+        return act()
     import signal
     import threading
 
+    seconds = read_interval(every)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
