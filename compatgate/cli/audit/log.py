@@ -88,11 +88,11 @@ run = Group(
         "list": Row(
             "list_audit",
             "list audit records, newest first",
-            """\
+            f"""\
+{_PERIOD}\
 --action WHAT  action, for example token.create, or a prefix such as "matrix."
 --actor NAME   actor
-"""
-            + _PERIOD,
+""",
             {
                 "seq": "seq",
                 "at": lambda link: link["at"][:19] + "Z",
@@ -103,12 +103,12 @@ run = Group(
         "decisions": Row(
             "list_decisions",
             "list decisions, newest first",
-            """\
+            f"""\
+{_PERIOD}\
 --target NAME  target of the question
---verdict {pass,warn,fail,unknown}  verdict
+--verdict {{pass,warn,fail,unknown}}  verdict
 --image REF    image, exactly as written
-"""
-            + _PERIOD,
+""",
             {
                 "decided": time_of("decided_at"),
                 "verdict": "outcome",

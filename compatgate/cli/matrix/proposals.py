@@ -199,11 +199,7 @@ def _format_approval(one: Body) -> str:
         f"reason: {one['reason']}",
         f"digest: {one['digest']}",
     ]
-    for change in one["changes"]:
-        lines.append(f"{change['action']} {change['kind']} {change['name']}")
-        for field in change["fields"]:
-            lines.append(f"  {field['path']}: {field['before']} -> {field['after']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *format_changes(one["changes"])])
 
 
 def _name_state(one: Body) -> str:
@@ -300,12 +296,10 @@ RETRACT = Row(
 MERGE = Row(
     "merge_proposal",
     "merge a proposal into the matrix",
-    _ID
-    + _READ
-    + """\
+    f"""\
+{_ID}{_READ}{_AUTHOR}\
 --override REASON  reason to merge without the canary evidence that a policy requires; stays visible
-"""
-    + _AUTHOR,
+""",
     text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
 )
 CLOSE = Row(

@@ -178,8 +178,8 @@ NAME            name of the node
 DRIFT = Row(
     "list_drift",
     "list nodes that differ from their targets",
-    _WHERE
-    + """\
+    f"""\
+{_WHERE}\
 --what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
 """,
     _DRIFT,
@@ -196,11 +196,11 @@ run = Group(
         "list": Row(
             "list_nodes",
             "list nodes",
-            _WHERE
-            + """\
+            f"""\
+{_WHERE}\
 --search TEXT      part of the name, case-insensitive
 --driver DRIVER    driver version
---driver-state {}  driver state: whether an entry allows the driver
+--driver-state {{}}  driver state: whether an entry allows the driver
 --disagrees        only nodes whose sources disagree
 """,
             _COLUMNS,

@@ -103,7 +103,7 @@ def _make_body(args: argparse.Namespace) -> Body:
 
 
 _NAME = "name: UPGRADE  name of the upgrade\n"
-_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)"
+_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 
 
 def _change(operation: str, help_text: str, usage: str = _NAME) -> Row:
@@ -130,13 +130,12 @@ run = Group(
         "may-start": Row(
             "may_start",
             "start a wave if allowed, and hold it for the caller",
-            _NAME
-            + """\
+            f"""\
+{_NAME}{_AUTHOR}\
 --wave N   wave number (default: the next wave)
 --by NAME  person or tool that would roll the wave (default: the caller's name)
 --dry-run
-"""
-            + _AUTHOR,
+""",
             text=_format_answer,
             status=lambda answer: EXIT[answer["answer"]],
         ),
