@@ -105,14 +105,12 @@ def run_drift(args: argparse.Namespace) -> int:
 
 def _list_stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
     """Return the newest measured stack of each host, or those of the named runs."""
-    names = args.runs
+    names, places = args.runs, {}
     if not names:
         filters: dict[str, Any] = {"state": "ended", "suite": args.suite, "target": args.target}
         rows = ask_all(gate, args.limit, Operations.list_runs, **filters)
         names = [row["id"] for row in rows if row.get("source") is None]
         places = {row["id"]: row["on_host"] or row["host"] for row in rows}
-    else:
-        places = {}
     results: dict[str, HostStack] = {}
     for name in names:
         if places.get(name) in results:

@@ -85,7 +85,7 @@ def run_judge(args: argparse.Namespace) -> int:
     print_answer(
         args.format,
         {"verdict": verdict, **msgspec.to_builtins(judged)},
-        lambda: _render(judged, verdict, sys.stdout),
+        lambda: _render(judged, verdict, sys.stdout, paired=args.paired),
     )
     return EXITS[judged.outcome]
 
@@ -263,7 +263,7 @@ def _split(options: list[str], field: str, specs: dict[str, MetricSpec]) -> dict
 # --- text ------------------------------------------------------------------------------------
 
 
-def _render(judged: Any, verdict: str, stream: TextIO) -> str:
+def _render(judged: Any, verdict: str, stream: TextIO, *, paired: bool) -> str:
     """Return a judgement of files or of pairs as text."""
     colour, width = wants_colour(stream), width_of(stream) - 2
     lines = [paint(verdict.replace("-", " ").upper(), "bold", _COLOURS[verdict], colour=colour)]
@@ -272,16 +272,14 @@ def _render(judged: Any, verdict: str, stream: TextIO) -> str:
             state = "skipped" if check.ok else "failed"
             lines += ["", *wrap(f"check {check.name} {state}: {check.message}".strip(": "), width)]
     for metric in judged.metrics:
-        paired = hasattr(metric, "metric")
-        name, figures = (
-            (metric.metric, _figures_of_pairs) if paired else (metric.name, _figures_of_files)
-        )
+        name = metric.metric if paired else metric.name
+        figures = _figures_of_pairs(metric) if paired else _figures_of_files(metric)
         style = _COLOURS.get(metric.outcome, "green")
         outcome = paint(metric.outcome.replace("-", " "), style, colour=colour)
         lines += ["", f"{wrap(name, width)[0]}: {outcome}"]
         lines += [f"  {line}" for line in wrap(metric.reason, width - 2)]
         lines += _label_lines("missing", metric.missing or "", width)
-        lines += _label_lines("figures", ", ".join(figures(metric)), width)
+        lines += _label_lines("figures", ", ".join(figures), width)
         lines += _label_lines("accepted", metric.explained if paired else "", width)
     if not judged.metrics or judged.reason.startswith("the reference"):
         lines += ["", *wrap(judged.reason, width)]
