@@ -59,7 +59,6 @@ def _revoke(args: argparse.Namespace) -> Body:
 
 REVOKE = Row(
     "revoke_token",
-    "revoke a token immediately",
     """\
 name: NAME|ID  name of the token
 --last-admin   allow revoking the last admin token; only with --database
@@ -74,7 +73,6 @@ run_token = Group(
     {
         "create": Row(
             "create_token",
-            "create a token; its secret is printed only once",
             f"""\
 --name NAME
 scopes: --scope SCOPES
@@ -89,10 +87,10 @@ targets: --target PATTERN ...
             epilog=_SCOPES,
             make=True,
             who=_WHO,
+            summary="create a token; its secret is printed only once",
         ),
         "rotate": Row(
             "rotate_token",
-            "give a token a new secret, printed only once",
             """\
 name: NAME|ID  name of the token
 --overlap DURATION
@@ -101,10 +99,10 @@ name: NAME|ID  name of the token
             text=_secret,
             as_json=_with_secret,
             who=_WHO,
+            summary="give a token a new secret, printed only once",
         ),
         "list": Row(
             "list_tokens",
-            "list tokens",
             "--all  include revoked and expired tokens",
             {
                 **members("name", "id"),
@@ -115,7 +113,6 @@ name: NAME|ID  name of the token
                 "last used": time_of("last_used_at", "never"),
                 "state": _state,
             },
-            "no tokens",
             who=_WHO,
             values=lambda args: {"active": None if args.all else True},
         ),

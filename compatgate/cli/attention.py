@@ -39,7 +39,6 @@ run_notices = Group(
     {
         "incidents": Row(
             "list_incidents",
-            "list incidents, newest first",
             """\
 --kind {}     only incidents of this kind
 --state {}    only incidents in this state (default: open)
@@ -57,16 +56,9 @@ run_notices = Group(
             who=_WHO,
             values=_filter,
         ),
-        "show": Row(
-            "show_incident",
-            "show an incident with every affected object",
-            "ID  number of the incident",
-            text=_describe,
-            who=_WHO,
-        ),
+        "show": Row("show_incident", "ID  number of the incident", text=_describe, who=_WHO),
         "snooze": Row(
             "snooze_incident",
-            "hide an open incident for a while",
             """\
 ID                 number of the incident
 duration: --for DURATION = 24h  duration, at most 90d (default: 24h)
@@ -79,7 +71,6 @@ duration: --for DURATION = 24h  duration, at most 90d (default: 24h)
         ),
         "resolve": Row(
             "resolve_incident",
-            "resolve an open incident",
             """\
 ID                 number of the incident
 --comment COMMENT  comment, for example the fix
@@ -89,7 +80,6 @@ ID                 number of the incident
         ),
         "reopen": Row(
             "reopen_incident",
-            "reopen a snoozed or resolved incident",
             """\
 ID                 number of the incident
 --comment COMMENT  comment, kept in the audit log

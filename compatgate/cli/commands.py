@@ -7,6 +7,7 @@ of the answer. What an operation cannot say is a function above the table.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -56,7 +57,8 @@ class Row(NamedTuple):
     Attributes:
         usage: options, of which those with the name of an argument are sent; ``{}`` stands for the
             declared choices, and no help for that of the API. None: one for each argument.
-        columns: heading to cell; ``items`` returns the lines, where they are not the answer's.
+        columns: heading to cell; ``items`` returns the lines, where they are not the answer's;
+            ``empty`` is printed without any, else ``no upgrades`` for ``list_upgrades``.
         text: returns one answer as text; None: the answer is printed as JSON.
         as_json: returns what ``--format json`` prints of one answer.
         status: returns the exit status of one answer; None: it is 0.
@@ -67,13 +69,13 @@ class Row(NamedTuple):
         answer: returns the answer, where the command does more than ask once.
         settings: of `argparse`, for options that are no arguments of the operation.
         limited: a list has the option ``--limit``.
+        summary: line of help, in place of the operation's own.
     """
 
     operation: str
-    help: str
     usage: str | None = None
     columns: Mapping[str, Cell] = {}
-    empty: str = "nothing yet"
+    empty: str = ""
     text: Callable[[Body], str] | None = None
     as_json: Callable[[Body], Any] | None = None
     epilog: str = ""
@@ -86,11 +88,18 @@ class Row(NamedTuple):
     items: Callable[[Sequence[Body], argparse.Namespace], Sequence[Body]] | None = None
     settings: Mapping[str, Settings] = {}
     limited: bool = True
+    summary: str = ""
 
     @property
     def declared(self) -> Declared:
         """Return the operation."""
         return load_operations()[self.operation]
+
+    @property
+    def help(self) -> str:
+        """Return the line of help: the first sentence about the operation."""
+        about = re.split(r"\.(?:\s|$)", self.declared.about, maxsplit=1)[0]
+        return self.summary or f"{about[:1].lower()}{about[1:]}"
 
     def options(self) -> Iterator[Option]:
         """Yield the options that are arguments of the operation."""
@@ -120,7 +129,7 @@ class Row(NamedTuple):
         """Run the command; return the exit status."""
         answer = (self.answer or self.ask)(args)
         if self.items and args.format != "json":
-            print_rows(self.items(answer, args), self.columns, self.empty)
+            print_rows(self, self.items(answer, args))
             return 0
         return print_row(args.format, self, answer)
 
@@ -169,7 +178,6 @@ def declared_rows(group: str) -> dict[str, Row]:
     return {
         one.command.removeprefix(f"{group} "): Row(
             one.name,
-            one.about.partition("\n")[0].rstrip("."),
             columns=members(*one.columns),
             text=partial(format_members, members=one.columns),
         )
@@ -240,13 +248,14 @@ def print_row(form: str, row: Row, answer: Any) -> int:
     elif row.text and not listed:
         print(row.text(answer))
     else:
-        print_rows(answer, row.columns, row.empty)
+        print_rows(row, answer)
     return row.status(answer) if row.status else 0
 
 
-def print_rows(items: Sequence[Body], columns: Mapping[str, Cell], empty: str) -> None:
+def print_rows(row: Row, items: Sequence[Body]) -> None:
     """Print a table of items."""
-    print(format_rows(items, columns) if items else empty)
+    nothing = f"no {row.operation.removeprefix('list_').replace('_', ' ')}"
+    print(format_rows(items, row.columns) if items else row.empty or nothing)
 
 
 def format_rows(items: Iterable[Body], columns: Mapping[str, Cell]) -> str:

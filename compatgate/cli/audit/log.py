@@ -75,19 +75,17 @@ run = Group(
     {
         "verify": Row(
             "verify_audit",
-            "recompute the chain; exit with 1 if a record was changed; a server needs a token with"
-            " the scope admin",
             """\
 --head HASH  hash stored earlier; the chain must still contain it
 --full       read everything (default: records since the last successful verification)
 """,
             text=_format_report,
             status=lambda report: 0 if report["ok"] else 1,
+            summary="recompute the chain; exit with 1 if a record was changed (scope admin)",
         ),
         "delete": _delete,
         "list": Row(
             "list_audit",
-            "list audit records, newest first",
             f"""\
 {_PERIOD}\
 --action WHAT  action, for example token.create, or a prefix such as "matrix."
@@ -99,10 +97,10 @@ run = Group(
                 **members("actor", "action", "subject"),
                 "hash": lambda link: link["hash"][:12],
             },
+            "nothing yet",
         ),
         "decisions": Row(
             "list_decisions",
-            "list decisions, newest first",
             f"""\
 {_PERIOD}\
 --target NAME  target of the question
@@ -118,7 +116,6 @@ run = Group(
                 "id": "verdict_id",
                 "image": "image",
             },
-            "no decisions",
         ),
     }
 )

@@ -90,7 +90,6 @@ def _is_of(run: str, learned: Body) -> bool:
 _LISTED = members("id", "workload", "metric", "sku", "family", "version", "state")
 APPROVE = Row(
     "approve_baseline",
-    "approve a proposed version for future runs",
     """\
 [ID]          version number, as listed; or --all-of
 --all-of RUN  approve every proposed version with values of this run
@@ -103,7 +102,6 @@ run = Group(
     {
         "list": Row(
             "list_baselines",
-            "list versions, newest first",
             """\
 --workload W  workload with digest, as listed
 --sku SKU     GPU SKU, or cpu
@@ -111,21 +109,10 @@ run = Group(
 --state {}    state (default: any)
 """,
             {**_LISTED, "runs": "learnt_from", "values": "values"},
-            "no baselines",
         ),
-        "show": Row(
-            "show_baseline",
-            "show a version with its distribution",
-            "ID  version number, as listed",
-            text=_format,
-        ),
+        "show": Row("show_baseline", "ID  version number, as listed", text=_format),
         "approve": APPROVE,
-        "refuse": Row(
-            "refuse_baseline",
-            "refuse a version, or retire an approved one",
-            "ID  version number, as listed",
-            text=_format,
-        ),
+        "refuse": Row("refuse_baseline", "ID  version number, as listed", text=_format),
     },
     help="list, show, approve and refuse baselines",
 )

@@ -24,7 +24,6 @@ from compatgate.kit.cli.usage import action
 _SHOWN_PARTS = 4
 HOSTS = Row(
     "list_hosts",
-    "list the staging hosts that workers serve",
     "--gpu SKU  GPU",
     {
         "host": "name",

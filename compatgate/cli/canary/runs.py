@@ -241,7 +241,6 @@ def _with_bars(show: Show, ids: Sequence[str]) -> list[Body]:
 
 LIST = Row(
     "list_runs",
-    "list runs",
     f"""\
 --state STATE   {", ".join(_STATES)}
 --target T      target
@@ -259,13 +258,11 @@ LIST = Row(
         "created": time_of("created_at"),
         "reason": lambda run: run["doing"] or run["reason"],
     },
-    "no runs",
     settings={"state": {"choices": _STATES}},
     limited=False,
 )
 DISCARD = Row(
     "discard_run",
-    "discard a judged run: it no longer counts as evidence",
     """\
 ID             run id, as in canary list
 --reason TEXT  reason why the run does not count; kept in the audit log

@@ -184,7 +184,6 @@ def _show_log(args: argparse.Namespace) -> Any:
 
 LOG = Row(
     "list_revisions",
-    "list revisions, or show what one changed",
     """\
 --name NAME   only revisions of this document
 --since TIME  first day, for example 2026-11-03
@@ -199,8 +198,8 @@ LOG = Row(
         "proposal": lambda row: row["proposal"] or "direct",
         "reason": "reason",
     },
-    "no revisions",
     text=_format_revision,
     settings={"revision": {"type": int}},
     answer=_show_log,
+    summary="list revisions, or show what one changed",
 )

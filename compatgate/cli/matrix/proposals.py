@@ -231,7 +231,6 @@ _READ = """\
 _AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 LIST = Row(
     "list_proposals",
-    "list proposals",
     """\
 --state {}       only proposals in this state (default: open)
 --target TARGET  only proposals that affect this target
@@ -250,12 +249,10 @@ LIST = Row(
         "approved by": lambda one: ", ".join(approval["by"] for approval in one["approvals"]),
         "reason": "reason",
     },
-    "no proposals",
     answer=_list,
 )
 APPROVALS = Row(
     "list_approvals",
-    "list changes that wait for a second person",
     """\
 --all  include decided and expired approval requests
 [ID]   id of an approval request, to show with its changes
@@ -277,25 +274,17 @@ APPROVALS = Row(
 )
 REFUSE = Row(
     "refuse_change",
-    "refuse or withdraw a change that waits for a second person",
     "ID             approval id, as printed when the change was refused\n" + _AUTHOR,
     text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
 )
-APPROVE = Row(
-    "approve_proposal",
-    "approve another person's proposal",
-    _ID + _READ + _AUTHOR,
-    text=_format_approved,
-)
+APPROVE = Row("approve_proposal", _ID + _READ + _AUTHOR, text=_format_approved)
 RETRACT = Row(
     "retract_approval",
-    "withdraw your approval",
     _ID + _AUTHOR,
     text=lambda one: _format_state(one, "no longer has your approval"),
 )
 MERGE = Row(
     "merge_proposal",
-    "merge a proposal into the matrix",
     f"""\
 {_ID}{_READ}{_AUTHOR}\
 --override REASON  reason to merge without the canary evidence that a policy requires; stays visible
@@ -304,7 +293,6 @@ MERGE = Row(
 )
 CLOSE = Row(
     "close_proposal",
-    "close a proposal without merging it",
     _ID + "-m, --comment COMMENT  comment, shown in the history\n" + _AUTHOR,
     text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
 )

@@ -85,7 +85,6 @@ def run_from(args: argparse.Namespace) -> int:
 
 DELETE: Row = Row(
     "delete_target",
-    "delete a target without entries or waivers",
     "NAME  name of the target",
     text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
     reason="target delete {name}",
@@ -95,7 +94,6 @@ run = Group(
     {
         "list": Row(
             "list_targets",
-            "list targets",
             """\
 --label KEY=VALUE  only targets with this label
 --owner OWNER      only targets of this owner
@@ -111,16 +109,15 @@ run = Group(
                 "nodes": "count",
                 "revision": lambda pool: pool["of"]["revision"],
             },
-            "no targets",
             items=lambda targets, args: [
                 {**pool, "of": target} for target in targets for pool in target["spec"]["pools"]
             ],
         ),
         "show": Row(
             "show_target",
-            "print a target as a document",
             "NAME  name of the target",
             text=lambda target: to_yaml([drop_storage_members(target)]).rstrip("\n"),
+            summary="print a target as a document",
         ),
         "what-if": run_what_if,
         "delete": DELETE,

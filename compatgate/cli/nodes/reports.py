@@ -177,7 +177,6 @@ NAME            name of the node
 """
 DRIFT = Row(
     "list_drift",
-    "list nodes that differ from their targets",
     f"""\
 {_WHERE}\
 --what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
@@ -195,7 +194,6 @@ run = Group(
     {
         "list": Row(
             "list_nodes",
-            "list nodes",
             f"""\
 {_WHERE}\
 --search TEXT      part of the name, case-insensitive
@@ -207,12 +205,9 @@ run = Group(
             _NONE,
         ),
         "drift": DRIFT,
-        "show": Row(
-            "show_node", "show a node with the reports of each source", _ONE, text=format_node
-        ),
+        "show": Row("show_node", _ONE, text=format_node),
         "remove": Row(
             "remove_node",
-            "remove a node that no longer exists",
             "--reason REASON  reason, kept in the audit log\n" + _ONE,
             text=lambda node: f"removed {node['cluster']}/{node['name']}",
         ),

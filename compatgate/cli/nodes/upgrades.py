@@ -106,30 +106,25 @@ _NAME = "name: UPGRADE  name of the upgrade\n"
 _AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 
 
-def _change(operation: str, help_text: str, usage: str = _NAME) -> Row:
+def _change(operation: str, usage: str = _NAME) -> Row:
     action = operation.rpartition("_")[0].replace("_", "-")
     reason = f"upgrade {action} {{name}}"
-    return Row(operation, help_text, usage, text=_format_upgrade, reason=reason)
+    return Row(operation, usage, text=_format_upgrade, reason=reason)
 
 
 run = Group(
     {
         "list": Row(
             "list_upgrades",
-            "list upgrades, newest first",
             """\
 --state {}     only this state
 --target NAME  only upgrades of this target
 """,
             _UPGRADES,
-            "no upgrades",
         ),
-        "show": Row(
-            "show_upgrade", "show waves, open requirements and history", _NAME, text=_format_upgrade
-        ),
+        "show": Row("show_upgrade", _NAME, text=_format_upgrade),
         "may-start": Row(
             "may_start",
-            "start a wave if allowed, and hold it for the caller",
             f"""\
 {_NAME}{_AUTHOR}\
 --wave N   wave number (default: the next wave)
@@ -139,28 +134,16 @@ run = Group(
             text=_format_answer,
             status=lambda answer: EXIT[answer["answer"]],
         ),
-        "approve": Row(
-            "approve_upgrade",
-            "approve another person's upgrade",
-            _NAME + _AUTHOR,
-            text=_format_upgrade,
-        ),
-        "retract": Row(
-            "retract_upgrade", "withdraw your approval", _NAME + _AUTHOR, text=_format_upgrade
-        ),
-        "stop": _change("stop_upgrade", "hold every wave until someone resumes the upgrade"),
-        "resume": _change("resume_upgrade", "resume a stopped upgrade"),
-        "roll-back": _change(
-            "roll_back_upgrade", "end an upgrade; every wave must return to the former driver"
-        ),
+        "approve": Row("approve_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
+        "retract": Row("retract_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
+        "stop": _change("stop_upgrade"),
+        "resume": _change("resume_upgrade"),
+        "roll-back": _change("roll_back_upgrade"),
         "leave-out": _change(
-            "leave_out_nodes",
-            "exclude nodes from an upgrade",
-            _NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name",
+            "leave_out_nodes", _NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name"
         ),
         "freeze": Row(
             "set_freeze",
-            "create or replace a freeze: a period in which no wave starts",
             """\
 name: FREEZE        name of the freeze
 since: --from TIME  start of the freeze
@@ -173,24 +156,20 @@ targets: --target PATTERN ...  target or pattern; may be repeated (default: ever
         ),
         "unfreeze": Row(
             "delete_freeze",
-            "delete a freeze",
             "name: FREEZE  name of the freeze",
             text=_format_freeze,
             reason="unfreeze {name}",
         ),
         "freezes": Row(
             "list_freezes",
-            "list freezes",
             """\
 --target NAME  only freezes that hold waves of this target
 --ended
 """,
             _FREEZES,
-            "no freezes",
         ),
         "known-good": Row(
             "list_known_good",
-            "show the known-good state that a rollback returns to",
             "",
             {
                 **members("target", "revision"),
@@ -202,7 +181,6 @@ targets: --target PATTERN ...  target or pattern; may be repeated (default: ever
         ),
         "create": Row(
             "create_upgrade",
-            "propose an upgrade, with waves from its plan",
             """\
 name: UPGRADE             name of the upgrade
 --target NAME (required)  target to upgrade
