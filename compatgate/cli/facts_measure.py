@@ -97,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
                     else:
                         heading = f"{record.package} {record.version}"
                         print(format_record(heading, record.to_json(), _HEADING), flush=True)
+                        if not record.libraries and not record.unread:
+                            print("  has no GPU code and links no GPU library", flush=True)
                     if args.overlay:
                         _keep(record, args.overlay)
             except CompatgateError as error:
