@@ -18,7 +18,6 @@ from compatgate.cli.gate.opening import (
     gate_of,
 )
 from compatgate.cli.matrix.files import format_changes
-from compatgate.cli.matrix.proposals import format_proposal
 from compatgate.core.components import resolve_component
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, NotFound
@@ -27,7 +26,6 @@ from compatgate.kit.cli.options import AUTHORSHIP, LIMIT, reason_of
 from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.operations import load_operations
-from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
 
 _FILTERS = ("target", "status", "component", "label", "owner", "search")
 _KIND = "--kind {entry,waiver,target}  kind, if several documents have this name"
@@ -114,9 +112,12 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
 )
 def show_document(args: argparse.Namespace, gate: Client) -> int:
     """Print the documents of a name, with what canary runs say of entries as comments."""
+    from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
     from compatgate.service.runs.evidence.promotion import EntryRemarks
 
     if PROPOSAL_ID.fullmatch(args.name) and not args.kind:
+        from compatgate.cli.matrix.proposals import format_proposal
+
         one = ask(gate, Operations.show_proposal, args.name)
         return print_answer(args.format, one, lambda: format_proposal(one))
     found = _find_documents(args, gate)
