@@ -19,7 +19,19 @@ from compatgate.strict_json import DECODE_ERRORS
 
 def run_batch(args: argparse.Namespace) -> int:
     """Answer every line; return 2 if one is malformed, else the exit status of the worst."""
-    _refuse(args)
+    names = (
+        *("target", "pool", "nvidia_smi", "node_labels", "probe"),
+        *("stack", "set", "image", "lock", "sbom", "show_at"),
+        *("read_wheels", "cached_wheels"),
+    )
+    stated = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+    if stated:
+        what = "cannot be combined with options for the question: each line has its own"
+        raise BadInput(what, field="--batch", hint=f"omit {', '.join(stated)}")
+    if args.output or any(form not in ("text", "json") for form in args.format):
+        what = "cannot be combined with --batch, which prints JSON lines on standard output"
+        option = "--output" if args.output else "--format"
+        raise BadInput(what, field=option, value=args.output or args.format)
     decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
     worst = EXIT_ALLOWED
     write = sys.stdout.write
@@ -46,20 +58,16 @@ def _answer(line: bytes, number: int, decider: Decider, decode: Any) -> tuple[in
     except Unavailable:
         raise
     except CompatgateError as error:
-        return EXIT_BAD_INPUT, {"error": _problem(error), "line": number}
+        problem = {  # in the form of the REST API (RFC 9457)
+            "type": f"https://compatgate.dev/problems/{error.slug}",
+            "title": error.slug.replace("-", " ").capitalize(),
+            "status": error.status,
+            "detail": error.detail,
+            "field": error.field,
+            "hint": error.hint,
+        }
+        return EXIT_BAD_INPUT, {"error": problem, "line": number}
     return exit_code(verdict["verdict"], allowed=verdict["allowed"]), verdict
-
-
-def _problem(error: CompatgateError) -> dict[str, Any]:
-    """Return the error in the form of the REST API (RFC 9457)."""
-    return {
-        "type": f"https://compatgate.dev/problems/{error.slug}",
-        "title": error.slug.replace("-", " ").capitalize(),
-        "status": error.status,
-        "detail": error.detail,
-        "field": error.field,
-        "hint": error.hint,
-    }
 
 
 def _lines(path: str) -> Iterator[tuple[int, bytes]]:
@@ -71,19 +79,3 @@ def _lines(path: str) -> Iterator[tuple[int, bytes]]:
             if line.strip():
                 yield from blank
                 blank.clear()
-
-
-def _refuse(args: argparse.Namespace) -> None:
-    names = (
-        *("target", "pool", "nvidia_smi", "node_labels", "probe"),
-        *("stack", "set", "image", "lock", "sbom", "show_at"),
-        *("read_wheels", "cached_wheels"),
-    )
-    given = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
-    if given:
-        what = "cannot be combined with options for the question: each line has its own"
-        raise BadInput(what, field="--batch", hint=f"omit {', '.join(given)}")
-    if args.output or any(form not in ("text", "json") for form in args.format):
-        what = "cannot be combined with --batch, which prints JSON lines on standard output"
-        option = "--output" if args.output else "--format"
-        raise BadInput(what, field=option, value=args.output or args.format)

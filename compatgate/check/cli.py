@@ -14,10 +14,10 @@ from compatgate.kit.cli.usage import Part, command, titled
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from compatgate.check.deciders import Decider
-    from compatgate.formats.reports import Answer
+    from compatgate.formats.reports import Answer, Report
 
 PLACES = """\
 --target NAME       target of the blessed matrix
@@ -191,20 +191,26 @@ def _answer_all(args: argparse.Namespace) -> int:
     from compatgate.check.deciders import choose_decider
     from compatgate.formats import reports as forms
 
-    reports = forms.read_reports(args.format, args.output)
     files = (args.sbom, args.dockerfile, args.probe, args.nvidia_smi, args.node_labels, args.bundle)
-    forms.refuse_inputs(reports, (*args.lock, *files))
-    forms.remove_old(reports)
+    reports = forms.open_reports(args.format, args.output, (*args.lock, *files))
     with closing(choose_decider(args)) as decider:
         answers = _answers(args, decider)
-    forms.write_reports(reports, answers)
+    return publish_answers(args, reports, answers)
+
+
+def publish_answers(
+    args: argparse.Namespace, reports: Sequence[Report], answers: Sequence[Answer]
+) -> int:
+    """Write every report; return the exit status of the worst answer."""
+    from compatgate.formats.reports import write_reports
+
+    write_reports(reports, answers)
     if "github" in args.format:
         from compatgate.formats.ci import publish
 
         publish(answers)
-    return worst_exit(
-        *(exit_code(a.verdict["verdict"], allowed=a.verdict["allowed"]) for a in answers)
-    )
+    verdicts = [answer.verdict for answer in answers]
+    return worst_exit(*(exit_code(v["verdict"], allowed=v["allowed"]) for v in verdicts))
 
 
 def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:

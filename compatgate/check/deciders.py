@@ -26,19 +26,21 @@ if TYPE_CHECKING:
     from compatgate.web.local_gate import LocalClient
 
 Body = dict[str, Any]
+_SAME_MEMBERS = ("os", "cpu", "platform", "sharing", "node")
+_MEMBERS = ("name", "driver", "gpu", *_SAME_MEMBERS)
 
 
 class Decider:
     """The interface of everything that answers questions."""
 
-    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> Body:
         """Return one verdict, in JSON form, on bodies that differ only in their pool.
 
         The records are of wheels measured for the question; a server uses its own.
         """
         raise NotImplementedError
 
-    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> Body:
         """Return the answer of ``POST /solve``; the body names no place where pools are given."""
         raise NotImplementedError
 
@@ -86,38 +88,38 @@ class FactsDecider(Decider):
         """Close the decider for targets."""
         self._targets.close()
 
-    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """Return one verdict on all pools; see `Decider.decide`."""
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> Body:
+        """Return one verdict on all pools."""
         if bodies[0].get("pool") is None and bodies[0].get("target") is not None:
             return self._targets.decide(bodies, records)
         from compatgate.core.evaluate import evaluate
         from compatgate.core.request import Target, parse_request
 
         requests = [parse_request(body, self._facts.gpus) for body in bodies]
-        pools = tuple(request.pool for request in requests if request.pool)
         return evaluate(
             requests[0].stack,
-            Target("", pools),
+            Target("", tuple(request.pool for request in requests if request.pool)),
             facts=self._facts.with_measured(records) if records else self._facts,
             now=datetime.now(UTC),
             basis="what-if" if requests[0].changes else "stated",
         ).to_json()
 
-    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
-        """Solve for described pools with the facts alone; see `Decider.solve`."""
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> Body:
+        """Solve for described pools with the facts alone."""
         if not pools:
             return self._targets.solve(body)
         from compatgate.core.matrix import Matrix
         from compatgate.core.request import Target, parse_pool
         from compatgate.core.solve_question import answer_question
 
-        described = Target("", tuple(parse_pool(pool, self._facts.gpus) for pool in pools))
+        facts, now = self._facts, datetime.now(UTC)
+        described = Target("", tuple(parse_pool(pool, facts.gpus) for pool in pools))
         return answer_question(
             body,
             lambda name: described,
-            facts=self._facts,
+            facts=facts,
             matrix=Matrix(),
-            now=datetime.now(UTC),
+            now=now,
             described=(described,),
         )
 
@@ -125,8 +127,7 @@ class FactsDecider(Decider):
 class ServerDecider(Decider):
     """A decider that asks a gate over REST, pool by pool.
 
-    Args:
-        at: revision or time of an older matrix; its decisions are not recorded.
+    With ``at``, it decides by an older matrix, and records nothing.
     """
 
     def __init__(
@@ -148,8 +149,8 @@ class ServerDecider(Decider):
         assert self._client is not None  # noqa: S101 - `DatabaseDecider` opens its own
         return self._client
 
-    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """Return the gate's verdict; see `Decider.decide`."""
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> Body:
+        """Return the gate's verdict."""
         from compatgate.check.verdicts import join_verdicts
         from compatgate.errors import DamagedContent
 
@@ -159,7 +160,7 @@ class ServerDecider(Decider):
             hint = "; ".join(filter(None, (error.hint, self._hint)))
             raise Unavailable(error.problem, field=error.field, hint=hint) from None
 
-    def _ask(self, body: Body) -> dict[str, Any]:
+    def _ask(self, body: Body) -> Body:
         from compatgate.check.verdicts import verdict_of
         from compatgate.client.operations import Operations
         from compatgate.gate_client import ask
@@ -171,8 +172,8 @@ class ServerDecider(Decider):
             answer = ask(self.client, Operations.preview, body, at=None if at is None else str(at))
         return verdict_of(answer, self.client.base_url)
 
-    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
-        """Ask the gate; it takes one described pool. See `Decider.solve`."""
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> Body:
+        """Ask the gate; it takes one described pool."""
         from compatgate.client.operations import Operations
         from compatgate.gate_client import ask
 
@@ -192,25 +193,6 @@ class ServerDecider(Decider):
     def close(self) -> None:
         """Close the connection."""
         self.client.close()
-
-
-@contextmanager
-def naming_database(database: str | None) -> Iterator[None]:
-    """Name the database in an error about what it lacks: the target may be that of a gate."""
-    try:
-        yield
-    except NotFound as error:
-        if error.field not in ("target", "name", "database"):
-            raise
-        from compatgate.kit.database.database import display_url, resolve_url
-
-        url = resolve_url(database)
-        place = url.database if url.drivername == "sqlite" else display_url(url)
-        where = "" if error.field == "database" else f" in the database {place}"
-        hint = f"{error.hint}; --server URL asks a gate, --database another database"
-        raise NotFound(
-            f"{error.problem}{where}", field=error.field, value=error.value, hint=hint
-        ) from None
 
 
 class DatabaseDecider(ServerDecider):
@@ -251,7 +233,7 @@ class DatabaseDecider(ServerDecider):
         """Return the client of the database's gate."""
         return self._local.client
 
-    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> Body:
         """Add the records to the gate, which REST cannot do, and decide."""
         with naming_database(self._database):
             gate = self._gate  # a database that cannot be opened has its own exit status
@@ -259,7 +241,7 @@ class DatabaseDecider(ServerDecider):
                 gate.snapshots.know(records)
             return super().decide(bodies)
 
-    def _ask(self, body: Body) -> dict[str, Any]:
+    def _ask(self, body: Body) -> Body:
         if self._at is not None:
             return self._gate.what_would(body, at=self._at).to_json()
         if not self._recorded:
@@ -269,8 +251,8 @@ class DatabaseDecider(ServerDecider):
         asked_by = f"cli:{user_name()}"
         return self._gate.decide(body, asked_by=asked_by, source="cli").to_json()
 
-    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
-        """Ask the gate; see `Decider.solve`."""
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> Body:
+        """Ask the gate."""
         with naming_database(self._database):
             return super().solve(body, pools)
 
@@ -285,12 +267,26 @@ class DatabaseDecider(ServerDecider):
                 getattr(self, opened).close()
 
 
-class BundleDecider(Decider):
-    """A decider that reads targets from a bundle and records nothing.
+@contextmanager
+def naming_database(database: str | None) -> Iterator[None]:
+    """Name the database in an error about what it lacks: the target may be that of a gate."""
+    try:
+        yield
+    except NotFound as error:
+        if error.field not in ("target", "name", "database"):
+            raise
+        from compatgate.kit.database.database import display_url, resolve_url
 
-    Attributes:
-        snapshot: matrix, facts and evidence of the bundle.
-    """
+        url = resolve_url(database)
+        place = url.database if url.drivername == "sqlite" else display_url(url)
+        where = "" if error.field == "database" else f" in the database {place}"
+        what, value = f"{error.problem}{where}", error.value
+        hint = f"{error.hint}; --server URL asks a gate, --database another database"
+        raise NotFound(what, field=error.field, value=value, hint=hint) from None
+
+
+class BundleDecider(Decider):
+    """A decider that reads targets from a bundle and records nothing."""
 
     def __init__(self, path: str, keys: Sequence[str] = ()) -> None:
         bundle = _load_bundle(path, keys)
@@ -301,13 +297,14 @@ class BundleDecider(Decider):
                 file=sys.stderr,
             )
         self.snapshot = bundle.snapshot()
+        """Matrix, facts and evidence of the bundle."""
 
     def facts(self) -> Facts:
         """Return the facts of this installation with the bundle's overlays."""
         return self.snapshot.facts
 
-    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> dict[str, Any]:
-        """Return the gate's verdict; see `Decider.decide`."""
+    def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> Body:
+        """Return the gate's verdict."""
         from msgspec.structs import replace
 
         from compatgate.service.gate.questions.decider import decide
@@ -315,21 +312,14 @@ class BundleDecider(Decider):
         snapshot = self.snapshot
         if records:
             snapshot = replace(snapshot, facts=snapshot.facts.with_measured(records))
-        verdict: dict[str, Any] = decide(bodies[0], snapshot, datetime.now(UTC)).to_json()
-        return verdict
+        return decide(bodies[0], snapshot, datetime.now(UTC)).to_json()
 
-    def solve(self, body: Body, pools: Sequence[Body] = ()) -> dict[str, Any]:
-        """Return the gate's answer; see `Decider.solve`."""
+    def solve(self, body: Body, pools: Sequence[Body] = ()) -> Body:
+        """Return the gate's answer."""
         from compatgate.core.solve_question import answer_question
 
-        snapshot = self.snapshot
-        return answer_question(
-            body,
-            snapshot.target,
-            facts=snapshot.facts,
-            matrix=snapshot.matrix,
-            now=datetime.now(UTC),
-        )
+        of, now = self.snapshot, datetime.now(UTC)
+        return answer_question(body, of.target, facts=of.facts, matrix=of.matrix, now=now)
 
 
 def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decider:
@@ -376,11 +366,7 @@ def _load_bundle(path: str, keys: Sequence[str]) -> Bundle:
     return load_bundle(path)
 
 
-_SAME_MEMBERS = ("os", "cpu", "platform", "sharing", "node")
-_MEMBERS = ("name", "driver", "gpu", *_SAME_MEMBERS)
-
-
-def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+def pools_of(args: argparse.Namespace) -> list[Body]:
     """Return the pools of ``args.target`` as bodies of requests."""
     server = args.target_server if "target_server" in args else server_of(args)
     if server:  # the options were checked before
@@ -388,7 +374,7 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
 
         timeout = getattr(args, "timeout", 10.0)
         with make_client(server, args.token, timeout, retries=0) as client:
-            return _ask(client, args.target)
+            return _ask_pools(client, args.target)
     if args.bundle:
         bundle = _load_bundle(args.bundle, getattr(args, "key", ()))
         return [
@@ -406,15 +392,14 @@ def pools_of(args: argparse.Namespace) -> list[dict[str, Any]]:
         naming_database(args.database),
         LocalClient.open(args.database, overlays=args.facts) as local,
     ):
-        return _ask(local.client, args.target)
+        return _ask_pools(local.client, args.target)
 
 
-def _ask(gate: Client, target: str) -> list[dict[str, Any]]:
+def _ask_pools(gate: Client, target: str) -> list[Body]:
     from compatgate.client.operations import Operations
     from compatgate.gate_client import ask
 
     pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
     if not isinstance(pools, list):
-        what = "the answer of the gate is not a target"
-        raise Unavailable(what, field=gate.base_url)
+        raise Unavailable("the answer of the gate is not a target", field=gate.base_url)
     return [{key: pool[key] for key in _MEMBERS if pool.get(key)} for pool in pools]

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from compatgate.catalog import read_source
 from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.core.facts import Facts
+from compatgate.discovery.dockerfile.read import DockerfileReading, read_dockerfile
+from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.observations import Conflict, Observation, settle
 from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
@@ -22,10 +24,6 @@ from compatgate.discovery.stated_stack import attach_remarks, merge_bodies
 from compatgate.errors import BadInput
 from compatgate.formats.reports import Place
 from compatgate.kit.cli.output import read_bytes
-
-if TYPE_CHECKING:
-    from compatgate.discovery.dockerfile.read import DockerfileReading
-    from compatgate.discovery.image.reading import ImageReading
 
 Body = dict[str, Any]
 
@@ -38,18 +36,12 @@ class BuildOptions(Struct, frozen=True):
 
 
 class DockerfileStack(Struct, frozen=True):
-    """The stack of a Dockerfile.
-
-    Attributes:
-        stack: in the form of requests, with what is open.
-        base: reference of that image with its digest; empty without one.
-    """
+    """The stack of a Dockerfile in the form of requests, with what is open."""
 
     stack: Body
     places: Mapping[str, Place] = {}
     observations: tuple[Observation, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    base: str = ""
 
 
 def read_build_options(arguments: Sequence[str], stage: str | None) -> BuildOptions:
@@ -68,8 +60,6 @@ def read_dockerfile_stack(
     path: str, options: BuildOptions, platforms: Platforms, facts: Facts
 ) -> DockerfileStack:
     """Read a Dockerfile, and the image that it begins from in its registry."""
-    from compatgate.discovery.dockerfile.read import read_dockerfile
-
     reading = read_dockerfile(
         path,
         read_bytes(path, "--dockerfile"),
@@ -112,5 +102,4 @@ def _join(
         places,
         (*(base.observations if base else ()), *reading.observations),
         (*(base.conflicts if base else ()), *conflicts),
-        base.pinned if base else "",
     )

@@ -9,26 +9,27 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from compatgate.check.cli import FACTS_DECIDER, WHEELS, complete_decider
 from compatgate.check.deciders import Decider, choose_decider, pools_of
-from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX
+from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX, Pins, UvProject
 from compatgate.check.solve import SOLVE_PLACES, read_base, read_solve_pools, solve_exit
+from compatgate.check.solved import render_solved
+from compatgate.check.stack_sources import Platforms, read_files, read_platforms
+from compatgate.check.wheels import read_wheels
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.records import Record
 from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
+from compatgate.formats.text import format_stack, headline, subject
 from compatgate.kit.cli.terminal import strip_controls, width_of
 from compatgate.kit.cli.usage import command
 from compatgate.kit.files import replacing
-
-if TYPE_CHECKING:
-    from compatgate.check.resolver import Pins
-    from compatgate.check.stack_sources import Platforms
 
 Json = dict[str, Any]
 _MAX_TRIES = 20
@@ -91,16 +92,14 @@ class _Locking:
     """Locks one project."""
 
     def __init__(self, args: argparse.Namespace, decider: Decider) -> None:
-        from compatgate.check.resolver import UvProject
-        from compatgate.check.stack_sources import read_platforms
-
         self._args = args
         self._decider = decider
         self._facts: Facts = decider.facts()
         self._pools = read_solve_pools(args)
-        self._platforms: Platforms = read_platforms(
-            self._pools, self._target_pools if args.target else None, {}, self._facts.gpus
-        )
+        # the pools of the first target choose the platform
+        first = Namespace(**{**vars(args), "target": args.target[0] if args.target else None})
+        asked = partial(pools_of, first) if args.target else None
+        self._platforms: Platforms = read_platforms(self._pools, asked, {}, self._facts.gpus)
         self._uv = UvProject(args, self._facts, (self._platforms.os, self._platforms.cpu))
         self._project = self._uv.project
         self._unreachable: set[str] = set()
@@ -111,8 +110,6 @@ class _Locking:
             _say(f"note: {note if isinstance(note, str) else '; '.join(note)}")
         solution = self._decider.solve(self._question(), self._pools)
         if not solution["found"]:
-            from compatgate.check.solved import render_solved
-
             print(render_solved(solution, self._facts, width_of(sys.stdout), colour=False))
             return solve_exit(solution)
         worst = EXIT_DENIED
@@ -128,10 +125,6 @@ class _Locking:
                 pins = attempt.instead
         _say("no lock was written: none of the stacks above gives one that passes")
         return worst
-
-    def _target_pools(self) -> list[Json]:
-        """Return the pools of the first target, which choose the platform."""
-        return pools_of(Namespace(**{**vars(self._args), "target": self._args.target[0]}))
 
     def _question(self) -> Json:
         wants = dict(self._project.wants)
@@ -158,8 +151,6 @@ class _Locking:
 
     def _try(self, stack: Json, pins: Pins) -> _Attempt:
         """Resolve and judge one stack; write the lock that passes."""
-        from compatgate.formats.text import format_stack
-
         silent = [url for url in pins.indexes.values() if url in self._unreachable]
         if silent:
             _say(f"left out {format_stack(stack)}: {silent[0]} does not answer")
@@ -179,8 +170,6 @@ class _Locking:
         passing = ("pass", "warn")
         bad = [v for v in verdicts if not v["allowed"] or v["verdict"] not in passing]
         for one in bad or verdicts:
-            from compatgate.formats.text import headline, subject
-
             _say(f"  {headline(one)[0]}: {subject(one)}")
             for finding in one["findings"]:
                 if finding["outcome"] in ("fail", "unknown", "warn"):
@@ -195,8 +184,6 @@ class _Locking:
 
     def _judge(self, lock: bytes) -> list[Json]:
         """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
-        from compatgate.check.stack_sources import read_files
-
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
             path = os.path.join(folder, LOCK_NAME)
             Path(path).write_bytes(lock)
@@ -204,8 +191,6 @@ class _Locking:
         stack = written.stack
         records: Sequence[Record] = ()
         if self._args.read_wheels or self._args.cached_wheels:
-            from compatgate.check.wheels import read_wheels
-
             network = not self._args.cached_wheels
             read = read_wheels(
                 stack, written.origins, self._platforms.all, self._facts, network=network

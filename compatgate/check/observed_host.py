@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.discovery.node_labels import LARGEST as LARGEST_LABELS
 from compatgate.errors import BadInput
@@ -18,17 +19,12 @@ if TYPE_CHECKING:
 
 
 class Host(Struct, frozen=True):
-    """Observations of a host.
-
-    Attributes:
-        pools: pool bodies, one per kind of GPU.
-        stack: components; only a probe has them.
-    """
+    """Observations of a host: a pool for each kind of GPU; a probe has a stack, too."""
 
     pools: tuple[dict[str, Any], ...]
     stack: dict[str, Any]
     notes: tuple[str, ...]
-    table: Any
+    gpus: Gpus
 
     def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return the observed pools, overridden or selected by stated pools."""
@@ -40,9 +36,13 @@ class Host(Struct, frozen=True):
         changes = stated[0]
         pools = list(self.pools)
         if "gpu" in changes and pools:
-            wanted = resolve_gpu(str(changes["gpu"]), self.table).sku
+            wanted = resolve_gpu(str(changes["gpu"]), self.gpus).sku
             pools = [pool for pool in pools if self._sku(pool) == wanted] or pools[:1]
-        return [_override_pool(pool, changes) for pool in pools or [{}]]
+        overridden = []
+        for pool in pools or [{}]:
+            node = {**pool.get("node", {}), **changes.get("node", {})}
+            overridden.append({**pool, **changes, **({"node": node} if node else {})})
+        return overridden
 
     def as_changes(self) -> dict[str, Any]:
         """Return the observed pool as changes to a target's pools."""
@@ -57,15 +57,9 @@ class Host(Struct, frozen=True):
 
     def _sku(self, pool: dict[str, Any]) -> str | None:
         try:
-            return resolve_gpu(str(pool.get("gpu")), self.table).sku
+            return resolve_gpu(str(pool.get("gpu")), self.gpus).sku
         except BadInput:
             return None
-
-
-def _override_pool(pool: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return an observed pool with the stated values, part by part of the node."""
-    node = {**pool.get("node", {}), **changes.get("node", {})}
-    return {**pool, **changes, **({"node": node} if node else {})}
 
 
 def read_host(args: argparse.Namespace, facts: Facts) -> Host:
@@ -107,12 +101,11 @@ def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
     """Read ``--nvidia-smi`` or ``--node-labels``."""
     from compatgate.discovery.probe import probe_labels, probe_output
 
-    if args.nvidia_smi:
-        text = read_text(args.nvidia_smi, "--nvidia-smi")
-        return probe_output(text, facts, origin=_host_origin(args.nvidia_smi))
-
-    text = read_text(args.node_labels, "--node-labels", LARGEST_LABELS)
-    return probe_labels(text, facts, origin=_host_origin(args.node_labels))
+    if path := args.nvidia_smi:
+        return probe_output(read_text(path, "--nvidia-smi"), facts, origin=_host_origin(path))
+    path = args.node_labels
+    text = read_text(path, "--node-labels", LARGEST_LABELS)
+    return probe_labels(text, facts, origin=_host_origin(path))
 
 
 def _host_origin(path: str) -> str:

@@ -26,12 +26,7 @@ _MAX_INCLUDES = 16
 
 
 class ProjectFile(Struct, frozen=True):
-    """A project's file, and the part of it that concerns GPUs.
-
-    Attributes:
-        python: constraint on Python; empty where none is stated.
-        notes: what was not read, in words.
-    """
+    """A project's file, the part of it that concerns GPUs, and notes on what was not read."""
 
     path: Path
     wants: dict[str, str]
@@ -129,10 +124,8 @@ def _read_requirement(text: str, path: str) -> Requirement:
 
 
 def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
-    if asked.marker is None:
-        return True
     try:
-        return asked.marker.evaluate(environment)
+        return asked.marker is None or asked.marker.evaluate(environment)
     except UndefinedEnvironmentName:
         return True
 

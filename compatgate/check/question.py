@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
@@ -17,7 +17,6 @@ from compatgate.formats.reports import Place
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.check.dockerfile import DockerfileStack
     from compatgate.check.stack_sources import Platforms
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
@@ -25,25 +24,17 @@ if TYPE_CHECKING:
 
 
 class Question(Struct, frozen=True):
-    """One stack on a target, or on one or more pools.
-
-    Attributes:
-        bodies: requests to the gate; they differ only in their pool.
-        file: the lockfile, if there are several.
-    """
+    """One stack on a target, or on pools: requests to the gate that differ only in their pool."""
 
     bodies: tuple[dict[str, Any], ...]
     file: str = ""
+    """The lockfile, if there are several."""
     places: Mapping[str, Place] = {}
     records: tuple[Record, ...] = ()
 
 
 class Questions(Struct, frozen=True):
-    """All questions of a command.
-
-    Attributes:
-        questions: one, or one per lockfile that was not skipped.
-    """
+    """All questions of a command: one, or one per lockfile that was not skipped."""
 
     questions: tuple[Question, ...]
     notes: tuple[str, ...] = ()
@@ -65,9 +56,8 @@ def read_questions(
 ) -> Questions:
     """Join options, probe and nvidia-smi; options win.
 
-    Args:
-        target_pools: function that reads the target's pools; called only for files and images
-            that may hold a part for each platform.
+    ``target_pools`` reads the target's pools; it is called only for files and images that may hold
+    a part for each platform.
     """
     where = _read_location(args, facts)
     if args.image and args.dockerfile:
@@ -84,109 +74,64 @@ def read_questions(
 
     asked = target_pools if args.target else None
     platforms = read_platforms(where.pools, asked, where.changes, facts().gpus)
-    reader = _StackReader(args, where.stack, platforms, facts)
-    questions: list[Question] = []
     notes = list(where.notes)
-    for lock in args.lock or [None]:
-        read = reader.read(lock)
-        if read is None:
-            notes.append(f"skipped {lock}: it has no GPU components")
-            continue
-        file = lock if lock and len(args.lock) > 1 else ""
-        bodies = _bodies(args, where, read.stack, reader.image)
-        questions.append(Question(bodies, file, read.places, read.records))
-        notes += read.notes
-    return Questions(tuple(questions), tuple(notes))
+    questions = tuple(_read_files(args, where, platforms, facts, notes))
+    return Questions(questions, tuple(notes))
 
 
-class _ReadStack(NamedTuple):
-    """The stack of one lockfile, joined with all other sources of the command."""
+def _read_files(
+    args: argparse.Namespace,
+    where: _Location,
+    platforms: Platforms,
+    facts: Callable[[], Facts],
+    notes: list[str],
+) -> Iterator[Question]:
+    """Yield the question about each lockfile, joined with image, Dockerfile and bill of materials.
 
-    stack: dict[str, Any]
-    places: Mapping[str, Place]
-    records: tuple[Record, ...]
-    notes: Sequence[str]
-
-
-class _StackReader:
-    """Reads the image and the Dockerfile once, and joins them with each lockfile.
-
-    Attributes:
-        image: the image, as a request names it; empty without one.
+    Image and Dockerfile are read once.
     """
+    from compatgate.check.stack_sources import read_files, read_image_stack
+    from compatgate.discovery.stated_stack import prefer_detected, prefer_stated
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        stated: dict[str, Any],
-        platforms: Platforms,
-        facts: Callable[[], Facts],
-    ) -> None:
-        self._args, self._stated = args, stated
-        self._platforms, self._facts = platforms, facts
-        self._detected: dict[str, Any] = {}
-        self.image: dict[str, str] = {}
-        if args.image:
-            from compatgate.check.stack_sources import read_image_stack
+    detected, image = read_image_stack(args.image, platforms, facts()) if args.image else ({}, {})
+    built = None
+    if args.dockerfile:
+        from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
 
-            self._detected, self.image = read_image_stack(args.image, platforms, facts())
-        self._built = _read_dockerfile(args, platforms, facts) if args.dockerfile else None
-
-    def read(self, lock: str | None) -> _ReadStack | None:
-        """Return the stack of a lockfile, or without one; None: the lockfile is to be skipped."""
-        args = self._args
-        stack: dict[str, Any] = self._stated
+        options = read_build_options(args.build_arg, args.build_stage)
+        built = read_dockerfile_stack(args.dockerfile, options, platforms, facts())
+    for lock in args.lock or [None]:
+        stack = where.stack
         places: Mapping[str, Place] = {}
         origins: Mapping[str, PackageOrigin] = {}
         if lock or args.sbom:
-            from compatgate.check.stack_sources import read_files
-
-            written = read_files(lock, args.sbom, self._platforms, stack, self._facts().packages)
+            written = read_files(lock, args.sbom, platforms, stack, facts().packages)
             others = args.sbom or args.image or args.dockerfile
             if written.unrelated and args.skip_unrelated and not others:
-                return None
+                notes.append(f"skipped {lock}: it has no GPU components")
+                continue
             stack, places, origins = written.stack, written.places, written.origins
         if args.image:
-            from compatgate.discovery.stated_stack import prefer_detected
+            stack = prefer_detected(detected, stack, "the image")
+        if built:
+            stack = prefer_stated(built.stack, stack, args.dockerfile)
+            places = {**built.places, **places}
+        records: tuple[Record, ...] = ()
+        if args.read_wheels or args.cached_wheels:
+            from compatgate.check.wheels import read_wheels
 
-            stack = prefer_detected(self._detected, stack, "the image")
-        if self._built:
-            from compatgate.discovery.stated_stack import prefer_stated
-
-            stack = prefer_stated(self._built.stack, stack, args.dockerfile)
-            places = {**self._built.places, **places}
-        return self._with_records(stack, places, origins)
-
-    def _with_records(
-        self,
-        stack: dict[str, Any],
-        places: Mapping[str, Place],
-        origins: Mapping[str, PackageOrigin],
-    ) -> _ReadStack:
-        """Add the records of wheels that the command may read."""
-        args = self._args
-        if not (args.read_wheels or args.cached_wheels):
-            return _ReadStack(stack, places, (), ())
-        from compatgate.check.wheels import read_wheels
-
-        read = read_wheels(
-            stack,
-            origins,
-            self._platforms.all,
-            self._facts(),
-            network=not args.cached_wheels,
-            one_question=not args.set,  # what is set may be another CUDA
-        )
-        return _ReadStack(read.stack, places, read.records, read.notes)
-
-
-def _read_dockerfile(
-    args: argparse.Namespace, platforms: Platforms, facts: Callable[[], Facts]
-) -> DockerfileStack:
-    from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-
-    options = read_build_options(args.build_arg, args.build_stage)
-    return read_dockerfile_stack(args.dockerfile, options, platforms, facts())
+            read = read_wheels(
+                stack,
+                origins,
+                platforms.all,
+                facts(),
+                network=not args.cached_wheels,
+                one_question=not args.set,  # what is set may be another CUDA
+            )
+            stack, records = read.stack, read.records
+            notes += read.notes
+        file = lock if lock and len(args.lock) > 1 else ""
+        yield Question(_bodies(args, where, stack, image), file, places, records)
 
 
 def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Location:

@@ -27,6 +27,7 @@ LOCK_NAME = "pylock.toml"
 TORCH_INDEX = "https://download.pytorch.org/whl/{label}"
 _MAJOR = re.compile(r"cu(\d\d)")
 """Label of a build whose distribution names its CUDA: ``cupy-cuda12x``."""
+_PYTHON = re.compile(rb'^requires-python = "[^"]*"', re.MULTILINE)
 _PATIENCE_S = 600
 _MAX_LINES = 24
 _PLATFORMS = {
@@ -38,11 +39,7 @@ _PLATFORMS = {
 
 
 class Pins(Struct, frozen=True):
-    """The part of a stack that a resolver is told.
-
-    Attributes:
-        left: parts of the stack that no distribution states, in words.
-    """
+    """The part of a stack that a resolver is told; ``left`` says what no distribution states."""
 
     versions: dict[str, str]
     indexes: dict[str, str]
@@ -51,12 +48,8 @@ class Pins(Struct, frozen=True):
     @property
     def sources(self) -> dict[str, str]:
         """Return the name of the index of each distribution that has an index of its own."""
-        sources = {}
-        for name, version in self.versions.items():
-            label = version.partition("+")[2]
-            if label in self.indexes:
-                sources[name] = _index_name(label)
-        return sources
+        labels = {name: text.partition("+")[2] for name, text in self.versions.items()}
+        return {name: f"builds-{one}" for name, one in labels.items() if one in self.indexes}
 
     def constraints(self) -> list[str]:
         """Return the pins as requirements."""
@@ -67,12 +60,8 @@ class Pins(Struct, frozen=True):
 
         An explicit index serves only the packages that name it.
         """
-        lines = ["[tool.uv]", "constraint-dependencies = ["]
-        lines += [f'    "{one}",' for one in self.constraints()]
-        lines += ["]"]
-        if self.sources:
-            lines += ["", "[tool.uv.sources]"]
-            lines += [f'{name} = {{ index = "{index}" }}' for name, index in self.sources.items()]
+        pins = [f'    "{one}",' for one in self.constraints()]
+        lines = ["[tool.uv]", "constraint-dependencies = [", *pins, "]"]
         return "\n".join([*lines, *self._index_tables()])
 
     def companion(self) -> str:
@@ -80,39 +69,25 @@ class Pins(Struct, frozen=True):
 
         A constraint alone names no index.
         """
-        named = [f'"{name}=={self.versions[name]}"' for name in self.sources]
-        lines = [
-            "[project]",
-            'name = "builds-for-this-target"',
-            'version = "0"',
-            f"dependencies = [{', '.join(named)}]",
-            "",
-            "[tool.uv.sources]",
-            *(f'{name} = {{ index = "{index}" }}' for name, index in self.sources.items()),
-        ]
-        return "\n".join([*lines, *self._index_tables()])
+        named = ", ".join(f'"{name}=={self.versions[name]}"' for name in self.sources)
+        lines = ["[project]", 'name = "builds-for-this-target"', 'version = "0"']
+        return "\n".join([*lines, f"dependencies = [{named}]", *self._index_tables()])
 
     def _index_tables(self) -> list[str]:
-        lines: list[str] = []
+        if not self.sources:
+            return []
+        lines = ["", "[tool.uv.sources]"]
+        lines += [f'{name} = {{ index = "{index}" }}' for name, index in self.sources.items()]
         used = set(self.sources.values())
         for label, url in self.indexes.items():
-            if _index_name(label) in used:
-                lines += ["", "[[tool.uv.index]]", f'name = "{_index_name(label)}"']
+            if f"builds-{label}" in used:
+                lines += ["", "[[tool.uv.index]]", f'name = "builds-{label}"']
                 lines += [f'url = "{url}"', "explicit = true"]
         return lines
 
 
-def _index_name(label: str) -> str:
-    return f"builds-{label}"
-
-
 class Resolved(Struct, frozen=True):
-    """The result of one run of the resolver.
-
-    Attributes:
-        lock: content of the lock; empty where there is none.
-        words: what the resolver wrote, where there is no lock.
-    """
+    """The lock that uv made, else its words."""
 
     lock: bytes
     words: str = ""
@@ -132,58 +107,10 @@ def find_uv() -> str:
     return program
 
 
-def resolve(
-    source: Path,
-    pins: Pins,
-    *,
-    python: str,
-    platform: tuple[str, str],
-    options: Sequence[str] = (),
-    overrides: str | None = None,
-) -> Resolved:
-    """Run ``uv pip compile`` on a project's file with the pins as constraints."""
-    with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
-        here = Path(folder)
-        constraints, lock = here / "constraints.txt", here / LOCK_NAME
-        constraints.write_text("".join(f"{one}\n" for one in pins.constraints()))
-        sources = [str(source)]
-        if pins.sources:
-            companion = here / "pyproject.toml"
-            companion.write_text(pins.companion())
-            sources.append(str(companion))
-        command = [find_uv(), "pip", "compile", *sources, "-c", str(constraints)]
-        command += ["--overrides", overrides] if overrides else []
-        command += ["--python-version", python, "--python-platform", _PLATFORMS[platform]]
-        command += ["--format", "pylock.toml", "-o", str(lock), "--no-header", "--no-progress"]
-        command += ["--color", "never", "--quiet", *options]
-        try:
-            done = subprocess.run(  # noqa: S603 - a fixed program, without a shell
-                command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"uv did not end within {_PATIENCE_S} s", field="uv") from None
-        if done.returncode or not lock.exists():
-            return Resolved(b"", shorten_words(done.stderr.replace(f"{here}/", "")))
-        return Resolved(_narrow(lock.read_bytes(), python))
-
-
-def _narrow(lock: bytes, python: str) -> bytes:
-    """State the one Python that a lock was resolved for: uv writes it as the lowest."""
-    stated = b'requires-python = "==%s.*"' % python.encode()
-    return re.sub(rb'^requires-python = "[^"]*"', stated, lock, count=1, flags=re.MULTILINE)
-
-
-def shorten_words(text: str) -> str:
-    """Return a resolver's words, at most a screen."""
-    lines = text.strip().splitlines()
-    return "\n".join(lines[:_MAX_LINES] + (["..."] if len(lines) > _MAX_LINES else []))
-
-
 def pins_of(stack: Mapping[str, str], names: Mapping[str, str], indexes: Mapping[str, str]) -> Pins:
     """Return what a resolver is told of a stack.
 
-    Args:
-        indexes: label to index; the empty label is a template with ``{label}`` for all others.
+    ``indexes`` has an index for each label; the empty one is a template with ``{label}``.
     """
     versions: dict[str, str] = {}
     used: dict[str, str] = {}
@@ -259,15 +186,35 @@ class UvProject:
         )
 
     def resolve(self, pins: Pins, python: str) -> Resolved:
-        """Run ``uv pip compile``."""
-        return resolve(
-            self.project.path,
-            pins,
-            python=python,
-            platform=self._platform,
-            options=self._args.options,
-            overrides=self._args.overrides,
-        )
+        """Run ``uv pip compile`` on the project's file with the pins as constraints."""
+        with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
+            here = Path(folder)
+            constraints, lock = here / "constraints.txt", here / LOCK_NAME
+            constraints.write_text("".join(f"{one}\n" for one in pins.constraints()))
+            sources = [str(self.project.path)]
+            if pins.sources:
+                companion = here / "pyproject.toml"
+                companion.write_text(pins.companion())
+                sources.append(str(companion))
+            command = [find_uv(), "pip", "compile", *sources, "-c", str(constraints)]
+            command += ["--overrides", self._args.overrides] if self._args.overrides else []
+            command += ["--python-version", python]
+            command += ["--python-platform", _PLATFORMS[self._platform]]
+            command += ["--format", "pylock.toml", "-o", str(lock), "--no-header", "--no-progress"]
+            command += ["--color", "never", "--quiet", *self._args.options]
+            try:
+                done = subprocess.run(  # noqa: S603 - a fixed program, without a shell
+                    command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise Unavailable(f"uv did not end within {_PATIENCE_S} s", field="uv") from None
+            if not done.returncode and lock.exists():
+                # uv writes the one Python that the lock is for as the lowest
+                stated = b'requires-python = "==%s.*"' % python.encode()
+                return Resolved(_PYTHON.sub(stated, lock.read_bytes(), count=1))
+            lines = done.stderr.replace(f"{here}/", "").strip().splitlines()
+            more = ["..."] if len(lines) > _MAX_LINES else []
+            return Resolved(b"", "\n".join(lines[:_MAX_LINES] + more))
 
     def revise(self, pins: Pins, verdicts: Sequence[Mapping[str, Any]]) -> Pins | None:
         """Return pins with recorded releases of packages whose content is not known."""

@@ -8,16 +8,22 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from compatgate.check.cli import FACTS_DECIDER, complete_decider
+from compatgate.check.deciders import Decider, choose_decider
+from compatgate.check.question import name_pools, read_pool
+from compatgate.check.solved import render_solved
+from compatgate.check.stack_sources import read_files, read_platforms
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
+from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.terminal import wants_colour, width_of
 from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from compatgate.check.deciders import Decider
 
 Json = dict[str, Any]
 
@@ -62,8 +68,6 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Print the stacks; return the exit status."""
-    from compatgate.check.deciders import choose_decider
-
     complete_decider(args)
     with closing(choose_decider(args)) as decider:
         pools = read_solve_pools(args)
@@ -71,13 +75,8 @@ def run(args: argparse.Namespace) -> int:
         solution = decider.solve(body, pools)
         facts = decider.facts()
     if args.format == "json":
-        from compatgate.kit.cli.output import print_json
-
         print_json(solution)
     else:
-        from compatgate.check.solved import render_solved
-        from compatgate.kit.cli.terminal import wants_colour, width_of
-
         print(render_solved(solution, facts, width_of(sys.stdout), colour=wants_colour(sys.stdout)))
     return solve_exit(solution)
 
@@ -91,8 +90,6 @@ def solve_exit(found: Mapping[str, Any]) -> int:
 
 def read_solve_pools(args: argparse.Namespace) -> list[Json]:
     """Return the described pools."""
-    from compatgate.check.question import name_pools, read_pool
-
     if bool(args.target) == bool(args.pool):
         hint = "--target NAME, or --pool driver=535.104.05,gpu=L4"
         raise BadInput("name targets or describe pools", field="--target", hint=hint)
@@ -111,8 +108,6 @@ def _read_question(args: argparse.Namespace, decider: Decider, pools: Sequence[J
     if args.no_warnings:
         body["warnings"] = False
     if args.stack:
-        from compatgate.core.stack import parse_stack_text
-
         body["stack"] = parse_stack_text(args.stack)
     if args.base:
         body["from"] = read_base(args.base, decider, pools)
@@ -124,11 +119,8 @@ def read_base(text: str, decider: Decider, pools: Sequence[Mapping[str, Any]]) -
 
     What a lockfile leaves open does not matter here: only its versions are a start.
     """
-    from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
-
     if "=" in text and not os.path.exists(text):
         return parse_stack_text(text)
-    from compatgate.check.stack_sources import read_files, read_platforms
 
     facts = decider.facts()
     platforms = read_platforms(pools, None, {}, facts.gpus)

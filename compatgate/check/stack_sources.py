@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from compatgate.core.request import Cpu, Os, Pool, change_pool
 from compatgate.core.stack import canonical_key
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.observations import Conflict, Observation, settle
+from compatgate.discovery.observations import Observation, settle
 from compatgate.discovery.registry.limits import read_options
 from compatgate.discovery.stated_stack import (
     attach_remarks,
@@ -37,7 +37,8 @@ from compatgate.kit.cli.output import read_bytes
 
 if TYPE_CHECKING:
     from compatgate.discovery.image.reading import ImageReading
-    from compatgate.discovery.lockfiles.interface import PackageOrigin
+    from compatgate.discovery.lockfiles.interface import LockReading, PackageOrigin
+    from compatgate.discovery.sbom.interface import SbomReading
 
 Body = dict[str, Any]
 
@@ -171,22 +172,8 @@ def stated_place(text: str) -> Place:
     return Place(text)
 
 
-class _Reading(Protocol):
-    @property
-    def observations(self) -> tuple[Observation, ...]: ...
-    @property
-    def conflicts(self) -> tuple[Conflict, ...]: ...
-    @property
-    def open(self) -> tuple[str, ...]: ...
-
-
 class FileStack(Struct, frozen=True):
-    """The stack of a lockfile and a bill of materials.
-
-    Attributes:
-        unrelated: whether the lockfile has no GPU components.
-        origins: origins of its GPU packages, by name.
-    """
+    """The stack of a lockfile, which may have no GPU components, and a bill of materials."""
 
     stack: Body
     places: dict[str, Place] = {}
@@ -248,7 +235,7 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
     )
 
 
-def _body(reading: _Reading, arch: Iterable[str] = ()) -> Body:
+def _body(reading: LockReading | SbomReading, arch: Iterable[str] = ()) -> Body:
     stack, disagreements = settle(reading.observations, arch)
     return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
 

@@ -31,11 +31,7 @@ _LARGE_MEMBER = 8_000_000
 
 
 class WheelReading(Struct, frozen=True):
-    """Results for packages without a record.
-
-    Attributes:
-        notes: one sentence per package.
-    """
+    """Results for packages without a record, with one note per package."""
 
     stack: Body
     records: tuple[Record, ...] = ()

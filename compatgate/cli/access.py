@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from compatgate.cli.commands import Body, Group, Row, print_row, time_of
+from compatgate.cli.commands import Body, Group, Row, members, time_of
 from compatgate.cli.gate.opening import Operations, open_rooms
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.gate_client import ask, make_client
 from compatgate.kit.cli.options import FORMAT, SERVER
-from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import command
@@ -23,9 +23,9 @@ from compatgate.kit.principal import SCOPES
 if TYPE_CHECKING:
     from compatgate.service.access.identity.device_flow import DeviceCode
 
-
 _WHO = "command line"
 """Author of token changes in a local database, for the audit log."""
+_SERVER = "--server URL  URL of the gate (default: $COMPATGATE_SERVER)"
 _SCOPES = "\n".join(["scopes:", *(f"  {name:9} {allows}" for name, allows in SCOPES.items())])
 
 
@@ -33,11 +33,6 @@ def _state(token: Body) -> str:
     if not token["active"]:
         return "revoked" if token["revoked_at"] else "expired"
     return f"active, {token['warning']}" if token.get("warning") else "active"
-
-
-def _revoked_line(token: Body) -> str:
-    when = format_json_time(token["revoked_at"])
-    return f"{token['name']} ({token['id']}) was revoked on {when}"
 
 
 def _secret(made: Body) -> str:
@@ -48,37 +43,36 @@ def _with_secret(made: Body) -> Body:
     return {"secret": made["secret"], **made["token"]}
 
 
-def _revoke(args: argparse.Namespace) -> int:
+def _revoke(args: argparse.Namespace) -> Body:
     """Revoke a token; with ``--last-admin`` even the last admin token, which no server does."""
     if not args.last_admin:
-        return print_row(args.format, REVOKE, REVOKE.ask(args))
+        answer: Body = REVOKE.ask(args)
+        return answer
     if server_of(args):
         what, hint = "does not work with --server", "run it with --database on the server's machine"
         raise BadInput(what, field="--last-admin", hint=hint)
-
     with open_rooms(args) as rooms:
         token = rooms.tokens.revoke(args.name, by=_WHO, even_last_admin=True)
-    return print_row(args.format, REVOKE, to_builtins(token.to_body()))
+    revoked: Body = to_builtins(token.to_body())
+    return revoked
 
 
 REVOKE = Row(
-    "revoke",
     "revoke_token",
-    "revoke a token immediately",
     """\
 name: NAME|ID  name of the token
 --last-admin   allow revoking the last admin token; only with --database
 """,
-    text=_revoked_line,
+    text=lambda token: (
+        f"{token['name']} ({token['id']}) was revoked on {format_json_time(token['revoked_at'])}"
+    ),
     who=_WHO,
-    act=_revoke,
+    answer=_revoke,
 )
 run_token = Group(
-    (
-        Row(
-            "create",
+    {
+        "create": Row(
             "create_token",
-            "create a token; its secret is printed only once",
             f"""\
 --name NAME
 scopes: --scope SCOPES
@@ -93,11 +87,10 @@ targets: --target PATTERN ...
             epilog=_SCOPES,
             make=True,
             who=_WHO,
+            summary="create a token; its secret is printed only once",
         ),
-        Row(
-            "rotate",
+        "rotate": Row(
             "rotate_token",
-            "give a token a new secret, printed only once",
             """\
 name: NAME|ID  name of the token
 --overlap DURATION
@@ -106,15 +99,13 @@ name: NAME|ID  name of the token
             text=_secret,
             as_json=_with_secret,
             who=_WHO,
+            summary="give a token a new secret, printed only once",
         ),
-        Row(
-            "list",
+        "list": Row(
             "list_tokens",
-            "list tokens",
             "--all  include revoked and expired tokens",
             {
-                "name": "name",
-                "id": "id",
+                **members("name", "id"),
                 "scopes": lambda token: ",".join(token["scopes"]),
                 "targets": lambda token: ",".join(token.get("targets") or ()) or "all",
                 "created": time_of("created_at"),
@@ -122,26 +113,13 @@ name: NAME|ID  name of the token
                 "last used": time_of("last_used_at", "never"),
                 "state": _state,
             },
-            "no tokens",
             who=_WHO,
             values=lambda args: {"active": None if args.all else True},
         ),
-        REVOKE,
-    ),
-    epilog="""\
-examples:
-  compatgate token create --name ci --scope read,gate --expires 90d
-  compatgate token create --name deploy --scope gate,operate --target 'prod-*' --target staging
-  compatgate token rotate ci --overlap 24h
-  compatgate token list --all
-  compatgate token revoke ci
-
-"""
-    + _SCOPES,
+        "revoke": REVOKE,
+    },
+    epilog=_SCOPES,
 )
-
-
-_SERVER = "--server URL  URL of the gate (default: $COMPATGATE_SERVER)"
 
 
 def _gate_url(args: argparse.Namespace) -> str:
@@ -237,9 +215,6 @@ def run_whoami(args: argparse.Namespace) -> int:
     """Show who the gate takes this user for."""
     with make_client(_gate_url(args), args.token) as gate:
         caller = ask(gate, Operations.show_caller)
-    if args.format == "json":
-        print_json(caller)
-    else:
-        scopes = ", ".join(caller["scopes"]) or "none"
-        print(f"{caller['name']} ({caller['kind']}), scopes: {scopes}")
-    return 0
+    scopes = ", ".join(caller["scopes"]) or "none"
+    text = f"{caller['name']} ({caller['kind']}), scopes: {scopes}"
+    return print_answer(args.format, caller, text)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from compatgate.cli.commands import Body, Group, Row, time_of
+from compatgate.cli.commands import Body, Group, Row, members, time_of
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import PLACE
-from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import parse_moment
 from compatgate.service.attention.reports.formats import render_html, render_markdown
@@ -36,11 +36,9 @@ def _filter(args: argparse.Namespace) -> Body:
 
 
 run_notices = Group(
-    (
-        Row(
-            "incidents",
+    {
+        "incidents": Row(
             "list_incidents",
-            "list incidents, newest first",
             """\
 --kind {}     only incidents of this kind
 --state {}    only incidents in this state (default: open)
@@ -48,7 +46,7 @@ run_notices = Group(
 --owner NAME  only incidents that affect objects of this owner
 """,
             {
-                **{name: name for name in ("id", "level", "kind", "count")},
+                **members("id", "level", "kind", "count"),
                 "since": time_of("first_seen"),
                 "last seen": time_of("last_seen"),
                 "owner": lambda one: ",".join(one["owners"]),
@@ -58,18 +56,9 @@ run_notices = Group(
             who=_WHO,
             values=_filter,
         ),
-        Row(
-            "show",
-            "show_incident",
-            "show an incident with every affected object",
-            "ID  number of the incident",
-            text=_describe,
-            who=_WHO,
-        ),
-        Row(
-            "snooze",
+        "show": Row("show_incident", "ID  number of the incident", text=_describe, who=_WHO),
+        "snooze": Row(
             "snooze_incident",
-            "hide an open incident for a while",
             """\
 ID                 number of the incident
 duration: --for DURATION = 24h  duration, at most 90d (default: 24h)
@@ -80,10 +69,8 @@ duration: --for DURATION = 24h  duration, at most 90d (default: 24h)
             ),
             who=_WHO,
         ),
-        Row(
-            "resolve",
+        "resolve": Row(
             "resolve_incident",
-            "resolve an open incident",
             """\
 ID                 number of the incident
 --comment COMMENT  comment, for example the fix
@@ -91,10 +78,8 @@ ID                 number of the incident
             text=lambda one: f"{one['id']} is resolved",
             who=_WHO,
         ),
-        Row(
-            "reopen",
+        "reopen": Row(
             "reopen_incident",
-            "reopen a snoozed or resolved incident",
             """\
 ID                 number of the incident
 --comment COMMENT  comment, kept in the audit log
@@ -102,13 +87,7 @@ ID                 number of the incident
             text=lambda one: f"{one['id']} is open again",
             who=_WHO,
         ),
-    ),
-    epilog="""\
-examples:
-  compatgate notices incidents
-  compatgate notices snooze 12 --for 24h --comment 'new nodes on Monday'
-  compatgate notices resolve 12 --comment 'drained the nodes'
-""",
+    }
 )
 
 
@@ -136,9 +115,5 @@ def run_report(args: argparse.Namespace) -> int:
             report = ask(gate, Operations.report, args.target, since=since, until=until)
         else:
             report = ask(gate, Operations.report_all, since=since, until=until)
-    if args.format == "json":
-        print_json(report)
-        return 0
-
-    print(render_html(report) if args.format == "html" else render_markdown(report))
-    return 0
+    render = render_html if args.format == "html" else render_markdown
+    return print_answer(args.format, report, lambda: render(report))

@@ -7,14 +7,17 @@ of the answer. What an operation cannot say is a function above the table.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, add_limit, read_moment, reason_of
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, LIMIT, PLACE, read_moment, reason_of
+from compatgate.kit.cli.output import format_cells, format_json_time, print_json
+from compatgate.kit.cli.parser import load_command
 from compatgate.kit.cli.usage import Action, Settings, add_usage, read_usage
 from compatgate.kit.operations import Argument, Declared, load_operations
 
@@ -25,11 +28,7 @@ _YES_NO = {"yes": True, "no": False, None: None}
 
 
 class Option(NamedTuple):
-    """An option of a row that is an argument of the operation.
-
-    Attributes:
-        keywords: of the option, for `argparse`.
-    """
+    """An option of a row that is an argument of the operation; ``keywords`` are for `argparse`."""
 
     argument: Argument
     flag: str
@@ -53,14 +52,13 @@ class Option(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A command that asks one operation.
+    """A command that asks one operation, and prints a table of a list, or a text of one answer.
 
     Attributes:
-        name: name of the command in its group.
         usage: options, of which those with the name of an argument are sent; ``{}`` stands for the
             declared choices, and no help for that of the API. None: one for each argument.
-        columns: heading to cell, for a list.
-        empty: text in place of an empty table.
+        columns: heading to cell; ``items`` returns the lines, where they are not the answer's;
+            ``empty`` is printed without any, else ``no upgrades`` for ``list_upgrades``.
         text: returns one answer as text; None: the answer is printed as JSON.
         as_json: returns what ``--format json`` prints of one answer.
         status: returns the exit status of one answer; None: it is 0.
@@ -68,17 +66,16 @@ class Row(NamedTuple):
         make: an SQLite file that is not there is made.
         who: asks a database, for its audit log; None: ``--author``, else the user.
         values: returns arguments of the operation that need more than an option.
-        act: runs the command, where it does more than ask and print.
+        answer: returns the answer, where the command does more than ask once.
         settings: of `argparse`, for options that are no arguments of the operation.
         limited: a list has the option ``--limit``.
+        summary: line of help, in place of the operation's own.
     """
 
-    name: str
     operation: str
-    help: str
     usage: str | None = None
     columns: Mapping[str, Cell] = {}
-    empty: str = "nothing yet"
+    empty: str = ""
     text: Callable[[Body], str] | None = None
     as_json: Callable[[Body], Any] | None = None
     epilog: str = ""
@@ -87,14 +84,22 @@ class Row(NamedTuple):
     make: bool = False
     who: str | None = None
     values: Callable[[argparse.Namespace], Body] | None = None
-    act: Callable[[argparse.Namespace], int] | None = None
+    answer: Callable[[argparse.Namespace], Any] | None = None
+    items: Callable[[Sequence[Body], argparse.Namespace], Sequence[Body]] | None = None
     settings: Mapping[str, Settings] = {}
     limited: bool = True
+    summary: str = ""
 
     @property
     def declared(self) -> Declared:
         """Return the operation."""
         return load_operations()[self.operation]
+
+    @property
+    def help(self) -> str:
+        """Return the line of help: the first sentence about the operation."""
+        about = re.split(r"\.(?:\s|$)", self.declared.about, maxsplit=1)[0]
+        return self.summary or f"{about[:1].lower()}{about[1:]}"
 
     def options(self) -> Iterator[Option]:
         """Yield the options that are arguments of the operation."""
@@ -116,19 +121,21 @@ class Row(NamedTuple):
         if self.reason:
             add_usage(parser, AUTHORSHIP)
         if self.declared.form == "pages" and self.limited:
-            add_limit(parser)
+            add_usage(parser, LIMIT)
         add_usage(parser, PLACE)
         add_usage(parser, FORMAT)
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the command; return the exit status."""
-        if self.act:
-            return self.act(args)
-        return print_row(args.format, self, self.ask(args))
+        answer = (self.answer or self.ask)(args)
+        if self.items and args.format != "json":
+            print_rows(self, self.items(answer, args))
+            return 0
+        return print_row(args.format, self, answer)
 
-    def ask(self, args: argparse.Namespace, **more: Any) -> Any:
-        """Return the answer of the operation; ``more`` are further arguments."""
-        values = values_of(args, self) | more
+    def ask(self, args: argparse.Namespace) -> Any:
+        """Return the answer of the operation; an error about an argument names its option."""
+        values = values_of(args, self)
         try:
             with gate_of(args, name=self.who, make=self.make) as gate:
                 operation: Any = getattr(Operations, self.operation)
@@ -141,19 +148,21 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A command with actions."""
+    """A command with actions by name; a text names the place of one in another module."""
 
-    actions: Sequence[Row | Action | Group]
+    actions: Mapping[str, Row | Action | Group | str]
     epilog: str = ""
-    name: str = ""
     help: str = ""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the actions with their options."""
+        """Add the action that the command line names, else all; only these are imported."""
         parser.epilog = self.epilog or None
+        chosen = getattr(parser, "chosen", "")
         actions = parser.add_subparsers(required=True, metavar="ACTION")
-        for one in self.actions:
-            child = actions.add_parser(one.name, help=one.help)
+        for name in [chosen] if chosen in self.actions else self.actions:
+            one: Any = self.actions[name]
+            one = load_command(one) if isinstance(one, str) else one
+            child = actions.add_parser(name, help=one.help)
             one.add_arguments(child)
             if not isinstance(one, Group):
                 child.set_defaults(_run=one.run)
@@ -164,21 +173,17 @@ class Group(NamedTuple):
         return status
 
 
-def declared_rows(group: str) -> list[Row]:
+def declared_rows(group: str) -> dict[str, Row]:
     """Return the commands of a group that routes declare, ``command="nodes racks"``."""
-    operations = load_operations().values()
-    return [_declared_row(one, group) for one in operations if one.command.startswith(f"{group} ")]
-
-
-def _declared_row(declared: Declared, group: str) -> Row:
-    listed = declared.form == "pages"
-    return Row(
-        name=declared.command.removeprefix(f"{group} "),
-        operation=declared.name,
-        help=declared.about.partition("\n")[0].rstrip("."),
-        columns={name.replace("_", " "): name for name in declared.columns} if listed else {},
-        text=None if listed else lambda answer: format_members(answer, declared.columns),
-    )
+    return {
+        one.command.removeprefix(f"{group} "): Row(
+            one.name,
+            columns=members(*one.columns),
+            text=partial(format_members, members=one.columns),
+        )
+        for one in load_operations().values()
+        if one.command.startswith(f"{group} ")
+    }
 
 
 def _name_option(argument: Argument) -> str:
@@ -236,20 +241,32 @@ def name_option(error: CompatgateError, row: Row) -> None:
 
 
 def print_row(form: str, row: Row, answer: Any) -> int:
-    """Print the answer of an operation; return the exit status."""
-    if form == "json" or not (row.columns or row.text):
+    """Print a list as a table, one answer as text, or both as JSON; return the exit status."""
+    listed = isinstance(answer, list)
+    if form == "json" or not (row.columns if listed else row.text):
         print_json(row.as_json(answer) if row.as_json else answer)
-    elif row.text:
+    elif row.text and not listed:
         print(row.text(answer))
     else:
-        print_rows(answer, row.columns, row.empty)
+        print_rows(row, answer)
     return row.status(answer) if row.status else 0
 
 
-def print_rows(items: Sequence[Body], columns: Mapping[str, Cell], empty: str) -> None:
+def print_rows(row: Row, items: Sequence[Body]) -> None:
     """Print a table of items."""
+    nothing = f"no {row.operation.removeprefix('list_').replace('_', ' ')}"
+    print(format_rows(items, row.columns) if items else row.empty or nothing)
+
+
+def format_rows(items: Iterable[Body], columns: Mapping[str, Cell]) -> str:
+    """Return a table of items, a line for each."""
     rows = [[_cell(item, cell) for cell in columns.values()] for item in items]
-    print_table((*columns,), rows, empty=empty)
+    return format_cells([name.upper() for name in columns], rows)
+
+
+def members(*names: str) -> dict[str, Cell]:
+    """Return columns that are headed by the members that they show."""
+    return {name.replace("_", " "): name for name in names}
 
 
 def _cell(item: Body, cell: Cell) -> object:

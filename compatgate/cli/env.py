@@ -9,8 +9,7 @@ from compatgate.catalog import load_facts
 from compatgate.check.deciders import pools_of
 from compatgate.check.question import name_pools, read_pool
 from compatgate.core.build_environment import MEANINGS, build_environment
-from compatgate.core.facts import Facts
-from compatgate.core.request import Pool, parse_pool
+from compatgate.core.request import parse_pool
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import SERVER
@@ -71,7 +70,9 @@ def run(args: argparse.Namespace) -> int:
     except BadInput as error:
         error.field = "--toolkit"
         raise
-    result = build_environment(_read_pools(args, facts), facts, toolkit)
+    bodies = pools_of(args) if args.target else name_pools([read_pool(text) for text in args.pool])
+    pools = [parse_pool(dict(body), facts.gpus) for body in bodies]
+    result = build_environment(pools, facts, toolkit)
     for conflict in result.conflicts:
         print(f"note: {conflict}", file=sys.stderr)
     if not result.variables:
@@ -89,9 +90,3 @@ def run(args: argparse.Namespace) -> int:
         where = sys.stdout if args.format in _COMMENTED else sys.stderr
         print(f"{mark}{result.compilers.describe()}", file=where)
     return 0
-
-
-def _read_pools(args: argparse.Namespace, facts: Facts) -> list[Pool]:
-    """Return the pools of the target, or the described ones."""
-    bodies = pools_of(args) if args.target else name_pools([read_pool(text) for text in args.pool])
-    return [parse_pool(dict(body), facts.gpus) for body in bodies]

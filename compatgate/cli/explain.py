@@ -29,8 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the documentation of rules."""
     rules = RULES if args.rule is None else (find_rule(args.rule),)
     if args.format == "json":
-        documents = [_document(rule) for rule in rules]
-        print_json(documents if args.rule is None else documents[0])
+        print_json([*map(_to_json, rules)] if args.rule is None else _to_json(rules[0]))
     elif args.format == "markdown":
         print("\n\n".join(_markdown(rule) for rule in rules))
     elif args.rule is None:
@@ -88,13 +87,13 @@ def _markdown(rule: Rule) -> str:
     return "\n\n".join(parts)
 
 
-def _document(rule: Rule) -> dict[str, object]:
-    sections = {"example": None, "fix": None, "source": None}
+def _to_json(rule: Rule) -> dict[str, object]:
+    sections: dict[str, str | None] = {"example": None, "fix": None, "source": None}
     body = []
     for paragraph in _paragraphs(rule):
         label, _, rest = paragraph.partition(": ")
         if label.lower() in sections and rest:
-            sections[label.lower()] = rest  # type: ignore[assignment]
+            sections[label.lower()] = rest
         else:
             body.append(paragraph)
     return {

@@ -5,33 +5,31 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from compatgate.catalog.browse import FactSet, compare_sets, open_set
+from compatgate.catalog.browse import compare_sets, open_set
 from compatgate.cli.gate.opening import open_rooms
+from compatgate.core.compare.differences import Subject
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.documents.sources import read_paths
 from compatgate.documents.specs import key_of
+from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT
-from compatgate.kit.cli.output import print_json
-from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.output import print_answer
 from compatgate.kit.cli.terminal import wants_colour, width_of
 from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import text_lines
-
-if TYPE_CHECKING:
-    from compatgate.core.compare.differences import Subject
-    from compatgate.service.matrix.snapshots.snapshot import Snapshot
+from compatgate.service.changes.comparison.matrix_sections import report_facts
+from compatgate.service.changes.comparison.schemas import EntryWhatIfBody
+from compatgate.service.matrix.snapshots.snapshot import Snapshot, build
 
 
 @action(
-    "diff",
     "compare two sets of facts: records, verdicts of the matrix, recent decisions",
     """\
 OLD                    facts to compare: shipped, overlays, or a folder
@@ -53,7 +51,6 @@ re-evaluates the newest decisions of the database. Stores nothing.
 
 exit status: 0 no verdict gets worse, 1 a verdict gets worse, 2 bad input
 """,
-    decisions={"type": positive_count},
 )
 def run(args: argparse.Namespace) -> int:
     """Compare and print; return 1 when a verdict gets worse."""
@@ -69,35 +66,29 @@ def run(args: argparse.Namespace) -> int:
     }
     worse = False
     if args.matrix:
-        worse = _compare(document, *_read_files(args.matrix, old, new))
+        documents = read_documents(read_paths(args.matrix), old.facts.gpus)
+        versions = [(*key_of(one), one, 0) for one in documents]
+        before, after = (build(versions, side.facts, 0) for side in (old, new))
+        worse = _compare(document, before, after, None)
     elif _database_exists(args.database):
         from compatgate.service.changes.comparison.recorded import list_newest_verdicts
         from compatgate.service.matrix.snapshots.reader import Snapshots
         from compatgate.service.runs.evidence.evidence import StoredEvidence
 
         with open_rooms(args, overlays=()) as rooms:
-            sides = [
+            before, after = (
                 Snapshots(rooms.gate.database, side.facts, StoredEvidence()).current()
                 for side in (old, new)
-            ]
-            recorded = list_newest_verdicts(rooms.gate.database, sides[0], sides[1], args.decisions)
-        worse = _compare(document, sides[0], sides[1], recorded)
-    if args.format == "json":
-        print_json(document)
-    else:
-        _print_text(document)
-    return 1 if worse else 0
-
-
-def _print_text(document: dict[str, Any]) -> None:
-    from compatgate.service.changes.comparison.matrix_sections import report_facts
-
+            )
+            recorded = list_newest_verdicts(rooms.gate.database, before, after, args.decisions)
+        worse = _compare(document, before, after, recorded)
     width, colour = width_of(sys.stdout), wants_colour(sys.stdout)
     _, *lines = text_lines(report_facts(document), width, colour=colour)
-    print("\n".join(lines))
-    if document["entries"] is None:
+    print_answer(args.format, document, "\n".join(lines))
+    if document["entries"] is None and args.format != "json":
         hint = "name a matrix with --matrix, or a database with --database"
         print(f"no verdicts were compared: {hint}", file=sys.stderr)
+    return 1 if worse else 0
 
 
 def _database_exists(named: str | None) -> bool:
@@ -109,18 +100,6 @@ def _database_exists(named: str | None) -> bool:
     return Path(str(resolve_url(None).database)).exists()
 
 
-def _read_files(
-    paths: Sequence[str], old: FactSet, new: FactSet
-) -> tuple[Snapshot, Snapshot, None]:
-    """Read matrix files, and resolve them with both sets of facts."""
-    from compatgate.documents.validation import read_documents
-    from compatgate.service.matrix.snapshots.snapshot import build
-
-    documents = read_documents(read_paths(paths), old.facts.gpus)
-    versions = [(*key_of(one), one, 0) for one in documents]
-    return build(versions, old.facts, 0), build(versions, new.facts, 0), None
-
-
 def _compare(
     document: dict[str, Any],
     before: Snapshot,
@@ -128,7 +107,6 @@ def _compare(
     recorded: tuple[list[Subject], int, dict[str, str]] | None,
 ) -> bool:
     """Add the verdicts of both sets of facts; return whether one gets worse."""
-    from compatgate.service.changes.comparison.schemas import EntryWhatIfBody
     from compatgate.service.changes.comparison.service import compare_facts, to_wire
 
     asked, read, unread = recorded or ([], 0, {})

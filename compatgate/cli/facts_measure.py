@@ -16,14 +16,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from compatgate.catalog import load_facts
 from compatgate.catalog.records import merge_records
 from compatgate.check.wheels import ProgressLines
-from compatgate.core.facts.records import Library, Record
+from compatgate.cli.facts import format_record
+from compatgate.core.facts.records import Record
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.files import replacing
 
@@ -32,12 +33,11 @@ if TYPE_CHECKING:
     from compatgate.discovery.wheels.measure import MeasureOptions, Progress
     from compatgate.discovery.wheels.on_demand import WheelSource, WheelSources
 
-_PLATFORMS = ("linux-x86_64", "linux-aarch64", "windows-x86_64", "windows-aarch64")
+_HEADING = ("package", "version")
 _LONGEST_HOURS = 6.0
 
 
 @action(
-    "measure",
     "measure requirements, linked libraries and GPU code of wheels",
     """\
 what: PKG==VERSION|WHEEL|URL ...  release (NAME==VERSION), wheel file or URL
@@ -95,7 +95,10 @@ def run(args: argparse.Namespace) -> int:
                     if args.format == "json":
                         print(json.dumps(record.to_json()), flush=True)
                     else:
-                        print("\n".join(map(strip_controls, _lines(record))), flush=True)
+                        heading = f"{record.package} {record.version}"
+                        print(format_record(heading, record.to_json(), _HEADING), flush=True)
+                        if not record.libraries and not record.unread:
+                            print("  has no GPU code and links no GPU library", flush=True)
                     if args.overlay:
                         _keep(record, args.overlay)
             except CompatgateError as error:
@@ -150,12 +153,9 @@ def _list_sources(
     """Yield the places of a release, then the indexes; each file of a place is one source."""
     from compatgate.discovery.wheels.on_demand import WheelSource, known_places
 
-    name, version = _release(what)
-    for place in known_places(name, version, _platform_of(args), sources):
-        if place.files:
-            yield from (replace(place, files=(file,)) for file in place.files)
-        else:
-            yield place
+    for place in known_places(*_read_release(what), _platform_of(args), sources):
+        files = [(file,) for file in place.files]
+        yield from [replace(place, files=file) for file in files] or [place]
     yield WheelSource(title="the index")
 
 
@@ -173,19 +173,18 @@ def _choose(what: str, args: argparse.Namespace, index: PackageIndex) -> list[In
     """Return the wheels of a release on an index: all, or the one for the platform."""
     from compatgate.discovery.wheels.index import choose_wheel
 
-    files = index.wheels(*_release(what))
-    if args.all:
-        return files
+    files = index.wheels(*_read_release(what))
     place = _platform_of(args)
-    chosen = choose_wheel(files, place)
-    if not chosen:
+    chosen = files if args.all else choose_wheel(files, place)
+    if not chosen and not args.all:
         others = ", ".join(sorted(file.name for file in files)[:5])
         hint = f"it has {others}; choose with --platform, or measure all with --all"
         raise NotFound(f"has no wheel for {place.os} {place.cpu}", field=what, hint=hint)
     return chosen
 
 
-def _release(what: str) -> tuple[str, str]:
+def _read_release(what: str) -> tuple[str, str]:
+    """Read ``NAME==VERSION``."""
     try:
         requirement = Requirement(what)
     except InvalidRequirement:
@@ -205,57 +204,6 @@ def _keep(record: Record, path: str) -> None:
     except OSError as error:
         what = f"cannot be written: {error.strerror}"
         raise BadInput(what, field="--overlay", value=path) from None
-
-
-# --- records -------------------------------------------------------------------------------
-
-
-def _lines(record: Record) -> Iterator[str]:
-    colour = wants_colour(sys.stdout)
-    yield paint(f"{record.package} {record.version}", "bold", colour=colour)
-    yield f"  wheel       {record.wheel}"
-    yield f"  sha256      {record.sha256 or 'not stated'} ({_VERIFIED[record.verified]})"
-    if record.requires_python:
-        yield f"  python      {record.requires_python}"
-    needed = [text for text in record.requires if "extra" not in text.partition(";")[2]]
-    for number, text in enumerate(needed):
-        yield f"  {'requires' if not number else '':<10}  {text}"
-    if record.built_for_torch:
-        yield f"  built for   torch {record.built_for_torch}"
-    if record.kernel_sources:
-        yield f"  sources     {record.kernel_sources} files of CUDA source"
-    for library in record.libraries:
-        yield f"  {library.path}"
-        yield from _library_lines(library)
-    for group in record.alternatives:
-        yield f"  one of      {', '.join(path.rpartition('/')[2] for path in group)}"
-    for path in record.unread:
-        yield f"  not read    {path}"
-    if not record.libraries and not record.unread:
-        yield "  has no GPU code and links no GPU library"
-
-
-_VERIFIED = {"whole": "compared", "members": "not compared; members agree with RECORD"}
-
-
-def _library_lines(library: Library) -> Iterator[str]:
-    counts = [*library.sass.items(), *library.ptx.items()]
-    if counts:
-        code = " ".join(f"{arch}:{count}" for arch, count in counts)
-        yield f"    code      {code} ({library.units} units)"
-    if library.ptx_isa:
-        made = f", CUDA {library.ptx_cuda}" if library.ptx_cuda else ""
-        yield f"    ptx       {library.ptx_isa}{made}"
-    rows = (("needs", library.needs), ("opens", library.opens), ("defines", library.defines))
-    for name, values in rows:
-        if values:
-            yield f"    {name:<8}  {' '.join(values)}"
-    for soname, versions in library.symbols.items():
-        yield f"    symbols   {soname}: {' '.join(versions)}"
-    if library.torch:
-        abi = {True: ", new C++ ABI", False: ", old C++ ABI", None: ""}[library.torch.cxx11]
-        how = "stable ABI" if library.torch.stable else f"{library.torch.symbols} C++ symbols{abi}"
-        yield f"    torch     {how}"
 
 
 # --- progress ------------------------------------------------------------------------------

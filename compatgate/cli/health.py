@@ -16,7 +16,7 @@ from compatgate.errors import BadInput, Unavailable
 from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import open_input, print_answer
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap_beside
-from compatgate.kit.cli.usage import command
+from compatgate.kit.cli.usage import ABOVE_0, bounded_seconds, command
 
 if TYPE_CHECKING:
     from compatgate.canary.health import Health
@@ -26,19 +26,12 @@ if TYPE_CHECKING:
 
 EXIT_FATAL = 1
 EXIT_UNSEEN = 3
-_LONGEST_INTERVAL = 60.0
-
-
-def _interval(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= _LONGEST_INTERVAL:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of seconds above 0, at most {_LONGEST_INTERVAL:.0f}"
-        )
-    return seconds
+_STATES = {
+    "ok": ("ok", "green"),
+    "not-ok": ("not ok", "bold", "red"),
+    "could-not-look": ("could not run", "yellow"),
+}
+"""State of a check to its words and styles."""
 
 
 @command(
@@ -74,7 +67,7 @@ Without --dmesg: reads this machine's kernel log, and its GPUs with the extra nv
 nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
 error_signatures open-module-needed; overlays may add some.
 """,
-    interval={"type": _interval},
+    interval={"type": bounded_seconds(" above 0, at most 60", ABOVE_0, 60)},
 )
 def run(args: argparse.Namespace) -> int:
     """Print errors or checks; return 0 when all is well, 1 when not, 3 when nothing can be seen."""
@@ -95,8 +88,8 @@ def run(args: argparse.Namespace) -> int:
         return _first_five(args, driver)
     if args.report:
         return health_report.run(args)
-    document, health = _log(args.dmesg, driver) if args.dmesg else _host(driver)
-    print_answer(args.format, document, lambda: _text(document, health))
+    document, health = _read_log(args.dmesg, driver) if args.dmesg else _read_host(driver)
+    print_answer(args.format, document, lambda: _format(document, health))
     fatal = any(event["severity"] == "fatal" for event in document["events"])
     if fatal or (health is not None and health.state == "sick"):
         return EXIT_FATAL
@@ -106,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health | None]:
+def _read_log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     from compatgate.canary.health import judge_health
 
     errors, problem = _read(path, driver)
@@ -123,7 +116,7 @@ def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
         return read_log(stream, facts.xid, driver, facts.error_signatures)
 
 
-def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
+def _read_host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     from compatgate.canary.health import judge_health
     from compatgate.canary.health.events import KernelErrors
     from compatgate.canary.health.first_five import ask_gpus
@@ -134,7 +127,8 @@ def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     answer = ask_gpus()
     now = answer.snapshot
     try:
-        loaded = driver or _loaded_driver()
+        kernel = read_kernel_driver()
+        loaded = driver or (parse_version("driver", kernel.version) if kernel else None)
         errors, where = read_kernel_log(facts.xid, loaded, facts.error_signatures)
         document = _document(errors, where, answer)
     except Unavailable as error:
@@ -155,14 +149,7 @@ def _host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     return document, health
 
 
-def _loaded_driver() -> Version | None:
-    found = read_kernel_driver()
-    return parse_version("driver", found.version) if found else None
-
-
 def _document(errors: KernelErrors, source: str, answer: SmiAnswer | None = None) -> dict[str, Any]:
-    import msgspec
-
     from compatgate.canary.health.first_five import add_answer
 
     if answer:
@@ -178,25 +165,29 @@ def _document(errors: KernelErrors, source: str, answer: SmiAnswer | None = None
 # --- text -----------------------------------------------------------------------------------
 
 
-def _text(document: dict[str, Any], health: Health | None) -> str:
+def _format(document: dict[str, Any], health: Health | None) -> str:
     events = document["events"]
     fatal = sum(event["severity"] == "fatal" for event in events)
-    lines = []
-    if document["problem"] and not events:
-        lines.append(f"no result: {document['log']} shows no error, but that proves nothing")
-    elif not events:
-        lines.append(f"no GPU error in {document['log']}")
-    else:
+    if events:
         kinds = "1 error" if len(events) == 1 else f"{len(events)} errors"
-        lines.append(f"{kinds}, {fatal} fatal, in {document['log']}")
+        lines = [f"{kinds}, {fatal} fatal, in {document['log']}"]
+    elif document["problem"]:
+        lines = [f"no result: {document['log']} shows no error, but that proves nothing"]
+    else:
+        lines = [f"no GPU error in {document['log']}"]
     for event in events:
-        lines += ["", *_event(event)]
-    if "gpus" in document:
-        lines += ["", *_gpus(document, health)]
+        lines += ["", *_list_event(event)]
+    gpus = document.get("gpus")
+    if gpus:
+        lines += ["", f"{len(gpus)} GPU(s): {health.state if health else ''}"]
+        judged = [("why", health.reasons), ("do", health.actions)] if health else []
+        lines += [row for name, texts in judged for text in texts for row in _row(name, text)]
+    elif gpus is not None:
+        lines += ["", "NVML found no GPU (it needs a driver, and the extra nvml or nvidia-smi)"]
     return "\n".join(lines)
 
 
-def _event(event: dict[str, Any]) -> list[str]:
+def _list_event(event: dict[str, Any]) -> list[str]:
     styles = {"fatal": ("bold", "red"), "warning": ("yellow",), "info": ("dim",)}
     severity = event["severity"]
     word = paint(f"{severity.upper():<7}", *styles[severity], colour=wants_colour(sys.stdout))
@@ -232,22 +223,7 @@ def _row(name: str, text: str) -> list[str]:
     return wrap_beside(f"{'':<9}{name:<9}  ", text, width_of(sys.stdout))
 
 
-def _gpus(document: dict[str, Any], health: Health | None) -> list[str]:
-    if not document["gpus"]:
-        return ["NVML found no GPU (it needs a driver, and the extra nvml or nvidia-smi)"]
-    lines = [f"{len(document['gpus'])} GPU(s): {health.state if health else ''}"]
-    if health:
-        for reason in health.reasons:
-            lines += _row("why", reason)
-        for action in health.actions:
-            lines += _row("do", action)
-    return lines
-
-
 # --- the first five checks ------------------------------------------------------------------
-
-_WORDS = {"ok": "ok", "not-ok": "not ok", "could-not-look": "could not run"}
-_STYLES = {"ok": ("green",), "not-ok": ("bold", "red"), "could-not-look": ("yellow",)}
 
 
 def _first_five(args: argparse.Namespace, driver: Version | None) -> int:
@@ -261,13 +237,12 @@ def _first_five(args: argparse.Namespace, driver: Version | None) -> int:
         if problem:
             raise BadInput(problem, field="--dmesg")
     checks = check_all(observe(facts, seconds=args.interval or 1.0, log=errors), facts)
-    print_answer(args.format, {"checks": checks}, lambda: "\n".join(map(_check_line, checks)))
+    print_answer(args.format, {"checks": checks}, lambda: "\n".join(map(_format_check, checks)))
     states = {check.state for check in checks}
     return EXIT_FATAL if "not-ok" in states else EXIT_UNSEEN if states != {"ok"} else 0
 
 
-def _check_line(check: Check) -> str:
-    word = paint(
-        f"{_WORDS[check.state]:<14}", *_STYLES[check.state], colour=wants_colour(sys.stdout)
-    )
+def _format_check(check: Check) -> str:
+    words, *styles = _STATES[check.state]
+    word = paint(f"{words:<14}", *styles, colour=wants_colour(sys.stdout))
     return strip_controls(f"{check.name:<22}  {word}  {check.found}  [{check.more}]")

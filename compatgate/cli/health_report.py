@@ -15,7 +15,7 @@ from compatgate.errors import BadInput, Unavailable
 from compatgate.gate_client import ask
 from compatgate.kit import clock
 from compatgate.kit.cli.options import read_interval, repeat
-from compatgate.kit.cli.output import open_input, print_json
+from compatgate.kit.cli.output import open_input, print_answer
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.clock import iso
 from compatgate.service.nodes.reports.schemas import MAX_XIDS
@@ -41,23 +41,21 @@ report to a gate:
 
 def run(args: argparse.Namespace) -> int:
     """Report once, or at an interval; return 0."""
-    if args.every is None:
-        return _report(args, _read_period(args.since or DEFAULT_PERIOD))
-    if args.dmesg == "-":
+    if args.every and args.dmesg == "-":
         what = "cannot be combined with --every: standard input can be read only once"
-        hint = "omit --every"
-        raise BadInput(what, field="--dmesg", hint=hint)
-    seconds = read_interval(args.every)
-    period = _read_period(args.since) if args.since else timedelta(seconds=seconds) + _OVERLAP
-    return repeat(lambda: _report(args, period), seconds)
+        raise BadInput(what, field="--dmesg", hint="omit --every")
+    if args.every and not args.since:
+        period = timedelta(seconds=read_interval(args.every)) + _OVERLAP
+    else:
+        period = _read_period(args.since or DEFAULT_PERIOD)
+    return repeat(lambda: _report(args, period), args.every)
 
 
 def _read_period(text: str) -> timedelta:
     period = parse_duration(text, field="--since")
     if not timedelta() < period <= timedelta(days=1):
-        raise BadInput(
-            "is not a period", field="--since", value=text, hint="at most 1d, for example 10m"
-        )
+        hint = "at most 1d, for example 10m"
+        raise BadInput("is not a period", field="--since", value=text, hint=hint)
     return period
 
 
@@ -65,32 +63,29 @@ def _report(args: argparse.Namespace, period: timedelta) -> int:
     from compatgate.client.operations import Operations
 
     until = clock.now()
-    node = make_report(args, until - period, until)
+    node = _make_report(args, until - period, until)
     with gate_of(args) as gate:
         answers = [
             ask(gate, Operations.report_health, {"cluster": args.cluster, "nodes": [part]})
             for part in _split(node)
         ]
-    (stored,), *more = [one["nodes"] for one in answers]
-    for (other,) in more:
-        stored = {**stored, **{name: stored[name] + other[name] for name in ("seconds", "xids")}}
-    if args.format == "json":
-        print_json(stored)
-        return 0
+    parts = [one for answer in answers for one in answer["nodes"]]
+    sums = {name: sum(one[name] for one in parts) for name in ("seconds", "xids")}
+    stored = {**parts[0], **sums}
     errors = "1 new Xid error" if stored["xids"] == 1 else f"{stored['xids']} new Xid errors"
     where = f"{args.cluster}/{stored['name']}"
-    print(strip_controls(f"{where}: {stored['seconds']} s on driver {stored['driver']}, {errors}"))
-    return 0
+    text = f"{where}: {stored['seconds']} s on driver {stored['driver']}, {errors}"
+    return print_answer(args.format, stored, strip_controls(text))
 
 
-def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> dict[str, Any]:
+def _make_report(args: argparse.Namespace, since: datetime, until: datetime) -> dict[str, Any]:
     """Return what ``POST /nodes/health`` takes of this machine.
 
     The period begins no earlier than the boot of this machine, or the last load of its driver.
     """
     from compatgate.canary.health.kernel_log import list_xids, read_boot_time
 
-    boot = read_boot_time()
+    boot, kernel = read_boot_time(), read_kernel_driver()
     times = list_xids(_read_records(args.dmesg), boot)
     if times.unplaced:
         raise BadInput(
@@ -99,14 +94,14 @@ def make_report(args: argparse.Namespace, since: datetime, until: datetime) -> d
             field="--dmesg",
             hint="journalctl -k -o json | compatgate health --dmesg - --report",
         )
-    starts = [since, *(at for at in (boot, times.loaded) if at is not None and at < until)]
-    since = max(starts)
+    since = max([since, *(at for at in (boot, times.loaded) if at is not None and at < until)])
     xids = sorted((x for x in times.found if since <= x.at <= until), key=lambda one: one.at)
     return {
         "name": args.name or socket.gethostname().lower(),
         "since": iso(since),
         "until": iso(until),
-        "driver": args.driver or _loaded_driver(),
+        # without one, the gate takes the driver that the node last reported
+        "driver": args.driver or (kernel.version if kernel else None),
         "xids": [{"xid": one.xid, "at": iso(one.at)} for one in xids],
     }
 
@@ -134,9 +129,3 @@ def _read_records(path: str | None) -> Iterable[Record]:
     if not reader.seen:
         raise Unavailable("the log is empty; nothing was reported", field="--dmesg")
     return found
-
-
-def _loaded_driver() -> str | None:
-    """Return the loaded driver; None: the gate takes the one that the node last reported."""
-    found = read_kernel_driver()
-    return found.version if found else None

@@ -5,50 +5,37 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.check.cli import BUILD, WHEELS
+from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
+from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.check.wheels import read_wheels
 from compatgate.core.facts.records import Record
 from compatgate.core.stack_values import Wheel
+from compatgate.discovery.dockerfile.read import is_dockerfile
+from compatgate.discovery.findings import Inspection
+from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.observations import settle
+from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
 from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, describe_contents
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import print_json, read_bytes
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
 from compatgate.kit.cli.usage import command
 
-if TYPE_CHECKING:
-    from compatgate.discovery.findings import Inspection
-    from compatgate.discovery.lockfiles.interface import PackageOrigin
-
-
-class Kind(NamedTuple):
-    """A kind of inspection.
-
-    Attributes:
-        is_one: function that tells whether an argument is of this kind.
-        inspect: function that reads it.
-    """
-
-    name: str
-    is_one: Callable[[str], bool]
-    inspect: Callable[[str], InspectionResult]
+_LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
+_KNOWN = "Dockerfile, lockfile, image in a file, file, wheel or folder, image reference"
 
 
 class InspectionResult(NamedTuple):
-    """The result of an inspection.
-
-    Attributes:
-        wheels: files that parts are installed from, by name.
-        origins: origins of GPU packages; None: the input does not list packages.
-    """
+    """The result of an inspection; without origins, the input does not list packages."""
 
     inspection: Inspection
     wheels: Mapping[str, Wheel] = {}
@@ -105,26 +92,21 @@ def run(args: argparse.Namespace) -> int:
             body["records"] = [record.to_json() for record in found.records]
         print_json(body)
     elif args.format == "cyclonedx":
-        from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
-
         print_json(to_cyclonedx(what, inspection))
     else:
-        print(_text(what, inspection, found.records))
+        print(_format(what, inspection, found.records))
     return 0
 
 
 def _read(args: argparse.Namespace, what: str) -> InspectionResult:
+    """Read an input by its kind: the first that fits."""
+    from compatgate.discovery.image.local import is_local_image
+
     if args.lock:
         return _inspect_lockfile(what)
     if args.sbom:
         return _inspect_sbom(what)
-    from compatgate.discovery.dockerfile.read import is_dockerfile
-
     if is_dockerfile(what) and os.path.isfile(what):
-        from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-        from compatgate.check.stack_sources import Platforms
-        from compatgate.discovery.findings import Inspection
-
         options = read_build_options(args.build_arg, args.build_stage)
         found = read_dockerfile_stack(what, options, Platforms(), load_facts())
         stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
@@ -133,11 +115,20 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     if args.build_arg or args.build_stage:
         hint = "--build-arg applies only to a Dockerfile"
         raise BadInput("is not a Dockerfile", field=what, hint=hint)
-    for kind in KINDS:
-        if kind.is_one(what):
-            return kind.inspect(what)
-    names = ", ".join(["Dockerfile", *(kind.name for kind in KINDS)])
-    raise NotFound("no file or image has this name", field=what, hint=f"known: {names}")
+    if os.path.isfile(what) and what.endswith(_LOCKFILES):
+        return _inspect_lockfile(what)
+    exists = os.path.exists(what)
+    if is_local_image(what) or not (exists or what.startswith(("/", ".", "~"))):
+        image = read_image_reference(what, None, load_facts())
+        return InspectionResult(
+            Inspection(image.stack_body, image.observations, image.conflicts, image.open)
+        )
+    if exists:
+        from compatgate.discovery.local import inspect_path
+
+        facts = load_facts()
+        return InspectionResult(inspect_path(what, facts.arch, facts.packages))
+    raise NotFound("no file or image has this name", field=what, hint=f"known: {_KNOWN}")
 
 
 def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> InspectionResult:
@@ -160,22 +151,7 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
     return found._replace(inspection=inspection, records=read.records)
 
 
-def _inspect_path(path: str) -> InspectionResult:
-    from compatgate.discovery.local import inspect_path
-
-    facts = load_facts()
-    return InspectionResult(inspect_path(path, facts.arch, facts.packages))
-
-
-_LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
-
-
-def _is_lockfile(path: str) -> bool:
-    return os.path.isfile(path) and path.endswith(_LOCKFILES)
-
-
 def _inspect_lockfile(path: str) -> InspectionResult:
-    from compatgate.discovery.findings import Inspection
     from compatgate.discovery.lockfiles.read import read_lockfile
 
     known = load_facts().packages
@@ -188,7 +164,6 @@ def _inspect_lockfile(path: str) -> InspectionResult:
 
 
 def _inspect_sbom(path: str) -> InspectionResult:
-    from compatgate.discovery.findings import Inspection
     from compatgate.discovery.sbom.read import read_sbom
 
     facts, signals = load_facts(), read_source("image_signals")
@@ -200,67 +175,43 @@ def _inspect_sbom(path: str) -> InspectionResult:
     return InspectionResult(inspection, {}, bill.origins)
 
 
-def _is_reference(what: str) -> bool:
-    """Tell whether an argument is an image: neither an existing path nor in the form of a path."""
-    return not os.path.exists(what) and not what.startswith(("/", ".", "~"))
-
-
-def _inspect_image(reference: str) -> InspectionResult:
-    from compatgate.check.stack_sources import read_image_reference
-    from compatgate.discovery.findings import Inspection
-
-    reading = read_image_reference(reference, None, load_facts())
-    return InspectionResult(
-        Inspection(reading.stack_body, reading.observations, reading.conflicts, reading.open)
-    )
-
-
-def _is_local_image(what: str) -> bool:
-    from compatgate.discovery.image.local import is_local_image
-
-    return is_local_image(what)
-
-
-KINDS: tuple[Kind, ...] = (
-    Kind("lockfile", _is_lockfile, _inspect_lockfile),
-    Kind("image in a file", _is_local_image, _inspect_image),
-    Kind("file, wheel or folder", os.path.exists, _inspect_path),
-    Kind("image reference", _is_reference, _inspect_image),
-)
-"""Kinds in the order in which they are tried."""
-
-
-def _text(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -> str:
+def _format(what: str, inspection: Inspection, records: tuple[Record, ...] = ()) -> str:
     colour = wants_colour(sys.stdout)
-    lines = [paint(_one_line(what), "bold", colour=colour)]
-    measured = inspection.stack.get("measured", {})
-    for name, value in inspection.stack.items():
-        if name == "measured":
-            continue
-        if name == "alternatives":
-            value = list(value)
-        shown = " ".join(value) or "none" if isinstance(value, list) else str(value)
-        lines.append(f"  {name:<12} {_one_line(shown)}")
-    if not inspection.stack:
-        lines.append("  no version of a CUDA component and no GPU code found")
-    if measured:
-        lines += ["", paint("packages, by their own files", "bold", colour=colour)]
-    lines += (f"  {name:<12} {_one_line(describe_contents(one))}" for name, one in measured.items())
-    if inspection.observations:
-        lines += ["", paint("seen", "bold", colour=colour)]
-    for seen in inspection.observations:
-        where = paint(f"{_one_line(seen.origin)} ({seen.confidence})", "dim", colour=colour)
-        lines.append(f"  {seen.component:<12} {_one_line(seen.version)}  {where}")
-    if records:
-        lines += ["", paint("measured", "bold", colour=colour)]
+    stack = dict(inspection.stack)
+    measured = stack.pop("measured", {})
+    sections: dict[str, list[tuple[str, str]]] = {"": []}
+    for name, value in stack.items():
+        value = list(value) if name == "alternatives" else value
+        text = " ".join(value) or "none" if isinstance(value, list) else str(value)
+        sections[""].append((name, _one_line(text)))
+    sections["packages, by their own files"] = [
+        (name, _one_line(describe_contents(one))) for name, one in measured.items()
+    ]
+    sections["seen"] = [
+        (
+            seen.component,
+            f"{_one_line(seen.version)}  "
+            + paint(f"{_one_line(seen.origin)} ({seen.confidence})", "dim", colour=colour),
+        )
+        for seen in inspection.observations
+    ]
+    sections["measured"] = []
     for record in records:
         digest = paint(f"sha256 {record.sha256}", "dim", colour=colour)
         code = dict.fromkeys(name for one in record.libraries for name in (*one.sass, *one.ptx))
         carries = " ".join(code) or "no GPU code"
-        lines.append(f"  {record.package:<12} {_one_line(record.wheel)}  {carries}  {digest}")
-    if inspection.doubts:
-        lines += ["", paint("conflicts", "bold", "yellow", colour=colour)]
-    lines += (f"  {c.component:<12} {_one_line(c.message)}" for c in inspection.doubts)
+        sections["measured"].append(
+            (record.package, f"{_one_line(record.wheel)}  {carries}  {digest}")
+        )
+    sections["conflicts"] = [(c.component, _one_line(c.message)) for c in inspection.doubts]
+    lines = [paint(_one_line(what), "bold", colour=colour)]
+    if not inspection.stack:
+        lines.append("  no version of a CUDA component and no GPU code found")
+    for title, rows in sections.items():
+        if title and rows:
+            styles = ("bold", "yellow") if title == "conflicts" else ("bold",)
+            lines += ["", paint(title, *styles, colour=colour)]
+        lines += [f"  {name:<12} {text}" for name, text in rows]
     return "\n".join(lines)
 
 

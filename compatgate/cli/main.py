@@ -20,66 +20,57 @@ if TYPE_CHECKING:
 
 PROG = "compatgate"
 COMMANDS: dict[str, tuple[str, str]] = {
-    "check": ("compatgate.check.cli", "decide whether a stack may run on a target or pool"),
-    "solve": ("compatgate.check.solve", "find the newest stacks that pass on targets or pools"),
-    "lock": ("compatgate.check.lock", "lock a project with uv for targets or pools"),
+    "check": ("check.cli", "decide whether a stack may run on a target or pool"),
+    "solve": ("check.solve", "find the newest stacks that pass on targets or pools"),
+    "lock": ("check.lock", "lock a project with uv for targets or pools"),
     "inspect": (
-        "compatgate.cli.inspect",
+        "cli.inspect",
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",
     ),
     "probe": (
-        "compatgate.cli.probe",
+        "cli.probe",
         "detect driver, GPUs and stack of a machine, process, container or node",
     ),
-    "health": ("compatgate.cli.health", "find GPU errors in a kernel log, with actions"),
-    "triage": (
-        "compatgate.cli.triage",
-        "find the cause of an error, and check a stack for that cause",
-    ),
-    "explain": ("compatgate.cli.explain", "explain a rule: check, reason and fix"),
-    "env": ("compatgate.cli.env", "print build variables for machines without a GPU"),
-    "require": ("compatgate.cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
-    "facts": ("compatgate.cli.facts", "show, verify and compare vendor facts; measure wheels"),
-    "target": (
-        "compatgate.cli.matrix.targets",
-        "list and change targets; predict what a driver would break",
-    ),
+    "health": ("cli.health", "find GPU errors in a kernel log, with actions"),
+    "triage": ("cli.triage", "find the cause of an error, and check a stack for that cause"),
+    "explain": ("cli.explain", "explain a rule: check, reason and fix"),
+    "env": ("cli.env", "print build variables for machines without a GPU"),
+    "require": ("cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
+    "facts": ("cli.facts", "show, verify and compare vendor facts; measure wheels"),
+    "target": ("cli.matrix.targets", "list and change targets; predict what a driver would break"),
     "plan": (
-        "compatgate.cli.gate.comparison:run_plan",
+        "cli.gate.comparison:run_plan",
         "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
     ),
     "upgrade": (
-        "compatgate.cli.nodes.upgrades",
+        "cli.nodes.upgrades",
         "propose, start, stop and roll back upgrades; manage freezes",
     ),
-    "matrix": ("compatgate.cli.matrix.actions", "import, export and compare the blessed matrix"),
-    "nodes": ("compatgate.cli.nodes.reports", "list nodes and their reported state"),
-    "notices": ("compatgate.cli.attention:run_notices", "list incidents and act on them"),
-    "canary": (
-        "compatgate.cli.canary.actions",
-        "run canaries on staging hosts and judge measurements",
-    ),
-    "serve": ("compatgate.cli.serve", "run the gate as a service"),
+    "matrix": ("cli.matrix.actions", "import, export and compare the blessed matrix"),
+    "nodes": ("cli.nodes.reports", "list nodes and their reported state"),
+    "notices": ("cli.attention:run_notices", "list incidents and act on them"),
+    "canary": ("cli.canary.actions", "run canaries on staging hosts and judge measurements"),
+    "serve": ("cli.serve", "run the gate as a service"),
     "k8s": (
-        "compatgate.cli.cluster.actions",
+        "cli.cluster.actions",
         "manage a Kubernetes cluster: manifests, nodes, audit of running pods",
     ),
-    "attest": ("compatgate.cli.audit.attest", "sign a verdict and attach it to its image"),
-    "verify": ("compatgate.cli.audit.verify", "verify a signed verdict, offline"),
-    "hook": ("compatgate.cli.cluster.hooks", "sign webhook requests"),
-    "worker": ("compatgate.cli.worker", "run canaries on staging hosts"),
-    "bundle": ("compatgate.cli.gate.bundle", "export the gate's state for offline use"),
-    "login": ("compatgate.cli.access:run_login", "sign in to a gate as a person"),
-    "logout": ("compatgate.cli.access:run_logout", "end the session started by login"),
-    "whoami": ("compatgate.cli.access:run_whoami", "show the identity that the gate sees"),
-    "token": ("compatgate.cli.access:run_token", "create, list and revoke access tokens"),
-    "audit": ("compatgate.cli.audit.log", "read and verify audit log and decisions"),
+    "attest": ("cli.audit.attest", "sign a verdict and attach it to its image"),
+    "verify": ("cli.audit.verify", "verify a signed verdict, offline"),
+    "hook": ("cli.cluster.hooks", "sign webhook requests"),
+    "worker": ("cli.worker", "run canaries on staging hosts"),
+    "bundle": ("cli.gate.bundle", "export the gate's state for offline use"),
+    "login": ("cli.access:run_login", "sign in to a gate as a person"),
+    "logout": ("cli.access:run_logout", "end the session started by login"),
+    "whoami": ("cli.access:run_whoami", "show the identity that the gate sees"),
+    "token": ("cli.access:run_token", "create, list and revoke access tokens"),
+    "audit": ("cli.audit.log", "read and verify audit log and decisions"),
     "report": (
-        "compatgate.cli.attention:run_report",
+        "cli.attention:run_report",
         "report the decisions for a target, with today's verdicts",
     ),
-    "doctor": ("compatgate.cli.doctor", "find problems of an installation, with fixes"),
-    "db": ("compatgate.cli.db", "create, migrate, back up, restore, verify and prune the database"),
+    "doctor": ("cli.doctor", "find problems of an installation, with fixes"),
+    "db": ("cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }
 """Name to code, as of `load_command`, and help; listing imports no module."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -146,7 +137,7 @@ def _run(argv: list[str]) -> int:
         import_without("msgspec", "typing_extensions")
     from compatgate.kit.cli.parser import load_command
 
-    args = parser_of(name).parse_args(rest)
+    args = parser_of(name, rest[0] if rest else "").parse_args(rest)
     return load_command(COMMANDS[name][0]).run(args)
 
 
@@ -165,12 +156,12 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def parser_of(name: str) -> Parser:
-    """Return the parser of a command in `COMMANDS`."""
+def parser_of(name: str, chosen: str = "") -> Parser:
+    """Return the parser of a command in `COMMANDS`, of a group with the chosen action alone."""
     from compatgate.kit.cli.parser import Parser, load_command, sentence
 
     code, help_text = COMMANDS[name]
-    parser = Parser(prog=f"{PROG} {name}", description=sentence(help_text))
+    parser = Parser(prog=f"{PROG} {name}", description=sentence(help_text), chosen=chosen)
     load_command(code).add_arguments(parser)
     return parser
 
@@ -178,20 +169,17 @@ def parser_of(name: str) -> Parser:
 def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {text}" for name, (_, text) in COMMANDS.items()]
-    return "\n".join(
-        [
-            f"usage: {PROG} COMMAND [options]",
-            "",
-            "Decide whether a GPU stack may run on a target, with reasons and fixes.",
-            "",
-            "commands:",
-            *lines,
-            "",
-            f"'{PROG} COMMAND --help' explains a command; '{PROG} --version' shows the version.",
-            "",
-            _EXAMPLES.rstrip(),
-        ]
-    )
+    return f"""\
+usage: {PROG} COMMAND [options]
+
+Decide whether a GPU stack may run on a target, with reasons and fixes.
+
+commands:
+{chr(10).join(lines)}
+
+'{PROG} COMMAND --help' explains a command; '{PROG} --version' shows the version.
+
+{_EXAMPLES.rstrip()}"""
 
 
 def _usage(name: str) -> int:

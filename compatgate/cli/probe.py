@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,17 +12,12 @@ import msgspec
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.check.observed_host import read_printed
+from compatgate.discovery.probe import probe_machine
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.cli.terminal import strip_controls, width_of, wrap_beside
-from compatgate.kit.cli.usage import command
-
-
-def _pid(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 2**31):
-        raise ArgumentTypeError(f"'{text}' is not a process number")
-    return int(text)
+from compatgate.kit.cli.usage import bounded, command
 
 
 @command(
@@ -59,7 +53,7 @@ and sends nothing.
 exit status: 0 done, also without a GPU; 2 not found, or permission denied; 3 the container engine
 does not answer
 """,
-    pid={"type": _pid},
+    pid={"type": bounded("a process number", 1, 2**31 - 1)},
 )
 def run(args: argparse.Namespace) -> int:
     """Probe and print."""
@@ -89,7 +83,6 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
         return probe_container(args.container, facts, read_source("image_signals"))
     if args.nvidia_smi is not None or args.node_labels is not None:
         return read_printed(args, facts).to_json()
-    from compatgate.discovery.probe import probe_machine
 
     if not os.path.isdir(args.root):
         raise BadInput("is not a folder", field="--root", value=args.root)
@@ -99,34 +92,21 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
 def render_probe(document: dict[str, Any]) -> str:
     """Return the document as text that fits the terminal."""
     width = width_of(sys.stdout)
-    lines = [
-        *_host_lines(document, width),
-        *_subject_lines(document),
-        "",
-        *_stack_lines(document, width),
-    ]
-    stack = document["stack"]
+    lines = [*_host_lines(document, width), *_subject_lines(document), ""]
+    stack = {k: v for k, v in document["stack"].items() if k not in ("open", "conflicts")}
+    lines.append("stack" if stack else "stack: no CUDA library and no framework was found")
+    for name, value in stack.items():
+        text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        lines += wrap_beside(f"  {name:<18}  ", text, width)
     for title, texts in (
         ("sources disagree", [c["message"] for c in document["conflicts"]]),
-        ("unknown", stack.get("open", [])),
+        ("unknown", document["stack"].get("open", [])),
         ("notes", document["host"]["notes"]),
     ):
         if texts:
             lines += ["", title]
-            for text in texts:
-                lines += wrap_beside("  - ", text, width)
+            lines += [line for text in texts for line in wrap_beside("  - ", text, width)]
     return "\n".join(lines)
-
-
-def _stack_lines(document: dict[str, Any], width: int) -> Iterator[str]:
-    stack = {k: v for k, v in document["stack"].items() if k not in ("open", "conflicts")}
-    if not stack:
-        yield "stack: no CUDA library and no framework was found"
-        return
-    yield "stack"
-    for name, value in stack.items():
-        shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-        yield from wrap_beside(f"  {name:<18}  ", shown, width)
 
 
 def _host_lines(document: dict[str, Any], width: int) -> Iterator[str]:
@@ -174,9 +154,8 @@ def _process_lines(process: dict[str, Any]) -> Iterator[str]:
     for library in process["libraries"]:
         version = library.get("reported") or library.get("name_version") or library.get("major")
         folder, name = os.path.split(library["path"])
-        yield strip_controls(
-            f"  {library['component']:<12} {version or '?':<12} {name}  in {folder}"
-        )
+        what = f"{library['component']:<12} {version or '?':<12}"
+        yield strip_controls(f"  {what} {name}  in {folder}")
     for name, value in process["environment"].items():
         if name.endswith("VISIBLE_DEVICES"):
             yield strip_controls(f"  {name}={value}")

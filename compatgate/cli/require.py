@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 
 from compatgate.core.requirements import Question, check
-from compatgate.core.requirements.model import Impl, Properties, RequirementAnswer
+from compatgate.core.requirements.model import Properties, RequirementAnswer
 from compatgate.errors import BadInput, CompatgateError, explain_form
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import open_input
 from compatgate.kit.cli.usage import command
-
-if TYPE_CHECKING:
-    _Result = dict[str, object]
 
 _PROPERTIES = ("cuda", "driver", "arch", "brand")
 
@@ -65,17 +61,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_batch(args: argparse.Namespace) -> int:
-    given = [f"--{name}" for name in _PROPERTIES if getattr(args, name) is not None]
-    if args.requirement or given:
-        what = ", ".join([*given, *(["requirements"] if args.requirement else [])])
-        raise BadInput(
+    stated = [f"--{name}" for name in _PROPERTIES if getattr(args, name) is not None]
+    if args.requirement or stated:
+        what = (
             "cannot be combined with options for requirements and host: each line of the batch has"
-            " its own",
-            field="--batch",
-            hint=f"omit {what}",
+            " its own"
         )
+        hint = f"omit {', '.join([*stated, *(['requirements'] if args.requirement else [])])}"
+        raise BadInput(what, field="--batch", hint=hint)
     failed = False
-    for result in _answers(_lines(args.batch), args.impl):
+    decode = msgspec.json.Decoder(Question).decode
+    for line in _lines(args.batch):
+        try:
+            result = _result(decode(line).answer(args.impl))
+        except CompatgateError as error:
+            result = {"error": error.detail}
+        except ValueError as error:  # errors of msgspec, and of invalid UTF-8
+            result = {"error": f"malformed line: {explain_form(error, 'it')}"}
         failed = failed or "error" in result
         print(json.dumps(result), flush=args.batch == "-")
     return 2 if failed else 0
@@ -87,20 +89,5 @@ def _lines(path: str) -> Iterator[bytes]:
         yield from file
 
 
-def _answers(lines: Iterable[bytes], impl: Impl) -> Iterator[_Result]:
-    """Yield one result per line, in order; a malformed line gives an error object."""
-    decode = msgspec.json.Decoder(Question).decode
-    for line in lines:
-        try:
-            question = decode(line)
-        except ValueError as error:  # errors of msgspec, and of invalid UTF-8
-            yield {"error": f"malformed line: {explain_form(error, 'it')}"}
-            continue
-        try:
-            yield _result(question.answer(impl))
-        except CompatgateError as error:
-            yield {"error": error.detail}
-
-
-def _result(answer: RequirementAnswer) -> _Result:
+def _result(answer: RequirementAnswer) -> dict[str, object]:
     return {"satisfied": answer.satisfied, "reason": answer.reason}

@@ -8,13 +8,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from compatgate.canary.allowed_images import AllowedImages, read_allowed_images
+from compatgate.canary.allowed_images import read_allowed_images
 from compatgate.catalog import load_facts
 from compatgate.cli.audit.attest import read_signing
 from compatgate.cli.serve_readers import LOOPBACK_SCOPES
@@ -97,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _serve(settings: ServeSettings) -> int:
+    from compatgate.service.app import open_far_rooms
     from compatgate.web.app import create_front
     from compatgate.web.server import ServerOptions, is_loopback, listen, serve, url_of
 
@@ -107,7 +109,13 @@ def _serve(settings: ServeSettings) -> int:
     local = is_loopback(listener)
     web = read_web(settings, tls, local=local)
     url = url_of(listener, settings.host, secure=tls is not None)
-    make_rooms = _prepare_far(settings) if is_far else _prepare(settings, commit, local=local)
+    make_rooms: Callable[[], Rooms]
+    if is_far:
+        images, wheels = read_images(settings), read_wheels(settings)
+        callers, prepared = settings.callers, get_bundle(settings)
+        make_rooms = partial(open_far_rooms, prepared, callers, images, wheels, settings.spool_size)
+    else:
+        make_rooms = _prepare(settings, commit, local=local)
     open_scopes = web.anonymous - set(LOOPBACK_SCOPES.split(",") if local else ())
     if open_scopes:
         logs.tell(f"warning: {url} allows {', '.join(sorted(open_scopes))} without a token")
@@ -188,7 +196,7 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
     anonymous, public_url = settings.anonymous, settings.public_url
-    webhook = settings.webhook_url
+    webhook, key = settings.webhook_url, settings.webhook_key
     if anonymous is None:  # only a loopback address opens scopes by itself
         anonymous = frozenset(LOOPBACK_SCOPES.split(",") if local else ())
     return Settings(
@@ -208,9 +216,7 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
         rate=settings.rate,
         anonymous_rate=settings.anonymous_rate,
         sessions=SessionLimits(lifetime, min(lifetime, settings.session_idle)),
-        incident_webhook=read_webhook(webhook, settings.webhook_key, public_url)
-        if webhook
-        else None,
+        incident_webhook=read_webhook(webhook, key, public_url) if webhook else None,
     )
 
 
@@ -248,31 +254,15 @@ def read_wheels(settings: ServeSettings) -> WheelSettings:
     """Return the settings for measuring wheels of packages without a record."""
     from compatgate.service.gate.questions.wheels import WheelSettings
 
-    indexes = settings.indexes
+    indexes, places = settings.indexes, frozenset(settings.wheel_places)
     hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
     networks = settings.index_networks
     transport = ImageOptions(registries=hosts, internal=False, networks=networks)
-    places = _check_places(settings)
+    known = places and {one.name for one in load_facts(settings.args.facts).wheel_places.places}
+    for name in sorted(places - known):
+        hint = f"one of {', '.join(sorted(known))}"
+        raise BadInput("is not a place of wheels", field="--wheel-place", value=name, hint=hint)
     return WheelSettings(indexes, places, default_wheel_folder(), transport=transport)
-
-
-def _check_places(settings: ServeSettings) -> frozenset[str]:
-    """Return the allowed places of wheels, which the facts must know."""
-    if not settings.wheel_places:
-        return frozenset()
-
-    known = {one.name for one in load_facts(settings.args.facts).wheel_places.places}
-    for name in settings.wheel_places:
-        if name not in known:
-            hint = f"one of {', '.join(sorted(known))}"
-            raise BadInput("is not a place of wheels", field="--wheel-place", value=name, hint=hint)
-    return frozenset(settings.wheel_places)
-
-
-def read_canary_images(settings: ServeSettings, *, local: bool) -> AllowedImages:
-    """Return the images that submitted runs may test."""
-    otherwise = ("*",) if local else ()
-    return read_allowed_images(settings.canary_images, "serve --canary-image", otherwise=otherwise)
 
 
 def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Rooms]:
@@ -280,7 +270,9 @@ def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Cal
     from compatgate.web.startup import StartOptions, prepare
 
     images, wheels = read_images(settings), read_wheels(settings)
-    under_test = read_canary_images(settings, local=local)
+    under_test = read_allowed_images(
+        settings.canary_images, "serve --canary-image", otherwise=("*",) if local else ()
+    )
     prepared = prepare(
         StartOptions(
             settings.args.database,
@@ -298,10 +290,7 @@ def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Cal
 
 
 def _report(prepared: Prepared, *, has_files: bool) -> None:
-    """Tell the results of the start on standard error; standard output begins with the URL.
-
-    The first admin token is for the person who starts the service, and no line of the log.
-    """
+    """Tell the results of the start on standard error; standard output begins with the URL."""
     if prepared.upgrade is not None and prepared.upgrade.before is not None:
         logs.tell(prepared.upgrade.sentence)
     if prepared.away is not None:
@@ -316,19 +305,10 @@ def _report(prepared: Prepared, *, has_files: bool) -> None:
     if prepared.seen_revision:
         text = f"warning: the stored matrix is at revision {prepared.revision}, but was at revision"
         logs.tell(f"{text} {prepared.seen_revision} before: an older backup?")
-    if prepared.admin is not None:
+    if prepared.admin is not None:  # for the person who starts the service, and not for the log
         text = f"admin token (shown only once): {prepared.admin.secret}\n"
         sys.stderr.write(text)  # in one piece: another thread logs meanwhile
         sys.stderr.flush()
-
-
-def _prepare_far(settings: ServeSettings) -> Callable[[], Rooms]:
-    """Prepare a far gate, and return the function that opens it in each process."""
-    images, wheels, callers = read_images(settings), read_wheels(settings), settings.callers
-    from compatgate.service.app import open_far_rooms
-
-    prepared = get_bundle(settings)
-    return lambda: open_far_rooms(prepared, callers, images, wheels, settings.spool_size)
 
 
 def get_bundle(settings: ServeSettings) -> PreparedFarGate:

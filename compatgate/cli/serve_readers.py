@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, quote_error
+from compatgate.kit.cli.usage import ABOVE_0, bounded, bounded_seconds
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.http.rate import Rate, parse_rate
 from compatgate.kit.kubernetes import ClusterAccess
@@ -22,17 +23,13 @@ if TYPE_CHECKING:
 LOOPBACK_SCOPES = "read,gate,plan"
 LOCAL_PROXIES = ("127.0.0.1", "::1")
 _NONE = "none"
-_LONGEST_WAIT = 120.0
+port = bounded("a port, 0 to 65535", 0, 65535)
+count = bounded("a number from 1 to 1024", 1, 1024)
+"""Number of processes, threads or concurrent runs."""
+seconds = bounded_seconds(" up to 120", ABOVE_0, 120)
 _SHORTEST_SESSION_S = 60
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _ACCESS_HINT = "in-cluster in a pod with a service account token, or the path of a kubeconfig"
-
-
-def port(text: str) -> int:
-    """Read the number of a port."""
-    if not text.isdecimal() or int(text) > 65535:
-        raise ArgumentTypeError(f"'{text}' is not a port, 0 to 65535")
-    return int(text)
 
 
 def size(text: str) -> int:
@@ -43,23 +40,14 @@ def size(text: str) -> int:
     return int(number) * _UNITS[unit]
 
 
-def seconds(text: str) -> float:
-    """Read a time to wait in seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= _LONGEST_WAIT:
-        raise ArgumentTypeError(f"'{text}' is not a number of seconds up to {_LONGEST_WAIT:g}")
-    return value
-
-
 def scopes(text: str | None, field: str) -> frozenset[str] | None:
     """Read scopes of callers without a token; None: nothing is stated."""
     from compatgate.service.access.tokens.service import parse_scopes
 
-    if text is None or text in ("", _NONE):
-        return None if text is None else frozenset()
+    if text is None:
+        return None
+    if text in ("", _NONE):
+        return frozenset()
     try:
         return parse_scopes(text)
     except BadInput as error:

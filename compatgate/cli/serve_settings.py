@@ -8,7 +8,7 @@ from typing import Any
 from compatgate.cli import serve_readers as read
 from compatgate.cli.audit.attest import SIGNING, VERIFYING
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
-from compatgate.kit.cli.parser import add_overlays, bounded_count
+from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.settings import Heading, Repeated, Setting, Settings, Shared
 from compatgate.kit.http.signatures import Secret, read_secrets
 from compatgate.service.gate.questions.images import (
@@ -27,10 +27,10 @@ class ServeSettings(Settings):
     port: Setting[int] = Setting(
         "--port PORT = 8080  port to listen on; 0 picks a free one", type=read.port
     )
-    workers: Setting[int] = Setting("--workers N = 1  number of processes", type=bounded_count)
+    workers: Setting[int] = Setting("--workers N = 1  number of processes", type=read.count)
     threads: Setting[int] = Setting(
         "--threads N = 32  concurrent requests per process and kind: questions, hooks, others",
-        type=bounded_count,
+        type=read.count,
     )
     database = Shared(DATABASE)
     commit = Setting(
@@ -260,5 +260,5 @@ class ServeSettings(Settings):
     metric_targets: Setting[int] = Setting(
         "--metrics-targets N = 100  number of targets with their own metrics, first by name;"
         " further targets count as other",
-        type=bounded_count,
+        type=read.count,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -14,11 +14,18 @@ from compatgate.core.stated_text import complete_question
 from compatgate.core.triage import MAX_TEXT, compare_verdict, find_causes
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
-from compatgate.kit.cli.output import print_json, read_text
+from compatgate.kit.cli.output import print_answer, read_text
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import command, titled
 
 EXIT_NOT_RECOGNISED = 3
+_HERE = {
+    "fails": "fails here",
+    "warns": "warns here",
+    "unknown": "cannot decide for this stack",
+    "holds": "holds for this stack; look for another cause",
+    "not-applicable": "does not apply to this stack",
+}
 
 
 def _ask_no_files(parser: argparse.ArgumentParser) -> None:
@@ -68,13 +75,11 @@ def run(args: argparse.Namespace) -> int:
             asked = read_questions(args, decider.facts).questions[0]
             causes = compare_verdict(causes, decider.decide(asked.bodies))
     found = [cause.to_json() for cause in causes]
-    if args.format == "json":
-        print_json({"causes": found, "stated": stated})
-    else:
-        if stated:
-            shown = ", ".join(f"{name}={value}" for name, value in stated.items())
-            print(f"stated in the text, and used: {shown}\n")
-        print(_text(found))
+    used = ", ".join(f"{name}={value}" for name, value in stated.items())
+    parts = [f"stated in the text, and used: {used}"] if stated else []
+    nothing = "nothing was recognised; compatgate recognises only errors of the GPU stack"
+    parts += map(_format_cause, found) if found else [nothing]
+    print_answer(args.format, {"causes": found, "stated": stated}, "\n\n".join(parts))
     return 0 if found else EXIT_NOT_RECOGNISED
 
 
@@ -95,24 +100,7 @@ def _complete_question(args: argparse.Namespace, text: str, decider: Decider) ->
     return stated
 
 
-# --- text -----------------------------------------------------------------------------------
-
-_HERE = {
-    "fails": "fails here",
-    "warns": "warns here",
-    "unknown": "cannot decide for this stack",
-    "holds": "holds for this stack; look for another cause",
-    "not-applicable": "does not apply to this stack",
-}
-
-
-def _text(causes: Sequence[Mapping[str, Any]]) -> str:
-    if not causes:
-        return "nothing was recognised; compatgate recognises only errors of the GPU stack"
-    return "\n\n".join("\n".join(_cause(cause)) for cause in causes)
-
-
-def _cause(cause: Mapping[str, Any]) -> list[str]:
+def _format_cause(cause: Mapping[str, Any]) -> str:
     lines = [f"{cause['id']} ({cause['confidence']})", f"  {cause['message']}"]
     lines.append(f"  seen:    {strip_controls(cause['seen'])}")
     if cause["rule"]:
@@ -123,4 +111,4 @@ def _cause(cause: Mapping[str, Any]) -> list[str]:
     for fix in cause["fixes"]:
         mark = "verified: " if fix.get("verified") else ""
         lines.append(f"  fix:     {mark}{fix['message']}")
-    return lines
+    return "\n".join(lines)

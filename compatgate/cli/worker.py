@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,9 +16,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import AllowedImages, read_allowed_images
+from compatgate.canary.engine.interface import Baselines, Queue, Settings
+from compatgate.canary.hosts import Host
+from compatgate.canary.hosts_file import read_hosts
+from compatgate.canary.workloads.library import Library
 from compatgate.catalog import load_facts, read_source
 from compatgate.cli.gate.opening import open_rooms
-from compatgate.cli.serve_readers import port
+from compatgate.cli.serve_readers import count, port
 from compatgate.core.facts import Facts
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
@@ -28,33 +31,15 @@ from compatgate.errors import BadInput, InfrastructureError
 from compatgate.gate_client import make_client
 from compatgate.kit import logs, tracing
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
-from compatgate.kit.cli.parser import bounded_count
-from compatgate.kit.cli.usage import command
+from compatgate.kit.cli.usage import bounded_seconds, command
 
 if TYPE_CHECKING:
-    from compatgate.canary.engine.interface import Baselines, ImageContent, Queue, Settings
-    from compatgate.canary.hosts import Host
     from compatgate.canary.worker import Worker
-    from compatgate.canary.workloads.library import Library
-    from compatgate.service.app import Rooms
 
 _VERIFY_EVERY_S = 600
 _SWEEP_EVERY_S = 3600
 _CHECK_EVERY_S = 60
 _LEAST_VERIFY_S = 86400
-
-
-def _seconds_between(least: int, most: int) -> Callable[[str], float]:
-    def seconds(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = -1
-        if not least <= value <= most:
-            raise ArgumentTypeError(f"'{text}' is not a number of seconds, {least} to {most}")
-        return value
-
-    return seconds
 
 
 @command(
@@ -96,22 +81,24 @@ exit status: 0 stopped, or (--once) nothing is left to run; 2 bad input; 3 the g
 (--once) a host, does not answer
 """,
     name={"default": f"{socket.gethostname()}-{os.getpid()}"},
-    concurrency={"type": bounded_count},
-    grace={"type": _seconds_between(0, 86400)},
-    lease={"type": _seconds_between(1, 3600)},
-    retry_pause={"type": _seconds_between(0, 3600)},
+    concurrency={"type": count},
+    grace={"type": bounded_seconds(", 0 to 86400", 0, 86400)},
+    lease={"type": bounded_seconds(", 1 to 3600", 1, 3600)},
+    retry_pause={"type": bounded_seconds(", 0 to 3600", 0, 3600)},
     metrics_port={"type": port},
 )
 def run(args: argparse.Namespace) -> int:
     """Work until a signal, or with ``--once`` until nothing is left to run; return 0."""
-    from compatgate.canary.engine.interface import Settings
-    from compatgate.canary.hosts_file import read_hosts
     from compatgate.canary.worker import fill_in_driver
-    from compatgate.canary.workloads.library import Library
 
     gate = _find_gate(args)
-    every_s = _read_interval(args.verify_every, gate)
-    images = _images(args, gate)
+    every_s = 0
+    if args.verify_every != "0":
+        every_s = int(parse_duration(args.verify_every, field="--verify-every").total_seconds())
+        if gate and every_s < _LEAST_VERIFY_S:
+            value = args.verify_every
+            raise BadInput("is too short", field="--verify-every", value=value, hint="at least 1d")
+    images = _read_images(args, gate)
     hosts = [fill_in_driver(host) for host in read_hosts(Path(args.hosts))]
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
@@ -134,17 +121,7 @@ def _find_gate(args: argparse.Namespace) -> str | None:
     return os.environ.get("COMPATGATE_SERVER") or None
 
 
-def _read_interval(text: str, gate: str | None) -> int:
-    """Return the seconds after which runs are verified again; 0: never."""
-    if text == "0":
-        return 0
-    every_s = int(parse_duration(text, field="--verify-every").total_seconds())
-    if gate and every_s < _LEAST_VERIFY_S:
-        raise BadInput("is too short", field="--verify-every", value=text, hint="at least 1d")
-    return every_s
-
-
-def _images(args: argparse.Namespace, gate: str | None) -> AllowedImages:
+def _read_images(args: argparse.Namespace, gate: str | None) -> AllowedImages:
     """Return the images under test that this worker may run.
 
     Only its owner, or a gate that has checked the image, writes to an SQLite file. Another queue is
@@ -157,21 +134,18 @@ def _images(args: argparse.Namespace, gate: str | None) -> AllowedImages:
 
 
 class _Place(Struct, frozen=True):
-    """Where runs come from: a gate, or a database.
-
-    Attributes:
-        ended: returns which of some runs have ended.
-        verify: queues the runs that are due after some seconds; returns their ids.
-        away: returns the hosts that do not answer, each with the reason.
-    """
+    """Where runs come from: a gate, or a database."""
 
     hosts: Sequence[Host]
     queue: Queue
     baselines: Baselines
     facts: Facts
     ended: Callable[[Collection[str]], set[str]]
+    """Returns which of some runs have ended."""
     verify: Callable[[int], Sequence[str]]
+    """Queues the runs that are due after some seconds; returns their ids."""
     away: Callable[[], list[str]]
+    """Returns the hosts that do not answer, each with the reason."""
 
 
 @contextmanager
@@ -182,45 +156,32 @@ def _open_place(
     settings: Settings,
     library: Library,
 ) -> Iterator[_Place]:
-    if gate is None:
-        with open_rooms(args, make=True) as rooms:
-            yield _read_database(args.name, rooms, hosts, settings, library)
+    name = args.name
+    if gate is not None:
+        from compatgate.client.work import GateQueue, find_host
+
+        with make_client(gate, args.token, stored=False, verify=args.gate_ca or True) as client:
+            host = find_host(client, hosts)
+            queue = GateQueue(client, host.name, settings, library.suites)
+            verify, away = partial(queue.verify_due, name), partial(queue.away, name, [host])
+            yield _Place([host], queue, queue, load_facts(None), queue.ended, verify, away)
         return
-    from compatgate.client.work import GateQueue, find_host
-
-    with make_client(gate, args.token, stored=False, verify=args.gate_ca or True) as client:
-        host = find_host(client, hosts)
-        queue = GateQueue(client, host.name, settings, library.suites)
+    with open_rooms(args, make=True) as rooms:
+        if not rooms.gate.database.is_sqlite:
+            logging.warning(
+                "worker --database with PostgreSQL goes with the next release, so that no worker"
+                " holds the database's password: use --gate with a token of the scope work"
+            )
+        runs, names = rooms.runs, {host.name for host in hosts}
         yield _Place(
-            [host],
-            queue,
-            queue,
-            load_facts(None),
-            queue.ended,
-            partial(queue.verify_due, args.name),
-            partial(queue.away, args.name, [host]),
+            hosts,
+            runs.open_queue(settings, library.suites),
+            rooms.baselines,
+            rooms.gate.facts,
+            runs.ended,
+            lambda every_s: [run.id for run in runs.verify_due(by=name, every_s=every_s)],
+            lambda: [f"{one.name} is {one.away}" for one in runs.away_hosts() if one.name in names],
         )
-
-
-def _read_database(
-    name: str, rooms: Rooms, hosts: list[Host], settings: Settings, library: Library
-) -> _Place:
-    runs = rooms.runs
-    if not rooms.gate.database.is_sqlite:
-        logging.warning(
-            "worker --database with PostgreSQL goes with the next release, so that no worker holds"
-            " the database's password: use --gate with a token of the scope work"
-        )
-    names = {host.name for host in hosts}
-    return _Place(
-        hosts,
-        runs.open_queue(settings, library.suites),
-        rooms.baselines,
-        rooms.gate.facts,
-        runs.ended,
-        lambda every_s: [run.id for run in runs.verify_due(by=name, every_s=every_s)],
-        lambda: [f"{one.name} is {one.away}" for one in runs.away_hosts() if one.name in names],
-    )
 
 
 def _work(
@@ -231,29 +192,30 @@ def _work(
     every_s: int,
     images: AllowedImages,
 ) -> None:
+    from compatgate.canary.image_content import make_content_reader
     from compatgate.canary.worker import Worker, open_host, repeat_jobs
     from compatgate.cli.worker_metrics import serve_metrics
 
     hosts, queue = place.hosts, place.queue
     queue.register(args.name, hosts)
-    read_content = _content_reader(place.facts)
+    reading = read_options(cache=default_image_folder())
+    read_content = make_content_reader(place.facts, read_source("image_signals", None), reading)
+    reread, facts, baselines = library.reread, place.facts, place.baselines
     contexts = {
-        host.name: open_host(
-            host,
-            queue,
-            place.baselines,
-            library.reread,
-            place.facts,
-            settings,
-            images,
-            read_content,
-        )
-        for host in hosts
+        one.name: open_host(one, queue, baselines, reread, facts, settings, images, read_content)
+        for one in hosts
     }
     worker = Worker(
         args.name, queue, hosts, contexts, concurrency=args.concurrency, probe=settings.heartbeat
     )
-    _stop_on_signals(worker)
+
+    def stop(number: int, _: object) -> None:
+        name = signal.Signals(number).name
+        logging.info("%s: taking no new runs; a second signal requeues the running ones", name)
+        worker.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     if args.metrics_port is not None:
         serve_metrics(worker, args.metrics_host, args.metrics_port)
     logging.info("worker %s serves %s", args.name, ", ".join(host.name for host in hosts))
@@ -290,21 +252,3 @@ def _list_jobs(worker: Worker, place: _Place, every_s: int) -> dict[Callable[[],
     if every_s:
         jobs[verify] = _VERIFY_EVERY_S
     return jobs
-
-
-def _content_reader(facts: Facts) -> Callable[[str], ImageContent]:
-    """Return the reader of images' GPU contents, with the variables for registries."""
-    from compatgate.canary.image_content import make_content_reader
-
-    options = read_options(cache=default_image_folder())
-    return make_content_reader(facts, read_source("image_signals", None), options)
-
-
-def _stop_on_signals(worker: Worker) -> None:
-    def stop(number: int, _: object) -> None:
-        name = signal.Signals(number).name
-        logging.info("%s: taking no new runs; a second signal requeues the running ones", name)
-        worker.stop()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)

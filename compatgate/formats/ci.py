@@ -32,6 +32,16 @@ from compatgate.formats import text
 from compatgate.formats.reports import Answer, Json, Place, View, render_all
 from compatgate.kit.cli.terminal import strip_commands
 
+_COMMANDS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "notice"}
+_SEVERITIES = {"fail": "blocker", "unknown": "critical", "warn": "minor", "waived": "info"}
+_ALLOWED = "major"
+"""Severity of failing or unknown findings that the target's mode allows."""
+_KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+"""Counter attribute of a suite to the counted element."""
+_NOT_OF_DOTENV = re.compile(r"[^A-Za-z0-9_.\-]")
+_NOT_OF_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LARGEST_SUMMARY = 1024 * 1024
+
 
 def place_of_finding(finding: Json, answer: Answer) -> Place:
     """Return the line of the component; without a file use the target as the required path."""
@@ -77,9 +87,6 @@ def _plain(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "-" for c in name)
 
 
-_COMMANDS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "notice"}
-
-
 def render_github(answers: Sequence[Answer], view: View) -> str:
     """Render one annotation per finding, then one line per answer."""
     lines = [
@@ -102,43 +109,29 @@ def render_github(answers: Sequence[Answer], view: View) -> str:
 
 def workflow_command(name: str, message: str, **properties: str | int) -> str:
     """Return a workflow command: ``::error file=uv.lock,line=3::message``."""
-    shown = ",".join(f"{key}={_escape_property(str(value))}" for key, value in properties.items())
-    return f"::{name}{' ' if shown else ''}{shown}::{_escape_message(message)}"
+    stated = ",".join(
+        f"{key}={_escape(str(value)).replace(':', '%3A').replace(',', '%2C')}"
+        for key, value in properties.items()
+    )
+    return f"::{name}{' ' if stated else ''}{stated}::{_escape(message)}"
 
 
 def _annotation(finding: Json, answer: Answer) -> str:
     name = _COMMANDS[finding["outcome"]]
     if name == "error" and answer.verdict["allowed"]:
         name = "warning"
-    title = f"{finding['rule']} {finding['name']}"
-    text = _annotation_text(finding, answer.verdict)
     known = answer.place(finding)
-    if known is None:
-        return workflow_command(name, text, title=title)
-    return workflow_command(
-        name, text, file=relative_path(known.path), line=known.line, title=title
-    )
+    at: dict[str, Any] = {}
+    if known:
+        at = {"file": relative_path(known.path), "line": known.line}
+    title = f"{finding['rule']} {finding['name']}"
+    pools = ["pools"] if text.shows_pools(answer.verdict) else []
+    message = text.describe_finding(finding, *pools, "need", "fix")
+    return workflow_command(name, message, **at, title=title)
 
 
-def _annotation_text(finding: Json, verdict: Json) -> str:
-    lines = [finding["message"]]
-    if text.shows_pools(verdict):
-        lines.append(f"pools: {', '.join(finding['pools'])}")
-    if finding["need"]:
-        lines.append(f"need: {finding['need']}")
-    lines += [f"fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
-    return "\n".join(lines)
-
-
-def _escape_message(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _escape_property(text: str) -> str:
-    return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
-
-
-_LARGEST_SUMMARY = 1024 * 1024
 
 
 def publish(answers: Sequence[Answer]) -> None:
@@ -186,11 +179,6 @@ def _append(variable: str, text: str, *, largest: int | None = None) -> None:
         raise BadInput(f"cannot write '{path}': {error.strerror}", field=variable) from None
 
 
-_SEVERITIES = {"fail": "blocker", "unknown": "critical", "warn": "minor", "waived": "info"}
-_ALLOWED = "major"
-"""Severity of failing or unknown findings that the target's mode allows."""
-
-
 def render_gitlab(answers: Sequence[Answer], view: View) -> str:
     """Render a JSON array with one issue per finding."""
     issues = [
@@ -216,21 +204,12 @@ def _issue(finding: Json, answer: Answer, fingerprint: str) -> dict[str, Any]:
     }
 
 
-_OTHER = re.compile(r"[^A-Za-z0-9_.\-]")
-
-
 def render_dotenv(answers: Sequence[Answer], view: View) -> str:
     """Render the worst answer: ``COMPATGATE_VERDICT``, ``COMPATGATE_ALLOWED`` and ``..._ID``."""
     return "\n".join(
-        f"COMPATGATE_{name.upper()}={_OTHER.sub('', value)}"
+        f"COMPATGATE_{name.upper()}={_NOT_OF_DOTENV.sub('', value)}"
         for name, value in text.outcome(answers).items()
     )
-
-
-_INVALID = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot carry."""
-_KINDS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-"""Counter attribute of a suite to the counted element."""
 
 
 def render_junit(answers: Sequence[Answer], view: View) -> str:
@@ -279,33 +258,20 @@ def _add_suite(root: Element, answer: Answer) -> None:
 
 def _add_outcome(case: Element, finding: Json, let_pass: str) -> None:
     """Add the element of a finding; findings that the target's mode allows are output."""
-    message, details, kind = (
-        _clean(finding["message"]),
-        _clean(_details(finding)),
-        finding["outcome"],
-    )
+    message, kind = _clean(finding["message"]), finding["outcome"]
+    labels = ("have", "need", "pools", "fix", "source")
+    details = _clean(text.describe_finding(finding, *labels))
     if let_pass and kind in REFUSING:
         kind = f"{kind}, allowed by {let_pass}"
-    if kind == "fail":
-        SubElement(case, "failure", type=kind, message=message).text = details
-    elif kind == "unknown":
-        SubElement(case, "error", type=kind, message=message).text = details
+    if kind in REFUSING:
+        element = "failure" if kind == "fail" else "error"
+        SubElement(case, element, type=kind, message=message).text = details
     elif kind == "not-checked":
         SubElement(case, "skipped", message=message)
     else:
         SubElement(case, "system-out").text = f"{_clean(kind)}: {details}"
 
 
-def _details(finding: Json) -> str:
-    lines = [finding["message"]]
-    lines += [f"{label}: {finding[label]}" for label in ("have", "need") if finding[label]]
-    lines.append(f"pools: {', '.join(finding['pools'])}")
-    lines += [f"fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
-    if source := text.format_source(finding["source"]):
-        lines.append(f"source: {source}")
-    return "\n".join(lines)
-
-
 def _clean(text: str) -> str:
     """Return a text without the characters that XML cannot carry."""
-    return _INVALID.sub("\ufffd", text)
+    return _NOT_OF_XML.sub("\ufffd", text)

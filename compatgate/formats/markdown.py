@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from compatgate.formats import text
 from compatgate.formats.reports import Answer, Json, View
+from compatgate.kit.sections import markdown_text
 
 _SIGNS = {"fail": "❌", "unknown": "❔", "warn": "⚠️", "waived": "🎫"}
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 _LINKED = re.compile(r"([@#])(?=[\w\-])")
 """Characters before names and numbers that forges turn into links: people and issues."""
 _NOT_IN_COMMENT = re.compile(r"(?:[^A-Za-z0-9._ /:+]|-)+")
@@ -129,8 +129,7 @@ def _code(text: str | None) -> str:
 
 def _text(text: str) -> str:
     """Escape markup and mentions, on one line."""
-    marked = _SPECIAL.sub(r"\\\1", _shorten(text).replace("&", "&amp;"))
-    return _LINKED.sub("\\1\u200b", marked)
+    return _LINKED.sub("\\1\u200b", markdown_text(_shorten(text).replace("&", "&amp;")))
 
 
 def _shorten(text: str) -> str:

@@ -21,6 +21,7 @@ from msgspec import Struct
 from compatgate.errors import BadInput
 
 Json = dict[str, Any]
+STDOUT = "-"
 FORMATS: dict[str, str] = {
     "text": "compatgate.formats.text",
     "json": "compatgate.formats.reports:json",
@@ -35,11 +36,7 @@ FORMATS: dict[str, str] = {
 
 
 class Place(Struct, frozen=True):
-    """A line of a file.
-
-    Attributes:
-        line: number from 1; 1 also means the whole file.
-    """
+    """A line of a file, counted from 1; 1 also means the whole file."""
 
     path: str
     line: int = 1
@@ -69,11 +66,7 @@ class Answer(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """Width and colour of text output.
-
-    Attributes:
-        colour: whether to use colours.
-    """
+    """Width of text output, and whether it is coloured."""
 
     width: int = 100
     colour: bool = False
@@ -90,9 +83,6 @@ def render_all(name: str, answers: Sequence[Answer], view: View | None = None) -
     function = f"render_{function}" if function else "render"
     text: str = getattr(import_module(module), function)(answers, view or View())
     return text
-
-
-STDOUT = "-"
 
 
 class Report(Struct, frozen=True):
@@ -122,20 +112,24 @@ def read_reports(forms: Sequence[str], output: str | None) -> list[Report]:
     return reports
 
 
-def refuse_inputs(reports: Sequence[Report], inputs: Iterable[str | None]) -> None:
-    """Refuse a report that would overwrite an input file."""
+def open_reports(
+    forms: Sequence[str], output: str | None, inputs: Iterable[str | None]
+) -> list[Report]:
+    """Read the options of reports; refuse one that would overwrite an input file.
+
+    The files of an earlier run are removed, so that no old answer remains if this run fails.
+    """
+    reports = read_reports(forms, output)
+    written = [report.path for report in reports if report.path != STDOUT]
     read = {os.path.realpath(path) for path in inputs if path and path != STDOUT}
-    for report in reports:
-        if report.path != STDOUT and os.path.realpath(report.path) in read:
-            raise BadInput(f"would overwrite the input file {report.path}", field="--format")
-
-
-def remove_old(reports: Sequence[Report]) -> None:
-    """Remove the files of an earlier run, so that no old answer remains if this run fails."""
-    for report in reports:
+    for path in written:
+        if os.path.realpath(path) in read:
+            raise BadInput(f"would overwrite the input file {path}", field="--format")
+    for path in written:
         with suppress(OSError):
-            if report.path != STDOUT and stat.S_ISREG(os.lstat(report.path).st_mode):
-                os.unlink(report.path)
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                os.unlink(path)
+    return reports
 
 
 def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:

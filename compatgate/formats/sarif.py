@@ -25,11 +25,16 @@ SCHEMA = (
 _LEVELS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "note"}
 """Outcome to level. Skipped rules become notifications, because code scanning raises an alert for
 each result."""
+_VERDICT = {
+    **{name: name for name in ("id", "verdict", "allowed", "target", "facts")},
+    "matrixRevision": "matrix_revision",
+}
 
 
 def render(answers: Sequence[Answer], view: View) -> str:
     """Render a log with one run; code scanning would keep only the last of several runs."""
     indexes = {rule.id: index for index, rule in enumerate(RULES)}
+    times = [str(answer.verdict["decided_at"]) for answer in answers]
     run = {
         "tool": {"driver": _driver()},
         "results": [
@@ -40,35 +45,30 @@ def render(answers: Sequence[Answer], view: View) -> str:
         "invocations": [
             {
                 "executionSuccessful": True,
-                **_invocation_time(answers),
+                **({"endTimeUtc": max(times)} if times else {}),
                 "toolExecutionNotifications": [
-                    _notification(finding, answer)
+                    {
+                        "associatedRule": {"id": finding["rule"]},
+                        "level": "note",
+                        "message": {
+                            "text": f"{text.format_place(answer.verdict)}: not checked:"
+                            f" {finding['message']}"
+                        },
+                    }
                     for answer in answers
                     for finding in text.findings_of(answer.verdict, "not-checked")
                 ],
             }
         ],
         "columnKind": "unicodeCodePoints",
-        "properties": {"verdicts": [_verdict(answer.verdict) for answer in answers]},
+        "properties": {
+            "verdicts": [
+                {name: answer.verdict[key] for name, key in _VERDICT.items()} for answer in answers
+            ]
+        },
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
-
-
-def _invocation_time(answers: Sequence[Answer]) -> dict[str, str]:
-    times = [str(answer.verdict["decided_at"]) for answer in answers]
-    return {"endTimeUtc": max(times)} if times else {}
-
-
-def _verdict(verdict: Json) -> dict[str, Any]:
-    return {
-        "id": verdict["id"],
-        "verdict": verdict["verdict"],
-        "allowed": verdict["allowed"],
-        "target": verdict["target"],
-        "facts": verdict["facts"],
-        "matrixRevision": verdict["matrix_revision"],
-    }
 
 
 def _driver() -> dict[str, Any]:
@@ -110,15 +110,12 @@ def _result(
     level = _LEVELS[finding["outcome"]]
     if level == "error" and answer.verdict["allowed"]:
         level = "warning"
-    lines = [f"{text.format_place(answer.verdict)}: {finding['message']}"]
-    lines += [f"Fix: {fix['message']} ({text.fix_option(fix['set'])})" for fix in finding["fixes"]]
-    if source := text.format_source(finding["source"]):
-        lines.append(f"Source: {source}")
+    described = text.describe_finding(finding, "Fix", "Source")
     result: dict[str, Any] = {
         "ruleId": finding["rule"],
         "level": level,
         "kind": "fail",
-        "message": {"text": "\n".join(lines)},
+        "message": {"text": f"{text.format_place(answer.verdict)}: {described}"},
         "locations": [_location(finding, answer)],
         "partialFingerprints": {
             "compatgate/v1": fingerprint,
@@ -138,31 +135,15 @@ def _result(
     return result
 
 
-def _notification(finding: Json, answer: Answer) -> dict[str, Any]:
-    return {
-        "associatedRule": {"id": finding["rule"]},
-        "level": "note",
-        "message": {
-            "text": f"{text.format_place(answer.verdict)}: not checked: {finding['message']}"
-        },
-    }
-
-
 def _location(finding: Json, answer: Answer) -> dict[str, Any]:
     """Return a line of a file, which code scanning requires, and the pools."""
     place = ci.place_of_finding(finding, answer)
+    uri = f"file://{quote(place.path)}" if place.path.startswith("/") else quote(place.path)
     target = answer.verdict["target"] or "pool"
     return {
-        "physicalLocation": {
-            "artifactLocation": {"uri": _uri(place.path)},
-            "region": {"startLine": place.line},
-        },
+        "physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": place.line}},
         "logicalLocations": [
             {"name": pool, "fullyQualifiedName": f"{target}/{pool}", "kind": "resource"}
             for pool in finding["pools"]
         ],
     }
-
-
-def _uri(path: str) -> str:
-    return f"file://{quote(path)}" if path.startswith("/") else quote(path)

@@ -15,6 +15,14 @@ from compatgate.formats.reports import Answer, Json, View
 from compatgate.kit.cli.terminal import paint, strip_controls, wrap, wrap_beside
 
 MAX_ARCHES = 6
+_MARKS = {
+    "fail": ("FAIL", "red"),
+    "unknown": ("UNKNOWN", "yellow"),
+    "warn": ("WARN", "yellow"),
+    "waived": ("WAIVED", "cyan"),
+}
+_LABEL = 8
+"""Columns of the labels have, need, fix, source."""
 _PLAIN = frozenset(ascii_letters + digits + "=,._+-")
 
 
@@ -99,6 +107,19 @@ def format_source(source: Json | None) -> str:
     return f"{title} - {source['url']}" if source["url"] else title
 
 
+def describe_finding(finding: Json, *labels: str) -> str:
+    """Return the message of a finding, and a line for each detail of ``labels`` that it has."""
+    details = {
+        "have": [finding["have"]],
+        "need": [finding["need"]],
+        "pools": [", ".join(finding["pools"])],
+        "fix": [f"{fix['message']} ({fix_option(fix['set'])})" for fix in finding["fixes"]],
+        "source": [format_source(finding["source"])],
+    }
+    lines = [f"{label}: {text}" for label in labels for text in details[label.lower()] if text]
+    return "\n".join([finding["message"], *lines])
+
+
 def provenance(verdict: Json) -> str:
     """Return the basis of the verdict on one line."""
     if "subject" in verdict:
@@ -154,16 +175,6 @@ def outcome(answers: Sequence[Answer]) -> dict[str, str]:
     return {"verdict": str(worst["verdict"]), "allowed": allowed, "id": str(worst["id"])}
 
 
-_MARKS = {
-    "fail": ("FAIL", "red"),
-    "unknown": ("UNKNOWN", "yellow"),
-    "warn": ("WARN", "yellow"),
-    "waived": ("WAIVED", "cyan"),
-}
-_LABEL = 8
-"""Columns of the labels have, need, fix, source."""
-
-
 def render(answers: Sequence[Answer], view: View) -> str:
     """Render text of at most ``view.width`` columns, without breaking addresses and commands."""
     parts = []
@@ -179,14 +190,15 @@ def _render_verdict(verdict: Json, view: View) -> str:
     lines = _head(verdict, view)
     pools = shows_pools(verdict)
     for finding in findings_of(verdict, "fail", "unknown"):
-        lines += ["", *_reason(finding, view, pools=pools)]
-    lesser = findings_of(verdict, "warn", "waived")
-    for finding in lesser:
-        lines += ["", *_short_lines(finding, view, pools=pools)]
-    skipped = findings_of(verdict, "not-checked")
-    if skipped:
+        lines += ["", *_finding_lines(finding, view, pools=pools)]
+    for finding in findings_of(verdict, "warn", "waived"):
+        lines += ["", *_finding_lines(finding, view, pools=pools, brief=True)]
+    if skipped := findings_of(verdict, "not-checked"):
         lines.append("")
-        lines += [line for finding in skipped for line in _skipped_lines(finding, view)]
+    for finding in skipped:
+        text = f"not checked: {finding['rule']} {finding['name']}: {finding['message']}"
+        first, *rest = wrap(text, view.width - 2)
+        lines += [_paint_dim(line, view) for line in (first, *(f"  {line}" for line in rest))]
     if note := degraded_note(verdict):
         lines.append("")
         lines += [paint(line, "yellow", colour=view.colour) for line in wrap(note, view.width)]
@@ -207,26 +219,23 @@ def _head(verdict: Json, view: View) -> list[str]:
     return lines
 
 
-def _title(finding: Json, view: View, *, pools: bool) -> list[str]:
-    """Return outcome and rule, with the pools on the same line or, if too long, below."""
+def _finding_lines(finding: Json, view: View, *, pools: bool, brief: bool = False) -> list[str]:
+    """Return outcome, rule, message and details; a brief one has only its first fix."""
     mark, colour = _MARKS[finding["outcome"]]
     name = strip_controls(f"{finding['rule']} {finding['name']}")
-    shown = f"{paint(f'{mark:<7}', 'bold', colour, colour=view.colour)} {name}"
     names = strip_controls(", ".join(finding["pools"]))
-    if not pools:
-        return [shown]
-    if len(name) + len(names) + 12 <= view.width:
-        return [f"{shown}  {_paint_dim(f'[{names}]', view)}"]
-    return [shown, *_label_lines("pools", names, view)]
-
-
-def _reason(finding: Json, view: View, *, pools: bool) -> list[str]:
-    """Return the lines of a finding that decides."""
-    lines = _title(finding, view, pools=pools)
+    lines = [f"{paint(f'{mark:<7}', 'bold', colour, colour=view.colour)} {name}"]
+    if pools and len(name) + len(names) + 12 <= view.width:
+        lines[0] += f"  {_paint_dim(f'[{names}]', view)}"
+    elif pools:
+        lines += _label_lines("pools", names, view)
     lines += [f"  {line}" for line in wrap(finding["message"], view.width - 2)]
-    component = finding["component"]
+    if brief:
+        for fix in finding["fixes"][:1]:
+            lines += _label_lines("fix", f"{fix['message']}: {fix_option(fix['set'])}", view)
+        return lines
     if finding["have"]:
-        lines += _label_lines("have", f"{component} {finding['have']}", view)
+        lines += _label_lines("have", f"{finding['component']} {finding['have']}", view)
     if finding["need"]:
         lines += _label_lines("need", finding["need"], view)
     for fix in finding["fixes"]:
@@ -235,20 +244,6 @@ def _reason(finding: Json, view: View, *, pools: bool) -> list[str]:
     if source := format_source(finding["source"]):
         lines += [_paint_dim(line, view) for line in _label_lines("source", source, view)]
     return lines
-
-
-def _short_lines(finding: Json, view: View, *, pools: bool) -> list[str]:
-    lines = _title(finding, view, pools=pools)
-    lines += [f"  {line}" for line in wrap(finding["message"], view.width - 2)]
-    for fix in finding["fixes"][:1]:
-        lines += _label_lines("fix", f"{fix['message']}: {fix_option(fix['set'])}", view)
-    return lines
-
-
-def _skipped_lines(finding: Json, view: View) -> list[str]:
-    text = f"not checked: {finding['rule']} {finding['name']}: {finding['message']}"
-    first, *rest = wrap(text, view.width - 2)
-    return [_paint_dim(line, view) for line in (first, *(f"  {line}" for line in rest))]
 
 
 def _label_lines(label: str, text: str, view: View) -> list[str]:

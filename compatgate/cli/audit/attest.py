@@ -21,24 +21,25 @@ from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.discovery.registry.limits import read_options
 from compatgate.documents.quantities import parse_duration
-from compatgate.errors import BadInput, quote_error
+from compatgate.errors import BadInput
 from compatgate.gate_client import make_client
 from compatgate.kit.cli.options import SERVER
-from compatgate.kit.cli.output import write_output
+from compatgate.kit.cli.output import read_bytes, write_output
 from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
+from compatgate.service.audit.attestations.attached import attach_verdict
+from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
+from compatgate.service.audit.attestations.keys import read_keys, signer_maker
+from compatgate.service.audit.attestations.service import SigningOptions
+from compatgate.service.audit.attestations.sigstore import make_bundle
+from compatgate.service.audit.attestations.statement import ANY_GATE
 
 if TYPE_CHECKING:
-    from securesystemslib.signer import SSlibKey
-
     from compatgate.client import Client
-    from compatgate.service.audit.attestations.envelope import VerifiedStatement
-    from compatgate.service.audit.attestations.service import SigningOptions
-    from compatgate.service.gate.questions.images import ImageSettings
 
 _IMAGE_S = 300.0
-_LARGEST_KEY = 256 * 1024
+LARGEST_KEY = 256 * 1024
 KEY = "COMPATGATE_SIGNING_KEY"
 PUBLIC = "COMPATGATE_SIGNING_PUBLIC_KEY"
 SIGNING = f"""\
@@ -104,11 +105,14 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Sign a verdict; return the exit status of the verdict."""
-    from compatgate.service.audit.attestations.attached import attach_verdict
-    from compatgate.service.audit.attestations.sigstore import make_bundle
-
-    question = _question(args)
-    envelope, found, key = _sign(args, question)
+    question = _read_question(args)
+    with _connect_signer(args) as gate:
+        verdict_id = gate.ask(question).id if question else args.verdict
+        signed = gate.show_attestation(_check_id(verdict_id), form=args.form)
+        keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
+    envelope = msgspec.json.encode(signed)
+    found = verify(envelope, keys, ExpectedStatement(), now())
+    key = next(key for key in keys if key.keyid == found.key_id)
     write_output(args.output, envelope + b"\n")
     if args.sigstore_bundle:
         write_output(args.sigstore_bundle, make_bundle(envelope, key) + b"\n")
@@ -120,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(predicate.verdict, allowed=predicate.allowed)
 
 
-def _question(args: argparse.Namespace) -> dict[str, Any] | None:
+def _read_question(args: argparse.Namespace) -> dict[str, Any] | None:
     """Return the question to ask first; None: the command names a verdict."""
     if args.sigstore_bundle == "-" == args.output:
         what = "standard output is for the envelope"
@@ -130,6 +134,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
         hint = "--verdict ID, or --target NAME with --image or --stack"
         raise BadInput("name a verdict or ask a question, not both", hint=hint)
     if args.verdict:
+        _check_id(args.verdict)
         return None
     if not args.target or not (args.image or args.stack):
         raise BadInput("name a target and an image or stack", field="--target")
@@ -138,7 +143,7 @@ def _question(args: argparse.Namespace) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _signer(args: argparse.Namespace) -> Iterator[Client]:
+def _connect_signer(args: argparse.Namespace) -> Iterator[Client]:
     """Connect to the gate that decides and signs."""
     if url := server_of(args):
         if args.signing_key:
@@ -148,45 +153,18 @@ def _signer(args: argparse.Namespace) -> Iterator[Client]:
         return
     from compatgate.web.local_gate import LocalClient
 
-    signing, images = read_signing(args), _images(args)
+    signing, images = read_signing(args), None
+    if args.image:  # the gate reads the named image, and no other
+        from compatgate.service.gate.questions.images import ImageSettings, RegistryPlace
+
+        place = RegistryPlace(parse_reference(args.image).registry)
+        options = read_options(cache=default_image_folder())
+        images = ImageSettings((place,), _IMAGE_S, options=options)
     with LocalClient.open(args.database, images=images, signing=signing) as local:
         yield local.client
 
 
-def _sign(
-    args: argparse.Namespace, question: dict[str, Any] | None
-) -> tuple[bytes, VerifiedStatement, SSlibKey]:
-    """Let the gate sign a verdict, and verify it; return envelope, content and signing key."""
-    from compatgate.service.audit.attestations.keys import read_keys
-
-    named = _id(args.verdict) if question is None else ""
-    with _signer(args) as gate:
-        verdict_id = named or gate.ask(question).id
-        signed = gate.show_attestation(_id(verdict_id), form=args.form)
-        keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
-    envelope = msgspec.json.encode(signed)
-    found = _verified(envelope, keys)
-    return envelope, found, next(key for key in keys if key.keyid == found.key_id)
-
-
-def _images(args: argparse.Namespace) -> ImageSettings | None:
-    """Return the options for reading the named image, and no other."""
-    if not args.image:
-        return None
-    from compatgate.service.gate.questions.images import ImageSettings, RegistryPlace
-
-    place = RegistryPlace(parse_reference(args.image).registry)
-    options = read_options(cache=default_image_folder())
-    return ImageSettings((place,), _IMAGE_S, options=options)
-
-
-def _verified(envelope: bytes, keys: Any) -> VerifiedStatement:
-    from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
-
-    return verify(envelope, keys, ExpectedStatement(), now())
-
-
-def _id(text: str) -> str:
+def _check_id(text: str) -> str:
     if not re.fullmatch(r"vd_[0-9a-f]{32}", text):
         hint = "vd_ and 32 hexadecimal digits, as check shows it"
         raise BadInput(f"{text!r} is not a verdict id", field="--verdict", hint=hint)
@@ -195,10 +173,6 @@ def _id(text: str) -> str:
 
 def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
     """Read the keys now, so that errors show at the start; ``verifier`` is this gate's URI."""
-    from compatgate.service.audit.attestations.keys import read_keys, signer_maker
-    from compatgate.service.audit.attestations.service import SigningOptions
-    from compatgate.service.audit.attestations.statement import ANY_GATE
-
     valid_for = parse_duration(args.attestation_validity, field="--attestation-validity")
     uri = args.signing_key or os.environ.get(KEY) or None
     public = args.signing_public_key or os.environ.get(PUBLIC) or None
@@ -220,17 +194,8 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions
 
 
 def read_key_file(path: str, option: str) -> bytes:
-    """Return a small file."""
-    if "-----BEGIN" in path:  # is not shown, for it may be a private one
-        raise BadInput(
-            "contains a key instead of a file name", field=option, hint="name the file with the key"
-        )
-    try:
-        with open(path, "rb") as file:
-            data = file.read(_LARGEST_KEY + 1)
-    except (OSError, ValueError) as error:
-        reason = quote_error(error)
-        raise BadInput(f"cannot read {path!r}: {reason}", field=option, value=path) from None
-    if len(data) > _LARGEST_KEY:
-        raise BadInput(f"{path!r} is too large for a key file", field=option, value=path)
-    return data
+    """Return a small file; a key in place of its name is not shown, for it may be private."""
+    if "-----BEGIN" in path:
+        what = "contains a key instead of a file name"
+        raise BadInput(what, field=option, hint="name the file with the key")
+    return read_bytes(path, option, LARGEST_KEY)

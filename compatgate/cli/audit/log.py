@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from datetime import date
 
 from msgspec import to_builtins
 
-from compatgate.cli.commands import Body, Group, Row, time_of
+from compatgate.cli.commands import Body, Group, Row, members, time_of
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit import clock
@@ -30,7 +31,6 @@ def _format_report(report: Body) -> str:
 
 
 @action(
-    "delete",
     "verify the audit log, and delete the decisions of past months; back up first",
     """\
 --older-than DURATION (required)  delete months that ended at least this long ago, for example 400d
@@ -44,17 +44,22 @@ def _delete(args: argparse.Namespace) -> int:
     from compatgate.service.recovery.chain.retention import Retention
     from compatgate.service.recovery.chain.verification import AuditChain
 
-    before = _first_day(args)
-    database = open_database(args.database)
+    if args.older_than:
+        age = parse_duration(args.older_than, field="--older-than")
+        before = (clock.now() - age).date().replace(day=1)
+    else:
+        try:
+            before = date.fromisoformat(f"{args.before}-01")
+        except ValueError:
+            hint = "for example 2026-10"
+            raise BadInput("not a month", field="--before", value=args.before, hint=hint) from None
     done = []
-    try:
+    with closing(open_database(args.database)) as database:
         retention = Retention(database, AuditChain(database).verify, "compatgate audit delete")
         for month in retention.delete(before):
             done.append(month)
             if args.format != "json":
                 print(f"{month.month}: {month.decisions} decisions deleted, link {month.link}")
-    finally:
-        database.close()
     if args.format == "json":
         print_json(to_builtins(done))
     elif not done:
@@ -62,85 +67,55 @@ def _delete(args: argparse.Namespace) -> int:
     return 0
 
 
-def _first_day(args: argparse.Namespace) -> date:
-    """Return the first day of the oldest month that stays."""
-    if args.older_than:
-        age = parse_duration(args.older_than, field="--older-than")
-        return (clock.now() - age).date().replace(day=1)
-    try:
-        return date.fromisoformat(f"{args.before}-01")
-    except ValueError:
-        raise BadInput(
-            "not a month", field="--before", value=args.before, hint="for example 2026-10"
-        ) from None
-
-
 _PERIOD = """\
 --since TIME  first day, for example 2026-11-03
 --until TIME  end time, for example 2026-11-03T18:00:00Z
 """
 run = Group(
-    (
-        Row(
-            "verify",
+    {
+        "verify": Row(
             "verify_audit",
-            "recompute the chain; exit with 1 if a record was changed; a server needs a token with"
-            " the scope admin",
             """\
 --head HASH  hash stored earlier; the chain must still contain it
 --full       read everything (default: records since the last successful verification)
 """,
             text=_format_report,
             status=lambda report: 0 if report["ok"] else 1,
+            summary="recompute the chain; exit with 1 if a record was changed (scope admin)",
         ),
-        _delete,
-        Row(
-            "list",
+        "delete": _delete,
+        "list": Row(
             "list_audit",
-            "list audit records, newest first",
-            """\
+            f"""\
+{_PERIOD}\
 --action WHAT  action, for example token.create, or a prefix such as "matrix."
 --actor NAME   actor
-"""
-            + _PERIOD,
+""",
             {
                 "seq": "seq",
                 "at": lambda link: link["at"][:19] + "Z",
-                "actor": "actor",
-                "action": "action",
-                "subject": "subject",
+                **members("actor", "action", "subject"),
                 "hash": lambda link: link["hash"][:12],
             },
+            "nothing yet",
         ),
-        Row(
-            "decisions",
+        "decisions": Row(
             "list_decisions",
-            "list decisions, newest first",
-            """\
+            f"""\
+{_PERIOD}\
 --target NAME  target of the question
---verdict {pass,warn,fail,unknown}  verdict
+--verdict {{pass,warn,fail,unknown}}  verdict
 --image REF    image, exactly as written
-"""
-            + _PERIOD,
+""",
             {
                 "decided": time_of("decided_at"),
                 "verdict": "outcome",
-                "allowed": "allowed",
-                "target": "target",
+                **members("allowed", "target"),
                 "revision": "matrix_revision",
-                "asked by": "asked_by",
-                "source": "source",
+                **members("asked_by", "source"),
                 "id": "verdict_id",
                 "image": "image",
             },
-            "no decisions",
         ),
-    ),
-    epilog="""\
-examples:
-  compatgate audit list --action matrix. --since 2026-11-03
-  compatgate audit decisions --target prod-a100 --since 2026-11-03 --until 2026-11-03
-  compatgate audit verify --full
-  compatgate audit delete --older-than 400d
-""",
+    }
 )

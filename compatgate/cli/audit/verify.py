@@ -6,24 +6,37 @@ import argparse
 import sys
 from datetime import datetime
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from compatgate.check.question import read_stack
 from compatgate.cli.audit.attest import read_key_file
+from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import exit_code
 from compatgate.discovery.registry.image_spec import is_digest, is_loopback
 from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.cli.options import FORMAT, read_moment
-from compatgate.kit.cli.output import print_json, read_bytes
+from compatgate.kit.cli.output import format_fields, print_answer, print_json, read_bytes
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import command
-
-if TYPE_CHECKING:
-    from compatgate.service.audit.attestations.envelope import VerificationFailed, VerifiedStatement
-    from compatgate.service.audit.attestations.statement import DigestSet
+from compatgate.service.audit.attestations.attached import verify_attached
+from compatgate.service.audit.attestations.envelope import (
+    MAX_ENVELOPE_BYTES,
+    ExpectedStatement,
+    VerificationFailed,
+    VerifiedStatement,
+    verify,
+)
+from compatgate.service.audit.attestations.keys import read_keys
+from compatgate.service.audit.attestations.statement import (
+    DigestSet,
+    digest_set,
+    image_digest,
+    stated_digest,
+    to_plain,
+)
 
 _FETCH_S = 10.0
 
@@ -62,21 +75,22 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Verify an attestation; ``--help`` lists the exit statuses."""
-    from compatgate.service.audit.attestations.envelope import VerificationFailed
-
     _check(args)
-    now = read_moment(args.now, "--now") or clock.now()
+    at = read_moment(args.now, "--now") or clock.now()
     try:
-        found = _find(args, _keys(args), now)
+        found = _find(args, _keys(args), at)
     except VerificationFailed as error:
-        return _refused(args, error)
-    if args.format == "json":
-        print_json(_body(found))
-    else:
-        _show(found)
-    if args.format == "text" and not (
-        args.from_registry or args.image or args.digest or args.stack
-    ):
+        body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
+        if args.format == "json":
+            print_json(body)
+        else:
+            hint = f" ({error.hint})" if error.hint else ""
+            text = f"refused ({error.reason}): {error.problem}{hint}"
+            print(strip_controls(text), file=sys.stderr)
+        return error.exit_code
+    print_answer(args.format, _to_json(found), lambda: _format(found))
+    named = args.from_registry or args.image or args.digest or args.stack
+    if args.format == "text" and not named:
         text = "note: no image, digest or stack was named: compare the subject yourself"
         print(text, file=sys.stderr)
     return exit_code(found.predicate.verdict, allowed=found.predicate.allowed)
@@ -97,21 +111,14 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedStatement:
-    from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
-
     if args.from_registry:
-        from compatgate.service.audit.attestations.attached import verify_attached
-
         return verify_attached(args.image, keys, args.target, args.platform, now)
-    from compatgate.service.audit.attestations.envelope import MAX_ENVELOPE_BYTES
 
     expected = ExpectedStatement(_subjects(args), args.target)
     return verify(read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES), keys, expected, now)
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:
-    from compatgate.service.audit.attestations.keys import read_keys
-
     found = [key for path in args.key for key in read_keys(read_key_file(path, "--key"), "--key")]
     for place in args.jwks:
         remote = place.startswith(("https://", "http://"))
@@ -153,12 +160,6 @@ def _check_url(url: str) -> None:
 
 
 def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
-    from compatgate.service.audit.attestations.statement import (
-        digest_set,
-        image_digest,
-        stated_digest,
-    )
-
     if args.stack:
         return (stated_digest(read_stack([args.stack])),)
     if args.image:
@@ -175,20 +176,7 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
     return None
 
 
-def _refused(args: argparse.Namespace, error: VerificationFailed) -> int:
-    if args.format == "json":
-        body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
-        print_json(body)
-    else:
-        hint = f" ({error.hint})" if error.hint else ""
-        text = strip_controls(f"refused ({error.reason}): {error.problem}{hint}")
-        print(text, file=sys.stderr)
-    return error.exit_code
-
-
-def _body(found: VerifiedStatement) -> dict[str, Any]:
-    from compatgate.service.audit.attestations.statement import to_plain
-
+def _to_json(found: VerifiedStatement) -> dict[str, Any]:
     return {
         "valid": True,
         "reason": None,
@@ -201,22 +189,19 @@ def _body(found: VerifiedStatement) -> dict[str, Any]:
     }
 
 
-def _show(found: VerifiedStatement) -> None:
-    from compatgate.core.evaluate import format_moment
-
-    said = found.predicate
-    allowed = "allowed" if said.allowed else "denied"
-    about = [f"{s.name} {n}:{v}" for s in found.subjects for n, v in s.digest.items()]
-    rows = [
-        ("verdict", f"{said.verdict}, {allowed} ({said.mode})"),
-        ("about", ", ".join(about)),
-        ("on", said.target or "a described pool"),
-        ("rests on", f"matrix revision {said.matrix_revision}, {said.id}"),
-        ("decided", f"{format_moment(said.confirmed_at)}, valid until "
-                    f"{format_moment(said.valid_until)}"),
-        ("signed by", found.key_id),
-    ]  # fmt: skip
-    for name, text in rows:
-        print(f"{name:<10} {strip_controls(text)}")
-    for finding in said.findings:
-        print(strip_controls(f"  {finding.rule} {finding.outcome}: {finding.message}"))
+def _format(found: VerifiedStatement) -> str:
+    statement = found.predicate
+    confirmed, end = format_moment(statement.confirmed_at), format_moment(statement.valid_until)
+    allowed = "allowed" if statement.allowed else "denied"
+    fields = {
+        "verdict": f"{statement.verdict}, {allowed} ({statement.mode})",
+        "about": ", ".join(
+            f"{s.name} {n}:{v}" for s in found.subjects for n, v in s.digest.items()
+        ),
+        "on": statement.target or "a described pool",
+        "rests on": f"matrix revision {statement.matrix_revision}, {statement.id}",
+        "decided": f"{confirmed}, valid until {end}",
+        "signed by": found.key_id,
+    }
+    findings = [f"  {one.rule} {one.outcome}: {one.message}" for one in statement.findings]
+    return strip_controls("\n".join([format_fields(fields), *findings]))

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from compatgate.cli.canary import (
-    baselines,
-    fleet,
-    hosts,
-    imports,
-    judge,
-    runs,
-    samples,
-    show,
-    workloads,
-)
 from compatgate.cli.commands import Group
 
 run = Group(
-    (
-        runs.run_start,
-        runs.LIST,
-        show.run_show,
-        runs.run_logs,
-        runs.run_cancel,
-        runs.DISCARD,
-        runs.run_rerun,
-        imports.run_import,
-        samples.run_sample,
-        hosts.HOSTS,
-        baselines.run,
-        fleet.run_fleet,
-        hosts.run_drift,
-        judge.run_judge,
-        workloads.run_fetch,
-        workloads.run_lint,
-        samples.run_read,
-        workloads.run_suites,
-        workloads.run_workloads,
-    ),
-    epilog="""\
-examples:
-  compatgate canary run --suite smoke --target prod-a100 --stack cuda=12.4,torch=2.4.1+cu124
-  compatgate canary list --state active
-  compatgate canary baselines list --state proposed
-  compatgate canary judge before.jsonl after.jsonl
-  compatgate canary judge pairs.jsonl --paired --history last-week.jsonl
-  compatgate canary lint ./our-workloads
-""",
+    {
+        "run": "cli.canary.runs:run_start",
+        "list": "cli.canary.runs:LIST",
+        "show": "cli.canary.show:run_show",
+        "logs": "cli.canary.runs:run_logs",
+        "cancel": "cli.canary.runs:run_cancel",
+        "discard": "cli.canary.runs:DISCARD",
+        "rerun": "cli.canary.runs:run_rerun",
+        "import": "cli.canary.imports:run_import",
+        "sample": "cli.canary.samples:run_sample",
+        "hosts": "cli.canary.hosts:HOSTS",
+        "baselines": "cli.canary.baselines:run",
+        "fleet": "cli.canary.fleet:run_fleet",
+        "drift": "cli.canary.hosts:run_drift",
+        "judge": "cli.canary.judge:run_judge",
+        "fetch": "cli.canary.workloads:run_fetch",
+        "lint": "cli.canary.workloads:run_lint",
+        "read": "cli.canary.samples:run_read",
+        "suites": "cli.canary.workloads:run_suites",
+        "workloads": "cli.canary.workloads:run_workloads",
+    }
 )

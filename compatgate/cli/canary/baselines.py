@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from compatgate.cli.commands import Body, Group, Row, print_row
+from compatgate.cli.commands import Body, Group, Row, members
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.output import format_json_time, print_json
+from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.terminal import strip_controls
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 
 def _format(found: Body) -> str:
+    """Return a version with its distribution."""
     return strip_controls("\n".join(_list_lines(found)))
 
 
 def _list_lines(found: Body) -> Iterator[str]:
-    """Yield a version with its distribution, line by line."""
     yield (
         f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']},"
         f" {found['family']}, version {found['version']}, {found['state']}"
@@ -50,13 +47,13 @@ def _list_lines(found: Body) -> Iterator[str]:
         mark = "#" * round(40 * bar["count"] / most) if most else ""
         yield f"  {bar['low']:>12.6g}  {mark}".rstrip()
     for run in found["runs"]:
-        yield f"  from {run['run']}: {len(run['values'])} values{_sampled(run)}"
+        yield f"  from {run['run']}: {len(run['values'])} values{_describe_sample(run)}"
     for run in found["discarded"]:
         yield f"  not from {run['run']}: {run['reason']}"
 
 
-def _sampled(run: dict[str, Any]) -> str:
-    """Describe the origin of a sample: date, GPU, driver and note."""
+def _describe_sample(run: Body) -> str:
+    """Return date, driver, versions and note of a sample."""
     sample = run.get("sample")
     if not sample:
         return ""
@@ -66,88 +63,56 @@ def _sampled(run: dict[str, Any]) -> str:
     return f", a sample of {sample['measured_at'][:10]}: {', '.join(on)}{note}"
 
 
-def _approve_all(args: argparse.Namespace, gate: Client) -> int:
-    """Approve the proposed versions that a run is part of; versions that leave it out wait."""
-    proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
-    details = [ask(gate, Operations.show_baseline, listed["id"]) for listed in reversed(proposed)]
-    mine = [found for found in details if any(_is_of(args.all_of, run) for run in found["runs"])]
-    if not mine:
-        what = f"no proposed baseline has values of run {args.all_of}"
-        hint = "compatgate canary baselines list --state proposed"
-        raise NotFound(what, field="--all-of", value=args.all_of, hint=hint)
-    approved = [ask(gate, Operations.approve_baseline, found["id"]) for found in mine]
-    if args.format == "json":
-        print_json(approved)
-        return 0
-    for found in approved:
-        print(
-            f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']}, approved"
-        )
-    return 0
+def _approve(args: argparse.Namespace) -> Any:
+    """Approve a version, or the proposed ones that a run is part of; others wait."""
+    if (args.id is None) == (args.all_of is None):
+        hint = "name one version, or --all-of RUN"
+        raise BadInput("approve needs a version or a run", field="ID", value=args.id, hint=hint)
+    if args.all_of is None:
+        return APPROVE.ask(args)
+    with gate_of(args) as gate:
+        proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
+        details = [ask(gate, Operations.show_baseline, one["id"]) for one in reversed(proposed)]
+        ids = [one["id"] for one in details if any(_is_of(args.all_of, run) for run in one["runs"])]
+        if not ids:
+            what = f"no proposed baseline has values of run {args.all_of}"
+            hint = "compatgate canary baselines list --state proposed"
+            raise NotFound(what, field="--all-of", value=args.all_of, hint=hint)
+        return [ask(gate, Operations.approve_baseline, number) for number in ids]
 
 
-def _is_of(run: str, learned: dict[str, Any]) -> bool:
+def _is_of(run: str, learned: Body) -> bool:
     """Return whether values are those of a run, or of one of its steps."""
     name: str = learned["run"]
     return name == run or name.startswith(f"{run}:")
 
 
-def _approve(args: argparse.Namespace) -> int:
-    if (args.id is None) == (args.all_of is None):
-        hint = "name one version, or --all-of RUN"
-        raise BadInput("approve needs a version or a run", field="ID", value=args.id, hint=hint)
-    if args.all_of is None:
-        return print_row(args.format, APPROVE, APPROVE.ask(args))
-    with gate_of(args) as gate:
-        return _approve_all(args, gate)
-
-
+_LISTED = members("id", "workload", "metric", "sku", "family", "version", "state")
 APPROVE = Row(
-    "approve",
     "approve_baseline",
-    "approve a proposed version for future runs",
     """\
 [ID]          version number, as listed; or --all-of
 --all-of RUN  approve every proposed version with values of this run
 """,
+    columns=_LISTED,
     text=_format,
-    act=_approve,
+    answer=_approve,
 )
 run = Group(
-    (
-        Row(
-            "list",
+    {
+        "list": Row(
             "list_baselines",
-            "list versions, newest first",
             """\
 --workload W  workload with digest, as listed
 --sku SKU     GPU SKU, or cpu
 --metric M    metric
 --state {}    state (default: any)
 """,
-            {
-                name: name
-                for name in ("id", "workload", "metric", "sku", "family", "version", "state")
-            }
-            | {"runs": "learnt_from", "values": "values"},
-            "no baselines",
+            {**_LISTED, "runs": "learnt_from", "values": "values"},
         ),
-        Row(
-            "show",
-            "show_baseline",
-            "show a version with its distribution",
-            "ID  version number, as listed",
-            text=_format,
-        ),
-        APPROVE,
-        Row(
-            "refuse",
-            "refuse_baseline",
-            "refuse a version, or retire an approved one",
-            "ID  version number, as listed",
-            text=_format,
-        ),
-    ),
-    name="baselines",
+        "show": Row("show_baseline", "ID  version number, as listed", text=_format),
+        "approve": APPROVE,
+        "refuse": Row("refuse_baseline", "ID  version number, as listed", text=_format),
+    },
     help="list, show, approve and refuse baselines",
 )

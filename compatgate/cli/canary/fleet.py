@@ -5,27 +5,25 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from compatgate.canary.fleet import LEAST_HOSTS, HostValues, RankedHost, rank_hosts
 from compatgate.catalog import load_facts
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.canary.runs import run_line, wait_for_runs
+from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import print_json, print_table
-from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.output import format_cells, print_answer
 from compatgate.kit.cli.usage import action
 
-if TYPE_CHECKING:
-    from compatgate.canary.fleet import Deviation, HostValues, RankedHost
-    from compatgate.client import Client
+_HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "SLOW FROM")
 
 
 @action(
-    "fleet",
     "run a suite on every host of a pool, and name the slow ones",
     """\
 --suite S         suite to run on each host
@@ -51,12 +49,9 @@ exit status: 0 none is slow and all runs passed, 1 a host is slow or its run fai
 """,
     priority={"type": int},
     runs={"nargs": "+"},
-    top={"type": positive_count},
 )
 def run_fleet(args: argparse.Namespace) -> int:
     """Run the suite on each host, wait, and rank the hosts."""
-    from compatgate.cli.canary.runs import wait_for_runs
-
     if not args.runs and not (args.suite and args.target):
         hint = "name both, or --runs with the ids of earlier ones"
         raise BadInput("a fleet run needs a suite and a target", field="--suite", hint=hint)
@@ -70,17 +65,21 @@ def run_fleet(args: argparse.Namespace) -> int:
         specs = {
             one["name"]: one["metrics"] for one in ask_all(gate, None, Operations.list_workloads)
         }
-    from compatgate.canary.fleet import LEAST_HOSTS, rank_hosts
 
     ranked = rank_hosts(_values(runs, specs))
-    if args.format == "json":
-        brief = [{name: run[name] for name in ("id", "state", "on_host")} for run in runs]
-        slow = [one.host for one in ranked if one.slow]
-        print_json({"runs": brief, "slow": slow, "hosts": ranked})
+    brief = [{name: run[name] for name in ("id", "state", "on_host")} for run in runs]
+    slow = [one.host for one in ranked if one.slow]
+    answer = {"runs": brief, "slow": slow, "hosts": ranked}
+    lines = [run_line(run) for run in runs if run["state"] != "passed"]
+    if len(ranked) < LEAST_HOSTS:
+        lines.append(f"hosts with common metrics: {len(ranked)}; {LEAST_HOSTS} are needed")
     else:
-        _print(runs, ranked, args.top)
+        lines.append(format_cells(_HEAD, map(_row, ranked[: args.top])))
+        none = f"none of {len(ranked)} hosts is slow"
+        lines.append(f"slow: {', '.join(slow)}" if slow else none)
+    print_answer(args.format, answer, "\n".join(lines))
     states = {run["state"] for run in runs}
-    if any(one.slow for one in ranked) or "failed" in states:
+    if slow or "failed" in states:
         return 1
     return 0 if states == {"passed"} and len(ranked) >= LEAST_HOSTS else 3
 
@@ -128,8 +127,6 @@ def _values(
     runs: Sequence[dict[str, Any]], specs: dict[str, dict[str, Any]]
 ) -> Iterator[HostValues]:
     """Yield the values of each metric that a workload declares, of steps that ended."""
-    from compatgate.canary.fleet import HostValues
-
     for run in runs:
         for step in run.get("steps", ()):
             declared = specs.get(step["workload"], {})
@@ -147,24 +144,8 @@ def _values(
                 )
 
 
-def _print(runs: Sequence[dict[str, Any]], ranked: Sequence[RankedHost], top: int) -> None:
-    from compatgate.canary.fleet import LEAST_HOSTS
-    from compatgate.cli.canary.runs import run_line
-
-    for run in runs:
-        if run["state"] != "passed":
-            print(run_line(run))
-    if len(ranked) < LEAST_HOSTS:
-        print(f"hosts with common metrics: {len(ranked)}; {LEAST_HOSTS} are needed")
-        return
-    head = ("host", "", "worst metric", "value", "fleet", "worse by", "interval", "slow from")
-    print_table(head, [_row(one) for one in ranked[:top]], empty="")
-    slow = [one.host for one in ranked if one.slow]
-    print(f"slow: {', '.join(slow)}" if slow else f"none of {len(ranked)} hosts is slow")
-
-
 def _row(one: RankedHost) -> tuple[object, ...]:
-    worst: Deviation = one.deviations[0]
+    worst = one.deviations[0]
     return (
         one.host,
         "SLOW" if one.slow else "",

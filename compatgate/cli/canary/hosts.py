@@ -4,52 +4,42 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from compatgate.canary.fleet import HostStack, compare_hosts, host_stack
+from compatgate.canary.history import MetricHistory
+from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
 from compatgate.canary.run import Report
-from compatgate.cli.commands import Row, time_of
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.commands import Body, Cell, Row, format_rows, members, time_of
+from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import format_json_time, format_table, print_json, print_table
-from compatgate.kit.cli.parser import positive_count
+from compatgate.kit.cli.output import format_json_time, format_table, print_answer
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 
-if TYPE_CHECKING:
-    from compatgate.canary.fleet import ComponentDrift, HostStack
-    from compatgate.client import Client
-
-
-def _quiet(host: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
-        for q in host["quiet"]
-    )
-
-
-def _away(host: dict[str, Any]) -> str:
-    since = host.get("away_since")
-    return strip_controls(f"since {format_json_time(since)}: {host['away_why']}") if since else ""
-
-
+_SHOWN_PARTS = 4
 HOSTS = Row(
-    "hosts",
     "list_hosts",
-    "list the staging hosts that workers serve",
     "--gpu SKU  GPU",
     {
         "host": "name",
-        **{name: name for name in ("executor", "gpu", "driver")},
+        **members("executor", "gpu", "driver"),
         "busy": lambda host: f"{host['busy']} of {host['slots']}",
         "worker": "worker",
         "last seen": time_of("seen_at"),
-        "quiet": _quiet,
-        "away": _away,
+        "quiet": lambda host: "; ".join(
+            f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
+            for q in host["quiet"]
+        ),
+        "away": lambda host: (
+            f"since {format_json_time(host['away_since'])}: {host['away_why']}"
+            if host.get("away_since")
+            else ""
+        ),
     },
     "no hosts; a worker registers its hosts: compatgate worker --hosts FILE",
     limited=False,
@@ -57,7 +47,6 @@ HOSTS = Row(
 
 
 @action(
-    "drift",
     "compare measurements across hosts",
     """\
 [runs: RUN ...]  runs to compare (default: the newest of each host)
@@ -82,7 +71,6 @@ changed, and which parts changed with it. At least six runs are needed, three on
 exit status: 0 none is worse, 1 a metric became worse by more than its tolerance and stayed so, 2
 bad usage, 3 no metric has six runs
 """,
-    limit={"type": positive_count},
 )
 def run_drift(args: argparse.Namespace) -> int:
     """Compare the stacks of hosts, or follow metrics, and print the differences."""
@@ -91,83 +79,54 @@ def run_drift(args: argparse.Namespace) -> int:
     for name in ("workload", "gpu", "metric"):
         if getattr(args, name) is not None:
             raise BadInput("applies only with --metrics", field=f"--{name}", hint="add --metrics")
-    from compatgate.canary.fleet import compare_hosts
 
     with gate_of(args) as gate:
-        stacks = _stacks(gate, args)
+        stacks = _list_stacks(gate, args)
+    if len(stacks) < 2 and args.format != "json":
+        print(f"hosts with measurements: {len(stacks)}; two are needed", file=sys.stderr)
     result = compare_hosts(stacks)
-    if args.format == "json":
-        hosts = [{"host": stack.host, "run": stack.run} for stack in stacks]
-        print_json({"hosts": hosts, "components": result})
-    else:
-        _print(stacks, result)
+    rows = []
+    for line in result:
+        texts = [f"{host}: {value}" for host, value in line.differ.items()]
+        texts += [f"not measured on {', '.join(line.silent)}"] if line.silent else []
+        share = f"{len(line.agree)}/{len(stacks) - len(line.silent)}"
+        rows.append((line.component, line.majority or "(no majority)", share, "; ".join(texts)))
+    hosts = [{"host": stack.host, "run": stack.run} for stack in stacks]
+    print_answer(
+        args.format,
+        {"hosts": hosts, "components": result},
+        strip_controls(format_table(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows)),
+    )
     if len(stacks) < 2:
         return 3
     return int(any(line.differ for line in result))
 
 
-def _stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
-    """Return the newest measured stack of each host."""
-    from compatgate.canary.fleet import host_stack
-
+def _list_stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
+    """Return the newest measured stack of each host, or those of the named runs."""
+    names, places = args.runs, {}
+    if not names:
+        filters: dict[str, Any] = {"state": "ended", "suite": args.suite, "target": args.target}
+        rows = ask_all(gate, args.limit, Operations.list_runs, **filters)
+        names = [row["id"] for row in rows if row.get("source") is None]
+        places = {row["id"]: row["on_host"] or row["host"] for row in rows}
     results: dict[str, HostStack] = {}
-    for body in _runs(gate, args, results):
+    for name in names:
+        if places.get(name) in results:
+            continue
+        body = ask(gate, Operations.show_run, name)
         host = body["on_host"] or body["host"]
-        envs = list(_envs(body))
+        reports = (
+            msgspec.convert(step["report"], Report) for step in body["steps"] if step["report"]
+        )
+        envs: list[Any] = [report.env for report in reports if report.env]
         if host and envs and host not in results:
             results[host] = host_stack(host, envs, body["id"])
     return [results[host] for host in sorted(results)]
 
 
-def _runs(
-    gate: Client, args: argparse.Namespace, done: dict[str, HostStack]
-) -> Iterator[dict[str, Any]]:
-    if args.runs:
-        yield from (ask(gate, Operations.show_run, run) for run in args.runs)
-        return
-    filters: dict[str, Any] = {"state": "ended", "suite": args.suite, "target": args.target}
-    for row in ask_all(gate, args.limit, Operations.list_runs, **filters):
-        if row.get("source") is None and (row["on_host"] or row["host"]) not in done:
-            yield ask(gate, Operations.show_run, row["id"])
-
-
-def _envs(body: dict[str, Any]) -> Iterator[Any]:
-    for step in body["steps"]:
-        report = step["report"] and msgspec.convert(step["report"], Report)
-        if report and report.env:
-            yield report.env
-
-
-def _print(stacks: Sequence[HostStack], found: Sequence[ComponentDrift]) -> None:
-    if len(stacks) < 2:
-        print(f"hosts with measurements: {len(stacks)}; two are needed", file=sys.stderr)
-    rows = [
-        (
-            line.component,
-            strip_controls(line.majority or "(no majority)"),
-            f"{len(line.agree)}/{len(stacks) - len(line.silent)}",
-            strip_controls(_differences(line)),
-        )
-        for line in found
-    ]
-    print(format_table(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows))
-
-
-def _differences(line: ComponentDrift) -> str:
-    texts = [f"{host}: {value}" for host, value in line.differ.items()]
-    if line.silent:
-        texts.append(f"not measured on {', '.join(line.silent)}")
-    return "; ".join(texts)
-
-
-_SHOWN_PARTS = 4
-
-
 def _follow_metrics(args: argparse.Namespace) -> int:
     """Print the changes of metrics over finished runs."""
-    from compatgate.canary.history import MetricHistory
-    from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
-
     if args.runs or args.suite or args.target:
         hint = "choose with --workload, --gpu and --metric"
         raise BadInput("does not accept a run, suite or target", field="--metrics", hint=hint)
@@ -178,54 +137,45 @@ def _follow_metrics(args: argparse.Namespace) -> int:
     with gate_of(args) as gate:
         operation = Operations.list_metric_histories
         result = ask_all(gate, None, operation, **filters, runs=args.limit)
-    if args.format == "json":
-        print_json(result)
-    else:
-        _print_changes(result)
-    if any(len(one["points"]) >= MIN_HISTORY for one in result):
-        return int(any(one.is_worse_now for one in msgspec.convert(result, list[MetricHistory])))
-    return 3
+    followed = [one for one in result if len(one["points"]) >= MIN_HISTORY]
+    lines = [{**one, **change} for one in result for change in one["changes"]]
+    empty = f"no change of level in {len(followed)} metrics with at least {MIN_HISTORY} runs"
+    print_answer(args.format, result, format_rows(lines, _CHANGES) if lines else empty)
+    if not followed:
+        return 3
+    return int(any(one.is_worse_now for one in msgspec.convert(result, list[MetricHistory])))
 
 
-def _print_changes(found: Sequence[dict[str, Any]]) -> None:
-    from compatgate.canary.judge.change_points import MIN_HISTORY
-
-    rows = [
-        (
-            f"{one['step']}/{one['metric']}",
-            one["gpu"] or "none",
-            format_json_time(change["at"]),
-            change["run"],
-            f"{100 * change['change']:+.1f} %",
-            f"{change['before']:.4g} to {change['after']:.4g} {one['unit']}",
-            _name_effect(change),
-            strip_controls(_name_parts(change["parts"])),
-        )
-        for one in found
-        for change in one["changes"]
-    ]
-    enough = sum(len(one["points"]) >= MIN_HISTORY for one in found)
-    empty = f"no change of level in {enough} metrics with at least {MIN_HISTORY} runs"
-    head = ("metric", "gpu", "since", "run", "change", "level", "", "changed with it")
-    print_table(head, rows, empty=empty)
-
-
-def _name_effect(change: dict[str, Any]) -> str:
+def _name_effect(change: Body) -> str:
     effect = "worse" if change["worse"] else "better"
     beyond = "" if change["beyond"] else ", within tolerance"
     return f"{effect}{beyond}" if change["stands"] else f"{effect}{beyond}, over since"
 
 
-def _name_parts(parts: Sequence[dict[str, Any]]) -> str:
+def _name_parts(change: Body) -> str:
+    parts = change["parts"]
     texts = [
         f"{one['part']} {_shorten(one['before'])} to {_shorten(one['after'])}"
         for one in parts[:_SHOWN_PARTS]
     ]
-    more = len(parts) - len(texts)
-    return "; ".join([*texts, *([f"{more} more"] if more else [])]) or "nothing that was measured"
+    texts += [f"{len(parts) - _SHOWN_PARTS} more"] if len(parts) > _SHOWN_PARTS else []
+    return "; ".join(texts) or "nothing that was measured"
 
 
 def _shorten(value: str) -> str:
     """Return a version, or the start of a digest."""
     name, at, digest = value.rpartition("sha256:")
     return f"{name}{at}{digest[:12]}" if at else value or "none"
+
+
+_CHANGES: dict[str, Cell] = {
+    "metric": lambda one: f"{one['step']}/{one['metric']}",
+    "gpu": lambda one: one["gpu"] or "none",
+    "since": time_of("at"),
+    "run": "run",
+    "change": lambda one: f"{100 * one['change']:+.1f} %",
+    "level": lambda one: f"{one['before']:.4g} to {one['after']:.4g} {one['unit']}",
+    "": _name_effect,
+    "changed with it": _name_parts,
+}
+"""Columns of changes of a metric's level."""

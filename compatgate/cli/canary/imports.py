@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
-from typing import Any
 
+from compatgate.canary.imports import MAX_BYTES
+from compatgate.cli.canary.runs import print_runs
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.core.stack import parse_stack_text
-from compatgate.errors import BadInput, quote_error
+from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import PLACE
+from compatgate.kit.cli.output import open_input
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import parse_moment
 
-_FORMATS = ("auto", "dcgm", "nccl-tests", "jsonl")
-
 
 @action(
-    "import",
     "import a report of another tool, with its source",
     """\
 FILE                     report file; - for standard input
@@ -48,47 +46,24 @@ exit status: 0 stored, whatever the result; 2 bad input; 3 the gate cannot be re
 )
 def run_import(args: argparse.Namespace) -> int:
     """Import the report."""
-    body = _body(args)
-    with gate_of(args) as gate:
-        from compatgate.cli.canary.runs import print_runs
-
-        content, source = body.pop("content"), body.pop("source")
-        made = ask(gate, Operations.import_report, content, source, **body)["runs"]
-    print_runs(made, "json" if args.json else "text")
-    return 0
-
-
-def _body(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("source", "target", "pool", "sku", "driver", "host")
+    with open_input(args.file, "FILE") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        hint = f"at most {MAX_BYTES} bytes"
+        raise BadInput("the report is too large", field="FILE", value=args.file, hint=hint)
+    try:
+        content = data.decode()
+    except UnicodeDecodeError as error:
+        problem = f"is no UTF-8 text, byte {error.start}"
+        raise BadInput(problem, field="FILE", value=args.file) from None
+    names = ("format", "target", "pool", "sku", "driver", "host")
     body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    body["format"] = args.format
     body["file"] = "standard input" if args.file == "-" else Path(args.file).name
-    body["content"] = _read(args.file)
     if args.stack is not None:
         body["stack"] = parse_stack_text(args.stack)
     if args.measured_at is not None:
         body["measured_at"] = parse_moment(args.measured_at, field="--measured-at").isoformat()
-    return body
-
-
-def _read(path: str) -> str:
-    """Return the text of a report."""
-    from compatgate.canary.imports import MAX_BYTES
-
-    try:
-        if path == "-":
-            data = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with open(path, "rb") as file:
-                data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        hint = quote_error(error)
-        raise BadInput(f"cannot read '{path}'", field="FILE", value=path, hint=hint) from None
-    if len(data) > MAX_BYTES:
-        hint = f"at most {MAX_BYTES} bytes"
-        raise BadInput("the report is too large", field="FILE", value=path, hint=hint)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        problem = f"is no UTF-8 text, byte {error.start}"
-        raise BadInput(problem, field="FILE", value=path) from None
+    with gate_of(args) as gate:
+        made = ask(gate, Operations.import_report, content, args.source, **body)["runs"]
+    print_runs(made, "json" if args.json else "text")
+    return 0

@@ -1,34 +1,50 @@
-"""Run ``compatgate canary judge``: find regressions of a candidate against a baseline."""
+"""Run ``compatgate canary judge``: find regressions against a baseline, or in pairs."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
 
 import msgspec
 
-from compatgate.cli.canary import paired
-from compatgate.cli.canary.paired import COLOURS, TOLERANCE, label_lines, read_explained, read_peaks
+from compatgate.canary.judge.measurements import MAX_BYTES, MeasurementFile, read_measurements
+from compatgate.canary.judge.noise import Noise
+from compatgate.canary.judge.paired.blocks import (
+    PairedJudgement,
+    PairedMetric,
+    compute_log_ratios,
+    counts_events,
+    find_refusal,
+    learn_noise,
+)
+from compatgate.canary.judge.paired.lines import PairedFile, read_pairs
+from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
+from compatgate.canary.judge.prepare import parse_unit
+from compatgate.canary.judge.result import MetricJudgement
+from compatgate.canary.judge.workload import WorkloadJudgement, judge_samples
+from compatgate.canary.peaks import describe_excess
+from compatgate.canary.workload import Better, MetricSpec
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import open_input, print_answer
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
 from compatgate.kit.cli.usage import action
-
-if TYPE_CHECKING:
-    from compatgate.canary.judge.measurements import MeasurementFile
-    from compatgate.canary.judge.result import MetricJudgement
-    from compatgate.canary.judge.workload import WorkloadJudgement
-    from compatgate.canary.workload import Better, MetricSpec
 
 EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}
 VERDICTS = {"passed": "no-regression", "failed": "regression", "inconclusive": "inconclusive"}
 MINIMUM = 10
+TOLERANCE = 0.05
+_COLOURS = {
+    "regression": "red",
+    "inconclusive": "yellow",
+    "no-baseline": "yellow",
+    "no-regression": "green",
+}
 
 
 @action(
-    "judge",
     "compare measurements of a candidate",
     f"""\
 BASELINE                   file with accepted measurements; with --paired, file with the pairs
@@ -40,8 +56,16 @@ BASELINE                   file with accepted measurements; with --paired, file 
 --tolerance SHARE          relative change to detect (default: {TOLERANCE})
 --repetitions N            minimum number of values on each side (default: {MINIMUM}); 30 are better
 --unit UNIT                unit of plain numbers
+--paired                   judge one file with pairs of reference and candidate
+--history FILE ...         with --paired: pairs of an earlier session, to estimate the noise; may be
+                           repeated
+--correction {{holm,benjamini-hochberg}}
+    with --paired: limit the probability of a false failure (holm, the default), or the share of
+    false regressions
+--peak M=VALUE ...         published peak of a metric, in its unit; may be repeated
+--explained M=REASON ...   reason why an improvement by more than 2 x, or a value above the peak, is
+                           real; may be repeated
 """,
-    paired.USAGE,
     FORMAT,
     epilog="""\
 A file holds canary JSON lines or plain numbers, one per line; "-" is standard input.
@@ -56,12 +80,12 @@ exit status: 0 no regression, 1 regression, 2 bad input, 3 inconclusive (prints 
 def run_judge(args: argparse.Namespace) -> int:
     """Judge and print the result."""
     _check_options(args)
-    judged: Any = paired.judge(args) if args.paired else _judge(args)
+    judged: Any = _judge_pairs(args) if args.paired else _judge_files(args)
     verdict = VERDICTS[judged.outcome]
     print_answer(
         args.format,
         {"verdict": verdict, **msgspec.to_builtins(judged)},
-        lambda: (paired.render if args.paired else render)(judged, verdict, sys.stdout),
+        lambda: _render(judged, verdict, sys.stdout, paired=args.paired),
     )
     return EXITS[judged.outcome]
 
@@ -71,130 +95,225 @@ def _check_options(args: argparse.Namespace) -> None:
         what = f"{args.tolerance:g} is not a tolerance"
         hint = "a share between 0 and 1, such as 0.05 for 5 %"
         raise BadInput(what, field="--tolerance", value=args.tolerance, hint=hint)
-    paired.check_options(args)
+    if args.paired and args.candidate is not None:
+        what, hint = "--paired takes one file with both arms", "omit CANDIDATE"
+        raise BadInput(what, field="CANDIDATE", value=args.candidate, hint=hint)
+    if not args.paired and args.candidate is None:
+        hint = "name two files, or one file of pairs with --paired"
+        raise BadInput("the candidate's file is missing", field="CANDIDATE", hint=hint)
+    wrong = "cannot be combined with --paired" if args.paired else "needs --paired"
+    for option in ("repetitions", "unit") if args.paired else ("history", "correction"):
+        if getattr(args, option):
+            raise BadInput(f"--{option} {wrong}", field=f"--{option}")
     args.repetitions = MINIMUM if args.repetitions is None else args.repetitions
     if args.repetitions < 5:
         what = f"{args.repetitions} repetitions are too few"
         raise BadInput(what, field="--repetitions", value=args.repetitions, hint="at least 5")
-    if args.baseline == args.candidate == "-":
-        raise BadInput("only one file can be standard input", field="CANDIDATE", value="-")
+    if [args.baseline, args.candidate, *args.history].count("-") > 1:
+        field = "--history" if args.paired else "CANDIDATE"
+        raise BadInput("only one file can be standard input", field=field, value="-")
 
 
-def _judge(args: argparse.Namespace) -> WorkloadJudgement:
-    from compatgate.canary.judge.workload import WorkloadJudgement, judge_samples
+def _read(path: str, field: str) -> bytes:
+    with open_input(path, field) as file:
+        return file.read(MAX_BYTES + 1)
 
+
+def _source(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+# --- two files -------------------------------------------------------------------------------
+
+
+def _judge_files(args: argparse.Namespace) -> WorkloadJudgement:
     baseline, candidate = _read_measurements(args)
     names = args.metric or [*dict.fromkeys([*baseline.metrics, *candidate.metrics])]
-    specs = {name: _spec(args, name, baseline, candidate) for name in names}
+    specs = {name: _spec_of_files(args, name, baseline, candidate) for name in names}
+    doubts = {
+        name: doubt
+        for name, peak in _read_peaks(args, specs).items()
+        if name in candidate.metrics
+        and (doubt := describe_excess(candidate.metrics[name].values, peak))
+    }
     judged = judge_samples(
         specs,
         baseline.metrics,
         candidate.metrics,
         candidate.checks,
-        doubts=_find_doubts(args, specs, candidate),
-        explained=read_explained(args, specs),
+        doubts=doubts,
+        explained=_split(args.explained, "--explained", specs),
     )
     if not specs and judged.outcome != "failed":
-        reason = "neither file has a metric"
-        return WorkloadJudgement(
-            "inconclusive", reason, candidate.checks, missing=("metrics to compare",)
-        )
+        reason, missing = "neither file has a metric", ("metrics to compare",)
+        return WorkloadJudgement("inconclusive", reason, candidate.checks, missing=missing)
     return judged
-
-
-def _find_doubts(
-    args: argparse.Namespace, specs: dict[str, MetricSpec], candidate: MeasurementFile
-) -> dict[str, str]:
-    """Return by metric why the candidate's values are implausible: above a stated peak."""
-    from compatgate.canary.peaks import describe_excess
-
-    return {
-        name: doubt
-        for name, peak in read_peaks(args, specs).items()
-        if name in candidate.metrics
-        and (doubt := describe_excess(candidate.metrics[name].values, peak))
-    }
 
 
 def _read_measurements(args: argparse.Namespace) -> tuple[MeasurementFile, MeasurementFile]:
     """Read both files; plain numbers belong to ``--metric``, or to the other file's only metric."""
-    from compatgate.canary.judge.measurements import MAX_BYTES, read_measurements
-
-    contents: dict[str, bytes] = {}
-    for side in ("baseline", "candidate"):
-        with open_input(getattr(args, side), side.upper()) as file:
-            contents[side] = file.read(MAX_BYTES + 1)
+    sides = ("baseline", "candidate")
+    contents = {side: _read(getattr(args, side), side.upper()) for side in sides}
 
     def read(side: str, metric: str | None) -> MeasurementFile:
-        path = getattr(args, side)
-        source = "standard input" if path == "-" else path
+        source = _source(getattr(args, side))
         return read_measurements(contents[side], source=source, metric=metric, unit=args.unit)
 
     name = args.metric[0] if args.metric and len(args.metric) == 1 else None
-    files = {side: read(side, name) for side in contents}
-    for side, other in (("baseline", "candidate"), ("candidate", "baseline")):
+    files = {side: read(side, name) for side in sides}
+    for side, other in (sides, sides[::-1]):
         lone = list(files[other].metrics)
         if files[side].form == "plain" and files[other].form == "lines" and len(lone) == 1:
             files[side] = read(side, lone[0])
     return files["baseline"], files["candidate"]
 
 
-def _spec(
+def _spec_of_files(
     args: argparse.Namespace, name: str, baseline: MeasurementFile, candidate: MeasurementFile
 ) -> MetricSpec:
-    """Return the spec of a metric: from options, then the files, then the unit."""
-    from compatgate.canary.judge.prepare import parse_unit
-    from compatgate.canary.workload import MetricSpec
-
     stated = [side.stated.get(name, (None, None)) for side in (baseline, candidate)]
     directions: set[Better] = {better for better, _ in stated if better}
     if len(directions) > 1 and not args.better:
         what, hint = f"the files disagree on the better direction of {name}", "choose with --better"
         raise BadInput(what, field="better", value=sorted(directions), hint=hint)
     samples = baseline.metrics.get(name) or candidate.metrics.get(name)
-    unit = samples.unit if samples else args.unit
-    better = args.better or next(iter(directions), None) or parse_unit(unit).better or "either"
-    tolerance = args.tolerance or stated[0][1] or stated[1][1] or TOLERANCE
-    return MetricSpec(unit, better, tolerance, args.repetitions)
+    better = next(iter(directions), None)
+    tolerance = stated[0][1] or stated[1][1]
+    return _spec(args, samples.unit if samples else args.unit, better, tolerance)
 
 
-def render(judged: WorkloadJudgement, verdict: str, stream: TextIO) -> str:
-    """Return the result as text."""
+def _spec(
+    args: argparse.Namespace, unit: str, better: Better | None, tolerance: float | None
+) -> MetricSpec:
+    """Return the spec of a metric: from options, then the file, then the unit."""
+    better = args.better or better or parse_unit(unit).better or "either"
+    return MetricSpec(unit, better, args.tolerance or tolerance or TOLERANCE, args.repetitions)
+
+
+# --- pairs -----------------------------------------------------------------------------------
+
+
+def _judge_pairs(args: argparse.Namespace) -> PairedJudgement:
+    def read(path: str, field: str) -> PairedFile:
+        return read_pairs(_read(path, field), source=_source(path))
+
+    pairs = read(args.baseline, "PAIRS")
+    history = [read(path, "--history") for path in args.history]
+    specs = {}
+    for name in dict.fromkeys(args.metric or pairs.metrics):
+        unit = pairs.metrics[name].unit if name in pairs.metrics else ""
+        specs[name] = _spec(args, unit, *pairs.stated.get(name, (None, None)))
+    reasons, peaks = _split(args.explained, "--explained", specs), _read_peaks(args, specs)
+    return judge_pairs(
+        specs,
+        pairs.metrics,
+        known={
+            name: Knowledge(_learn(name, spec, history), peaks.get(name), reasons.get(name, ""))
+            for name, spec in specs.items()
+        },
+        checks=pairs.checks,
+        reference_checks=pairs.reference_checks,
+        correction=args.correction or "holm",
+    )
+
+
+def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> Noise | None:
+    """Learn the noise of a metric from the sessions in which it can be compared."""
+    sessions = [file.metrics[name] for file in history if name in file.metrics]
+    return learn_noise(
+        compute_log_ratios(session)
+        for session in sessions
+        if not counts_events(session) and not find_refusal(session, spec.tolerance)
+    )
+
+
+# --- options of metrics ----------------------------------------------------------------------
+
+
+def _read_peaks(args: argparse.Namespace, specs: dict[str, MetricSpec]) -> dict[str, float]:
+    peaks = {}
+    for name, text in _split(args.peak, "--peak", specs).items():
+        try:
+            peak = float(text)
+        except ValueError:
+            peak = 0.0
+        if not 0 < peak < float("inf"):
+            what = f"'{text}' is not a peak of {name}"
+            hint = "a number above 0, in the unit of the metric"
+            raise BadInput(what, field="--peak", value=text, hint=hint)
+        peaks[name] = peak
+    return peaks
+
+
+def _split(options: list[str], field: str, specs: dict[str, MetricSpec]) -> dict[str, str]:
+    """Read ``METRIC=...``."""
+    values = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        if not equals or not text.strip():
+            hint = f"write {field} METRIC=..."
+            raise BadInput(f"'{option}' has no value", field=field, value=option, hint=hint)
+        if name not in specs:
+            hint = f"metrics: {', '.join(list(specs)[:10])}"
+            raise BadInput(f"metric {name} does not exist", field=field, value=name, hint=hint)
+        values[name] = text.strip()
+    return values
+
+
+# --- text ------------------------------------------------------------------------------------
+
+
+def _render(judged: Any, verdict: str, stream: TextIO, *, paired: bool) -> str:
+    """Return a judgement of files or of pairs as text."""
     colour, width = wants_colour(stream), width_of(stream) - 2
-    lines = [paint(verdict.replace("-", " ").upper(), "bold", COLOURS[verdict], colour=colour)]
+    lines = [paint(verdict.replace("-", " ").upper(), "bold", _COLOURS[verdict], colour=colour)]
     for check in judged.checks:
-        if not check.ok:
-            lines += ["", *wrap(f"check {check.name} failed: {check.message}".strip(": "), width)]
-        elif check.skipped:
-            lines += ["", *wrap(f"check {check.name} skipped: {check.message}".strip(": "), width)]
+        if not check.ok or check.skipped:
+            state = "skipped" if check.ok else "failed"
+            lines += ["", *wrap(f"check {check.name} {state}: {check.message}".strip(": "), width)]
     for metric in judged.metrics:
-        lines += ["", *_metric(metric, colour, width)]
-    if not judged.metrics:
+        name = metric.metric if paired else metric.name
+        figures = _figures_of_pairs(metric) if paired else _figures_of_files(metric)
+        style = _COLOURS.get(metric.outcome, "green")
+        outcome = paint(metric.outcome.replace("-", " "), style, colour=colour)
+        lines += ["", f"{wrap(name, width)[0]}: {outcome}"]
+        lines += [f"  {line}" for line in wrap(metric.reason, width - 2)]
+        lines += _label_lines("missing", metric.missing or "", width)
+        lines += _label_lines("figures", ", ".join(figures), width)
+        lines += _label_lines("accepted", metric.explained if paired else "", width)
+    if not judged.metrics or judged.reason.startswith("the reference"):
         lines += ["", *wrap(judged.reason, width)]
-        lines += label_lines("missing", "; ".join(judged.missing), width)
+    if not judged.metrics:
+        lines += _label_lines("missing", "; ".join(judged.missing), width)
     return "\n".join(lines)
 
 
-def _metric(metric: MetricJudgement, colour: bool, width: int) -> list[str]:
-    style = COLOURS.get(metric.outcome, "green")
-    outcome = paint(metric.outcome.replace("-", " "), style, colour=colour)
-    lines = [f"{wrap(metric.name, width)[0]}: {outcome}"]
-    lines += [f"  {line}" for line in wrap(metric.reason, width - 2)]
-    lines += label_lines("missing", metric.missing or "", width)
+def _figures_of_files(metric: MetricJudgement) -> list[str]:
     if (found := metric.numbers) is None:
-        return lines
-    parts = [
-        f"median {_pair(found.medians)}{f' {metric.unit}' if metric.unit else ''}",
-        f"n {_pair(found.n)}",
+        return []
+    pair: Callable[[tuple[float, float]], str] = "{0[0]:.4g} -> {0[1]:.4g}".format
+    figures = [
+        f"median {pair(found.medians)}{f' {metric.unit}' if metric.unit else ''}",
+        f"n {pair(found.n)}",
         f"noise {100 * found.noise[0]:.2g} % -> {100 * found.noise[1]:.2g} %",
         f"95th percentile x {found.tail_ratio:.3g}",
-        f"outliers {_pair(found.far)}",
+        f"outliers {pair(found.far)}",
         f"Cliff's delta {found.effect:+.2f}",
     ]
     if found.dropped:
-        parts.append(f"{found.dropped} warm-up values of each run ignored")
-    return lines + label_lines("figures", ", ".join(parts), width)
+        figures.append(f"{found.dropped} warm-up values of each run ignored")
+    return figures
 
 
-def _pair(pair: tuple[float, float]) -> str:
-    return f"{pair[0]:.4g} -> {pair[1]:.4g}"
+def _figures_of_pairs(metric: PairedMetric) -> list[str]:
+    figures = [f"{metric.pairs} pairs"]
+    if metric.noise is not None:
+        figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
+    if metric.history:
+        figures.append(f"other metrics and sessions add {metric.history:.3g} degrees of freedom")
+    return figures
+
+
+def _label_lines(label: str, text: str, width: int) -> list[str]:
+    """Return a text beside its label, wrapped; nothing for an empty text."""
+    return wrap_beside(f"  {label:<8} ", text, width) if text else []

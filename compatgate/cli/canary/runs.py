@@ -10,26 +10,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.commands import Row, print_row, time_of
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.commands import Body, Row, members, print_row, time_of
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action, read_usage
+from compatgate.kit.cli.usage import read_usage
 
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
-
-_STATES = (
-    "active", "ended", "queued", "leased", "preparing", "running", "judging", "passed", "failed",
-    "inconclusive", "error", "timeout", "cancelled",
-)  # fmt: skip
+Show = Callable[[str], Body]
+"""A function that asks the gate for a run by its id."""
+POLL_SECONDS = 1.0
+_REPEAT_S = 30.0
+_PATIENCE_S = 600.0
+"""Time for which a gate may be away while a command waits for its runs."""
+_OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
+_ENDED_STATES = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
+_STATES = ("active", "ended", *_OPEN_STATES, *_ENDED_STATES)
 _REQUEST = """\
 --suite S (required)  suite to run
 --target T            target of the run; optional with --host
@@ -48,16 +46,13 @@ _REQUEST = """\
 """Options that are members of a request for runs."""
 
 
-@action(
-    "run",
+@asking(
     "run a suite for a target's stack",
     _REQUEST,
     """\
 --wait      wait until the runs end (default)
 | --detach  queue the run and exit with 0
 """,
-    PLACE,
-    FORMAT,
     epilog="""\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
 workloads run in their own images, and are measured there; this project's programs have no images.
@@ -65,78 +60,69 @@ exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or 
 """,
     priority={"type": int},
 )
-def run_start(args: argparse.Namespace) -> int:
+def run_start(args: argparse.Namespace, gate: Client) -> int:
     """Queue the runs, and wait until they end."""
-    with gate_of(args) as gate:
-        made = ask(gate, Operations.submit_runs, **_start_body(args))["runs"]
-        if not args.detach:
-            ids = [run["id"] for run in made]
-            try:
-                made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
-            except KeyboardInterrupt:
-                end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
-                print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
-                raise
-    print_runs(made, args.format)
-    return 0 if args.detach else exit_status(made)
-
-
-def _start_body(args: argparse.Namespace) -> dict[str, Any]:
     names = [name for name, *_ in read_usage(_REQUEST)]
     body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.stack is not None:
         body["stack"] = parse_stack_text(args.stack)
-    return body
+    made = ask(gate, Operations.submit_runs, **body)["runs"]
+    if not args.detach:
+        ids = [run["id"] for run in made]
+        try:
+            made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
+        except KeyboardInterrupt:
+            end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
+            print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
+            raise
+    print_runs(made, args.format)
+    return 0 if args.detach else exit_status(made)
 
 
-@action(
-    "logs",
+@asking(
     "print the logs of a run",
     """\
 run: ID       run id, as in canary list
 -f, --follow  follow the log until the run ends
 --step NAME   only output of this step
 """,
-    PLACE,
+    form="",
 )
-def run_logs(args: argparse.Namespace) -> int:
+def run_logs(args: argparse.Namespace, gate: Client) -> int:
     """Print a run's log."""
-    with gate_of(args) as gate:
-        whole = gate.show_logs(args.run, step=args.step)
-        for text in _follow_logs(gate, args) if args.follow else whole:
-            sys.stdout.write(strip_controls(text.replace("\t", "    ")))
-            sys.stdout.flush()
+    whole = gate.show_logs(args.run, step=args.step)
+    for text in _follow_logs(gate, args) if args.follow else whole:
+        sys.stdout.write(strip_controls(text.replace("\t", "    ")))
+        sys.stdout.flush()
     return 0
 
 
 def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
     from compatgate.service.runs.queue.logs import heading
 
-    heading_key = None
+    shown = None
     for event in gate.follow_run(args.run, step=args.step):
         name, data = event.name, event.data
         if name == "output":
-            if args.step is None and (data["step"], data["attempt"]) != heading_key:
-                heading_key = (data["step"], data["attempt"])
-                yield heading(*heading_key)
+            if args.step is None and (data["step"], data["attempt"]) != shown:
+                shown = (data["step"], data["attempt"])
+                yield heading(*shown)
             yield data["text"]
         elif name == "error":
             raise Unavailable(f"the log stopped: {data['detail']}")
-        else:
-            if name == "end":
-                reason = f": {data['reason']}" if data["reason"] else ""
-                print(f"[{data['state']}{reason}]", file=sys.stderr)
+        elif name == "end":
+            reason = f": {data['reason']}" if data["reason"] else ""
+            print(f"[{data['state']}{reason}]", file=sys.stderr)
 
 
-@action("cancel", "cancel runs", "runs: ID ...  run ids, as in canary list", PLACE, FORMAT)
-def run_cancel(args: argparse.Namespace) -> int:
+@asking("cancel runs", "runs: ID ...  run ids, as in canary list")
+def run_cancel(args: argparse.Namespace, gate: Client) -> int:
     """End runs: at once where they wait, else when their worker next reports."""
-    with gate_of(args) as gate:
-        print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
+    print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
     return 0
 
 
-def describe_pool(evidence: dict[str, Any]) -> str:
+def describe_pool(evidence: Body) -> str:
     """Return how many of the runs pooled with a run passed, in words."""
     pool = evidence["pool"]
     content = (evidence["content"] or "").removeprefix("sha256:")[:12]
@@ -144,42 +130,22 @@ def describe_pool(evidence: dict[str, Any]) -> str:
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
-@action("rerun", "requeue a finished run", "run: ID  run id, as in canary list", PLACE, FORMAT)
-def run_rerun(args: argparse.Namespace) -> int:
+@asking("requeue a finished run", "run: ID  run id, as in canary list")
+def run_rerun(args: argparse.Namespace, gate: Client) -> int:
     """Requeue a run, for the current state of its target."""
-    with gate_of(args) as gate:
-        print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
+    print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
     return 0
 
 
-def print_runs(runs: Sequence[dict[str, Any]], form: str) -> None:
+def print_runs(runs: Sequence[Body], form: str) -> None:
     """Print runs as JSON, or one line per run."""
     print_row(form, LIST, list(runs))
 
 
-def stack_text(stack: dict[str, Any]) -> str:
-    """Return a stack in one line, as ``--stack`` takes it."""
-    return ",".join(
-        f"{name}={'+'.join(value) if isinstance(value, list) else value}"
-        for name, value in stack.items()
-    )
-
-
-Show = Callable[[str], dict[str, Any]]
-"""A function that asks the gate for a run by its id."""
-POLL_SECONDS = 1.0
-_REPEAT_S = 30.0
-_PATIENCE_S = 600.0
-"""Time for which a gate may be away while a command waits for its runs."""
-_EXITS = {"passed": 0, "failed": 1}
-_EXIT_NO_VERDICT = 3
-_OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
-
-
-def exit_status(runs: Sequence[dict[str, Any]]) -> int:
+def exit_status(runs: Sequence[Body]) -> int:
     """Return 0: all passed; 1: one failed; 3: otherwise."""
-    results = {_EXITS.get(run["state"], _EXIT_NO_VERDICT) for run in runs}
-    return 1 if 1 in results else max(results, default=_EXIT_NO_VERDICT)
+    states = {run["state"] for run in runs}
+    return 1 if "failed" in states else 0 if states == {"passed"} else 3
 
 
 def describe_resuming(ids: Sequence[str]) -> str:
@@ -188,14 +154,14 @@ def describe_resuming(ids: Sequence[str]) -> str:
     return f"to go on waiting: {commands}"
 
 
-def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
+def wait_for_runs(show: Show, ids: Sequence[str]) -> list[Body]:
     """Wait until all runs have ended, also while the gate restarts; print progress on stderr."""
     patient = partial(_show_patiently, show, ids)
     if sys.stderr.isatty():
         return _with_bars(patient, ids)
     lines: dict[str, tuple[str, float]] = {}
 
-    def say(run: dict[str, Any]) -> None:
+    def say(run: Body) -> None:
         text, now = run_line(run), time.monotonic()
         before, at = lines.get(run["id"], ("", 0.0))
         # A new share or time left is no new activity: a log gets it now and then.
@@ -207,7 +173,7 @@ def wait_for_runs(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
     return _until_ended(patient, ids, say)
 
 
-def _show_patiently(show: Show, ids: Sequence[str], name: str) -> dict[str, Any]:
+def _show_patiently(show: Show, ids: Sequence[str], name: str) -> Body:
     """Show a run, and wait while the gate restarts."""
     began = 0.0
     while True:
@@ -224,7 +190,7 @@ def _show_patiently(show: Show, ids: Sequence[str], name: str) -> dict[str, Any]
         time.sleep(POLL_SECONDS)
 
 
-def run_line(run: dict[str, Any]) -> str:
+def run_line(run: Body) -> str:
     """Return a run's state in one line."""
     where = f" on {run['on_host']}" if run["on_host"] else ""
     parts = [text for text in (run["doing"], run["reason"]) if text]
@@ -232,10 +198,8 @@ def run_line(run: dict[str, Any]) -> str:
     return " ".join(strip_controls(f"{run['id']} {run['state']}{where}{more}").split())
 
 
-def _until_ended(
-    show: Show, ids: Sequence[str], say: Callable[[dict[str, Any]], None]
-) -> list[dict[str, Any]]:
-    runs: dict[str, dict[str, Any]] = {}
+def _until_ended(show: Show, ids: Sequence[str], say: Callable[[Body], None]) -> list[Body]:
+    runs: dict[str, Body] = {}
     while True:
         for name in ids:
             if name not in runs or runs[name]["state"] in _OPEN_STATES:
@@ -246,7 +210,7 @@ def _until_ended(
         time.sleep(POLL_SECONDS)
 
 
-def _with_bars(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _with_bars(show: Show, ids: Sequence[str]) -> list[Body]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -262,7 +226,7 @@ def _with_bars(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
             name: progress.add_task("", total=None, run=name, state="", doing="") for name in ids
         }
 
-        def say(run: dict[str, Any]) -> None:
+        def say(run: Body) -> None:
             share, has_ended = run["progress"], run["state"] not in _OPEN_STATES
             progress.update(
                 tasks[run["id"]],
@@ -276,9 +240,7 @@ def _with_bars(show: Show, ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 LIST = Row(
-    "list",
     "list_runs",
-    "list runs",
     f"""\
 --state STATE   {", ".join(_STATES)}
 --target T      target
@@ -290,20 +252,17 @@ LIST = Row(
 """,
     {
         "run": "id",
-        **{name: name for name in ("suite", "target", "gpu", "driver")},
+        **members("suite", "target", "gpu", "driver"),
         "state": lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}",
         "host": lambda run: run["on_host"] or run["host"],
         "created": time_of("created_at"),
-        "reason": lambda run: strip_controls(run["doing"] or run["reason"]),
+        "reason": lambda run: run["doing"] or run["reason"],
     },
-    "no runs",
-    settings={"state": {"choices": _STATES}, "limit": {"type": positive_count}},
+    settings={"state": {"choices": _STATES}},
     limited=False,
 )
 DISCARD = Row(
-    "discard",
     "discard_run",
-    "discard a judged run: it no longer counts as evidence",
     """\
 ID             run id, as in canary list
 --reason TEXT  reason why the run does not count; kept in the audit log

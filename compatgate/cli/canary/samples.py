@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from compatgate.canary.protocol import make_reader
+from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
 from compatgate.canary.run import Report
+from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
+from compatgate.canary.workloads import Library
 from compatgate.catalog import load_facts
 from compatgate.cli.gate.opening import Operations, gate_of
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, add_workloads
-from compatgate.kit.cli.output import format_table, open_input, print_json
+from compatgate.kit.cli.output import format_cells, open_input, print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import parse_moment
-
-if TYPE_CHECKING:
-    from compatgate.canary.protocol.adapters.tool import ToolReader
 
 _MOST = 256 << 20
 _LONGEST = 2000
@@ -28,7 +30,6 @@ _LARGEST_SEED = 4_294_967_295
 
 
 @action(
-    "read",
     "parse the output of a tool with an adapter",
     """\
 FILE               file with the tool's output; - for standard input
@@ -46,65 +47,46 @@ exit status: 0 no problems, 1 problems, 2 bad usage
 )
 def run_read(args: argparse.Namespace) -> int:
     """Parse the output and print a report."""
-    report = _report(args)
-    if args.format == "json":
-        print_json(report)
-    else:
-        _print_report(report)
-    return int(bool(report.problems or report.truncated))
-
-
-def _report(args: argparse.Namespace) -> Report:
-    from compatgate.canary.protocol import make_reader
-    from compatgate.canary.protocol.adapters import ToolOutput
-    from compatgate.canary.workloads import Library
-
+    name = args.adapter
+    if not args.workload and name not in TOOLS:
+        hint = suggest_name(name, TOOLS)
+        if name == "jsonl":
+            hint = "give --workload: the line protocol needs the metrics that a workload declares"
+        raise NotFound(f"adapter {name!r} does not exist", field="--adapter", value=name, hint=hint)
     reader = (
         make_reader(Library.open(args.workloads).workload(args.workload))
         if args.workload
-        else ToolOutput(_tool(args.adapter))
+        else ToolOutput(TOOLS[name])
     )
     with open_input(args.file, "FILE") as file:
         reader.feed(file.read(_MOST + 1))
-    return reader.report()
+    report = reader.report()
+    print_answer(args.format, report, lambda: "\n".join(_list_lines(report)))
+    if args.format != "json":
+        for problem in report.problems:
+            print(f"problem: {strip_controls(problem)}", file=sys.stderr)
+    return int(bool(report.problems or report.truncated))
 
 
-def _tool(name: str) -> ToolReader:
-    from compatgate.canary.protocol.adapters import TOOLS
-
-    if found := TOOLS.get(name):
-        return found
-    hint = suggest_name(name, TOOLS)
-    if name == "jsonl":
-        hint = "give --workload: the line protocol needs the metrics that a workload declares"
-    raise NotFound(f"adapter {name!r} does not exist", field="--adapter", value=name, hint=hint)
-
-
-def _print_report(report: Report) -> None:
+def _list_lines(report: Report) -> Iterator[str]:
     if env := report.env:
-        stated = {"driver": env.driver, **env.versions}
-        for name, value in stated.items():
-            if value:
-                print(f"{name:<10} {strip_controls(value)}")
-        for device in env.gpus:
-            print(f"{'gpu':<10} {strip_controls(device.name)}")
+        fields = [("driver", env.driver), *env.versions.items()]
+        fields += [("gpu", device.name) for device in env.gpus]
+        yield from (f"{name:<10} {strip_controls(value)}" for name, value in fields if value)
     rows = [
-        (m.name, m.unit, str(len(m.values)), " ".join(f"{v:g}" for v in m.values[:4]))
+        (m.name, m.unit, len(m.values), " ".join(f"{v:g}" for v in m.values[:4]))
         for m in report.metrics
     ]
     if rows:
-        print(strip_controls(format_table(("METRIC", "UNIT", "VALUES", "FIRST"), rows)))
+        yield format_cells(("METRIC", "UNIT", "VALUES", "FIRST"), rows)
     for check in report.checks:
         state = "skipped" if check.skipped else "ok" if check.ok else "FAILED"
-        print(f"check {check.name}: {state}: {strip_controls(check.message)}")
+        yield f"check {check.name}: {state}: {strip_controls(check.message)}"
     if report.own_fault:
-        print(f"fault of the tool, not of the stack: {strip_controls(report.own_fault)}")
-    for problem in report.problems:
-        print(f"problem: {strip_controls(problem)}", file=sys.stderr)
+        yield f"fault of the tool, not of the stack: {strip_controls(report.own_fault)}"
 
 
 @action(
-    "sample",
     "write the measurements of a run to sample files",
     """\
 [id: RUN]           finished run
@@ -138,18 +120,26 @@ def run_sample(args: argparse.Namespace) -> int:
         raise BadInput("is too long", field="--note", value=args.note[:40], hint=hint)
     taken = _sample_of_output(args) if args.printed else _samples_of_run(args)
     paths = [(_place(Path(args.output), sample), sample["text"]) for sample in taken["samples"]]
-    for path, text in paths:
-        _refuse_other(path, text)
-    for path, text in paths:
-        _write(path, text)
+    try:
+        for path, text in paths:
+            if path.exists() and path.read_bytes() != text.encode():
+                what = f"{path} exists with other content"
+                hint = "remove it, or write into another folder with -o"
+                raise Conflict(what, field="--output", value=str(path), hint=hint)
+        for path, text in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        what = f"cannot write {error.filename}: {error.strerror}"
+        raise BadInput(what, field="--output", value=error.filename) from None
     if args.format == "json":
         print_json({"written": [str(path) for path, _ in paths], "refused": taken["refused"]})
-    else:
-        for path, _ in paths:
-            print(path)
-        for each in taken["refused"]:
-            text = f"{each['step']}: no sample: {strip_controls(each['reason'])}"
-            print(text, file=sys.stderr)
+        return int(not paths)
+    for path, _ in paths:
+        print(path)
+    for each in taken["refused"]:
+        text = f"{each['step']}: no sample: {strip_controls(each['reason'])}"
+        print(text, file=sys.stderr)
     return int(not paths)
 
 
@@ -164,9 +154,6 @@ def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
 
 def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
     """Return a sample of a program's output, in the form of the gate's answer."""
-    from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
-    from compatgate.canary.workloads import Library
-
     if args.id or args.step or not (args.workload and args.measured_at):
         hint = "with --workload W and --measured-at TIME, without RUN and --step"
         what = "needs --workload and --measured-at, and excludes RUN and --step"
@@ -189,27 +176,3 @@ def _place(folder: Path, sample: dict[str, Any]) -> Path:
     if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
         raise BadInput("the gate returned a path outside the folder", field="--server")
     return folder.joinpath(*parts)
-
-
-def _refuse_other(path: Path, text: str) -> None:
-    try:
-        there = path.read_bytes() if path.exists() else None
-    except OSError as error:
-        raise _write_error(path, error) from None
-    if there is not None and there != text.encode():
-        hint = "remove it, or write into another folder with -o"
-        raise Conflict(
-            f"{path} exists with other content", field="--output", value=str(path), hint=hint
-        )
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise _write_error(path, error) from None
-
-
-def _write_error(path: Path, error: OSError) -> Exception:
-    return BadInput(f"cannot write {path}: {error.strerror}", field="--output", value=str(path))

@@ -3,64 +3,52 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from compatgate.canary.run import Conditions
-from compatgate.cli.canary.runs import (
-    describe_pool,
-    exit_status,
-    run_line,
-    stack_text,
-    wait_for_runs,
-)
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.canary.runs import describe_pool, exit_status, run_line, wait_for_runs
+from compatgate.cli.commands import Body, Cell, format_rows, members
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.core.binding import Comparison
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import format_json_time, print_json, print_table
+from compatgate.kit.cli.output import format_fields, format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 
 
-@action(
-    "show",
+@asking(
     "show a run and its steps",
     """\
 run: ID  run id, as in canary list
 --wait   wait until the run ends
 """,
-    PLACE,
-    FORMAT,
     epilog="""\
 exit status: 0; with --wait as canary run: 0 passed, 1 failed, 3 inconclusive, error or cancelled
 """,
 )
-def run_show(args: argparse.Namespace) -> int:
+def run_show(args: argparse.Namespace, gate: Client) -> int:
     """Print a run."""
-    with gate_of(args) as gate:
-        result = ask(gate, Operations.show_run, args.run)
-        if args.wait:
-            (result,) = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), [args.run])
-    if args.format == "json":
-        print_json(result)
-    else:
-        _print_run(result)
-    return exit_status([result]) if args.wait else 0
+    run = ask(gate, Operations.show_run, args.run)
+    if args.wait:
+        (run,) = wait_for_runs(lambda name: ask(gate, Operations.show_run, name), [args.run])
+    print_answer(args.format, run, lambda: _format_run(run))
+    return exit_status([run]) if args.wait else 0
 
 
-def _print_run(run: dict[str, Any]) -> None:
-
-    print(run_line(run))
+def _format_run(run: Body) -> str:
+    """Return a run with everything that is known of it; an older server sends less."""
     host = run["on_host"] or run["host"]
-    facts = {
+    fields = {
         "suite": run["suite"],
         "target": " / ".join(filter(None, (run["target"], run["pool"]))),
         "entry": run["entry"],
-        "stack": stack_text(run["stack"]),
+        "stack": ",".join(
+            f"{name}={'+'.join(value) if isinstance(value, list) else value}"
+            for name, value in run["stack"].items()
+        ),
         "image": run["image"],
-        "against": _against_text(run),
+        "against": _describe_reference(run.get("against")),
         "gpu": run["gpu"],
         "driver": run["driver"],
         "nodes": run["nodes"] if run["nodes"] > 1 else None,
@@ -70,32 +58,86 @@ def _print_run(run: dict[str, Any]) -> None:
         "started": format_json_time(run["started_at"]),
         "finished": format_json_time(run["finished_at"]),
     }
-    for name, value in facts.items():
-        if value:
-            print(f"  {name:<10} {strip_controls(str(value))}")
-    if run["steps"]:
-        print()
-        rows = [
-            (s["name"], s["outcome"], s["exit_code"], strip_controls(s["reason"]))
-            for s in run["steps"]
-        ]
-        print_table(("step", "outcome", "exit", "reason"), rows, empty="")
-    _print_pairs(run.get("pairs"))
-    _print_witnesses(run["steps"])
-    _print_peaks(run["steps"])
-    _print_conditions(run["steps"])
-    if run.get("evidence"):
-        _print_evidence(run["evidence"])
+    steps = run["steps"]
+    parts = [f"{run_line(run)}\n{format_fields(fields, '  ')}"]
+    if steps:
+        columns = {**members("outcome"), "exit": "exit_code", **members("reason")}
+        parts.append(format_rows(steps, {"step": "name", **columns}))
+    if pairs := run.get("pairs"):
+        parts.append("\n".join(_list_pairs(pairs)))
+    parts += map("\n".join, (_list_witnesses(steps), _list_figures(steps)))
+    if evidence := run.get("evidence"):
+        parts.append(_format_evidence(evidence))
+    return strip_controls("\n\n".join(filter(None, parts)))
 
 
-def _print_evidence(found: dict[str, Any]) -> None:
-    """Print what the evidence of a run is bound to, and the pool that it is in."""
+def _describe_reference(against: Body | None) -> str:
+    if not against:
+        return ""
+    if not against["image"]:
+        return f"nothing: {against['reason']}"
+    entry = f"entry {against['entry']}: " if against["entry"] else ""
+    return f"{entry}{against['image']}" + (f" ({against['reason']})" if against["reason"] else "")
+
+
+def _list_pairs(pairs: Body) -> Iterator[str]:
+    """Yield the outcome of a comparison, and each metric's change with its interval."""
+    yield f"pairs: {pairs['outcome'] or 'undecided'} after {pairs['done']}"
+    yield f"  {pairs['reason']}"
+    if metrics := (pairs["judgement"] or {}).get("metrics"):
+        yield format_rows(metrics, _PAIRS)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.3g} %"
+
+
+def _interval(metric: Body) -> str:
+    low, high = (_share(metric[end]) or "open" for end in ("low", "high"))
+    return "" if metric["effect"] is None else f"{low} to {high}"
+
+
+_PAIRS: dict[str, Cell] = {
+    **members("metric", "outcome"),
+    "change": lambda metric: _share(metric["effect"]),
+    "interval": _interval,
+    "tolerance": lambda metric: _share(metric["tolerance"])[1:],
+}
+
+
+def _list_witnesses(steps: Sequence[Body]) -> Iterator[str]:
+    """Yield what the worker saw of each step."""
+    for step in steps:
+        if not (witness := (step["report"] or {}).get("witness")):
+            continue
+        by = f"by the {witness['interpreter']}'s interpreter"
+        yield f"  {step['name']} is {witness['assurance']}, {by}"
+        if witness["not_witnessed"]:
+            unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
+            yield f"    not witnessed: {unseen}"
+        yield from (f"    contradicted: {line}" for line in witness["contradictions"])
+
+
+def _list_figures(steps: Sequence[Body]) -> Iterator[str]:
+    """Yield the shares of published peaks, and the conditions of metrics."""
+    for step in steps:
+        for one in step.get("peaks", ()):
+            yield f"  {step['name']} {one['metric']}: {one['words']}"
+            yield f"    source: {one['source']['title']}, {one['source']['confidence']}"
+    for step in steps:
+        for metric in (step["report"] or {}).get("metrics", ()):
+            result = msgspec.convert(metric.get("conditions"), Conditions | None)
+            if result and result.words:
+                yield f"  {step['name']} {metric['name']}: {result.words}"
+
+
+def _format_evidence(found: Body) -> str:
+    """Return what the evidence of a run is bound to, and the pool that it is in."""
     bound, gone = found["bound"] or {}, found["discarded"]
     compared = msgspec.convert(bound.get("compared"), Comparison | None)
-    print()
-    print(f"  evidence   {found['outcome']} on {found['sku']}, driver {found['driver']}")
-    print(f"  pool       {describe_pool(found)}")
-    lines = {
+    fields = {
+        "evidence": f"{found['outcome']} on {found['sku']}, driver {found['driver']}",
+        "pool": describe_pool(found),
         "content": bound.get("content") or bound.get("content_why"),
         "image": bound.get("image"),
         "gpus": ", ".join(bound.get("gpus", ())),
@@ -104,79 +146,4 @@ def _print_evidence(found: dict[str, Any]) -> None:
         "discarded": f"by {gone['by']}: {gone['reason']}" if gone else None,
         "not valid": found.get("changed"),
     }
-    for name, value in lines.items():
-        if value:
-            print(f"  {name:<10} {strip_controls(value)}")
-
-
-def _print_conditions(steps: list[dict[str, Any]]) -> None:
-    """Print the conditions under which metrics were measured, where the program recorded them."""
-    for step in steps:
-        for metric in (step.get("report") or {}).get("metrics", ()):
-            result = msgspec.convert(metric.get("conditions"), Conditions | None)
-            if result and result.words:
-                print(f"  {step['name']} {metric['name']}: {strip_controls(result.words)}")
-
-
-def _against_text(run: dict[str, Any]) -> str | None:
-    """Return the reference in one line; an older server sends none."""
-    against = run.get("against")
-    if not against:
-        return None
-    if not against["image"]:
-        return f"nothing: {against['reason']}"
-    entry = f"entry {against['entry']}: " if against["entry"] else ""
-    return f"{entry}{against['image']}" + (f" ({against['reason']})" if against["reason"] else "")
-
-
-def _print_pairs(pairs: dict[str, Any] | None) -> None:
-    """Print the comparison: its outcome, and each metric's change with its interval."""
-    if not pairs:
-        return
-    print(f"\npairs: {pairs['outcome'] or 'undecided'} after {pairs['done']}")
-    print(f"  {strip_controls(pairs['reason'])}")
-    rows = [
-        (m["metric"], m["outcome"], _share(m["effect"]), _interval(m), _share(m["tolerance"])[1:])
-        for m in (pairs["judgement"] or {}).get("metrics", ())
-    ]
-    if rows:
-        print_table(("metric", "outcome", "change", "interval", "tolerance"), rows, empty="")
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:+.3g} %"
-
-
-def _interval(metric: dict[str, Any]) -> str:
-    low, high = (_share(metric[end]) or "open" for end in ("low", "high"))
-    return "" if metric["effect"] is None else f"{low} to {high}"
-
-
-def _print_witnesses(steps: list[dict[str, Any]]) -> None:
-    """Print what the worker saw of each step; an older server sends nothing."""
-    results = [
-        (step["name"], witness)
-        for step in steps
-        if (witness := (step.get("report") or {}).get("witness"))
-    ]
-    if results:
-        print()
-    for name, witness in results:
-        unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
-        print(f"  {name} is {witness['assurance']}, by the {witness['interpreter']}'s interpreter")
-        if unseen:
-            print(f"    not witnessed: {strip_controls(unseen)}")
-        for line in witness["contradictions"]:
-            print(f"    contradicted: {strip_controls(line)}")
-
-
-def _print_peaks(steps: list[dict[str, Any]]) -> None:
-    """Print metrics with their share of published peaks; an older server sends none."""
-    results = [(step["name"], one) for step in steps for one in step.get("peaks", ())]
-    if results:
-        print()
-    for step, one in results:
-        print(f"  {step} {one['metric']}: {strip_controls(one['words'])}")
-        print(
-            f"    source: {strip_controls(one['source']['title'])}, {one['source']['confidence']}"
-        )
+    return format_fields(fields, "  ")

@@ -7,136 +7,112 @@ import os
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from compatgate.canary.samples.sample import list_samples
+from compatgate.canary.workload import FOLDER, Workload
+from compatgate.canary.workloads import Library
+from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
+from compatgate.canary.workloads.library import MANIFEST, read_workload
+from compatgate.canary.workloads.lint import Finding, lint_workloads
+from compatgate.cli.commands import format_rows, members
 from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.cli.options import FORMAT, add_workloads
-from compatgate.kit.cli.output import format_table, print_json
+from compatgate.kit.cli.output import format_cells, print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.resources import canary_dir
 
-if TYPE_CHECKING:
-    from compatgate.canary.workload import Workload
-    from compatgate.canary.workloads.lint import Finding
 
-
-@action(
-    "workloads",
-    "list workloads, or show one",
-    "[NAME]  workload to show in full",
-    add_workloads,
-    FORMAT,
-)
+@action("list workloads, or show one", "[NAME]  workload to show in full", add_workloads, FORMAT)
 def run_workloads(args: argparse.Namespace) -> int:
     """List workloads, or show one."""
-    from compatgate.canary.workloads import Library
-
     library = Library.open(args.workloads)
-    chosen = [library.workload(args.name)] if args.name else list(library.workloads.values())
-    if args.format == "json":
-        bodies = [to_json(workload) for workload in chosen]
-        print_json(bodies[0] if args.name else {"workloads": bodies})
-    elif args.name:
-        print(_page(chosen[0]))
-    else:
-        rows = [(w.name, str(w.gpus), _time(w.timeout_s), w.description) for w in chosen]
-        print(format_table(("NAME", "GPUS", "TIMEOUT", "DESCRIPTION"), rows))
-    return 0
+    if args.name:
+        one = library.workload(args.name)
+        return print_answer(args.format, _to_json(one), lambda: _format_workload(one))
+    every = list(library.workloads.values())
+    rows = [(one.name, one.gpus, _time(one.timeout_s), one.description) for one in every]
+    return print_answer(
+        args.format,
+        {"workloads": [*map(_to_json, every)]},
+        format_cells(("NAME", "GPUS", "TIMEOUT", "DESCRIPTION"), rows),
+    )
 
 
-def to_json(workload: Workload) -> dict[str, Any]:
-    """Return the workload in JSON form."""
-    from compatgate.canary.samples.sample import list_samples
-
+def _to_json(workload: Workload) -> dict[str, Any]:
     fields = msgspec.structs.asdict(workload)
     folder = fields.pop("folder")
     samples = [msgspec.to_builtins(sample) for sample in list_samples(workload)]
     return {**fields, "folder": str(folder) if folder else None, "samples": samples}
 
 
-def _page(workload: Workload) -> str:
-    lines = [f"{workload.name}: {workload.description}", ""]
-    lines += [f"  catches   {phrase}" for phrase in workload.catches]
-    lines.append(f"  command   {' '.join(workload.command)}")
+def _format_workload(workload: Workload) -> str:
     signed = f"signed lines; {' and '.join(workload.proofs)} must answer a challenge"
-    lines.append(f"  evidence  {signed if workload.proofs else 'self-reported'}")
-    if workload.interpreter == "worker":
-        lines.append("  python    the worker's, where the host can mount it")
-    lines.append(f"  gpus      {workload.gpus}")
-    if workload.nodes > 1:
-        lines.append(f"  nodes     {workload.nodes}, on a slurm or kubernetes host")
-    lines.append(f"  timeout   {_time(workload.timeout_s)}")
-    lines.append(f"  memory    {workload.limits.memory >> 20} MiB")
-    lines.append(f"  digest    {workload.digest}")
-    lines.append(f"  folder    {workload.folder}")
+    by_worker, several = workload.interpreter == "worker", workload.nodes > 1
+    fields: list[tuple[str, object]] = [
+        *(("catches", phrase) for phrase in workload.catches),
+        ("command", " ".join(workload.command)),
+        ("evidence", signed if workload.proofs else "self-reported"),
+        ("python", "the worker's, where the host can mount it" if by_worker else ""),
+        ("gpus", workload.gpus),
+        ("nodes", f"{workload.nodes}, on a slurm or kubernetes host" if several else ""),
+        ("timeout", _time(workload.timeout_s)),
+        ("memory", f"{workload.limits.memory >> 20} MiB"),
+        ("digest", workload.digest),
+        ("folder", workload.folder),
+    ]
     for name, spec in workload.metrics.items():
         better = "any change counts" if spec.better == "either" else f"{spec.better} is better"
         text = f"{spec.unit}, {better}, tolerance {spec.tolerance:.0%}"
         peak = f", shown as a share of the {spec.peak} peak" if spec.peak else ""
-        lines.append(f"  metric    {name}: {text}, {spec.repetitions} values or more{peak}")
-    lines += [f"  check     {name}: {says}" for name, says in workload.checks.items()]
-    lines += [f"  sample    {line}" for line in _samples(workload)] or ["  sample    none yet"]
-    return "\n".join(lines)
-
-
-def _samples(workload: Workload) -> list[str]:
-    from compatgate.canary.samples.sample import list_samples
-
-    lines = []
-    for one in list_samples(workload):
+        fields.append(("metric", f"{name}: {text}, {spec.repetitions} values or more{peak}"))
+    fields += [("check", f"{name}: {says}") for name, says in workload.checks.items()]
+    samples = list_samples(workload)
+    for one in samples:
         driver = f"driver {one.driver}" if one.driver else "no driver"
         marks = [] if one.current else ["of another version of the workload"]
         marks += ["for development"] if one.development else []
         also = f" ({', '.join(marks)})" if marks else ""
-        lines.append(
-            strip_controls(f"{one.sku}, {driver}, {one.family}, {one.measured_at[:10]}{also}")
-        )
-    return lines
+        about = f"{one.sku}, {driver}, {one.family}, {one.measured_at[:10]}{also}"
+        fields.append(("sample", strip_controls(about)))
+    fields += [] if samples else [("sample", "none yet")]
+    lines = [f"  {name:<8}  {value}" for name, value in fields if value]
+    return "\n".join([f"{workload.name}: {workload.description}", "", *lines])
 
 
 def _time(seconds: int) -> str:
     return f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
 
 
-@action("suites", "list suites of workloads", "[NAME]  only this suite", add_workloads, FORMAT)
+@action("list suites of workloads", "[NAME]  only this suite", add_workloads, FORMAT)
 def run_suites(args: argparse.Namespace) -> int:
     """List suites."""
-    from compatgate.canary.workloads import Library
-
     library = Library.open(args.workloads)
-    names = [library.suite(args.name).name] if args.name else list(library.suites)
-    if args.format == "json":
-        bodies = [
-            {
-                "name": name,
-                "description": library.suite(name).description,
-                "gpus": library.gpus_of(name),
-                "nodes": library.nodes_of(name),
-                "workloads": list(library.suite(name).workloads),
-            }
-            for name in names
-        ]
-        print_json(bodies[0] if args.name else {"suites": bodies})
-        return 0
-    rows = [
-        (
-            name,
-            str(library.gpus_of(name)),
-            " ".join(library.suite(name).workloads),
-            library.suite(name).description,
-        )
-        for name in names
+    suites = [library.suite(args.name)] if args.name else list(library.suites.values())
+    bodies = [
+        {
+            "name": one.name,
+            "description": one.description,
+            "gpus": library.gpus_of(one.name),
+            "nodes": library.nodes_of(one.name),
+            "workloads": list(one.workloads),
+        }
+        for one in suites
     ]
-    print(format_table(("NAME", "GPUS", "WORKLOADS", "DESCRIPTION"), rows))
-    return 0
+    answer = bodies[0] if args.name else {"suites": bodies}
+    columns = members("name", "gpus", "workloads", "description")
+    rows = [
+        {**body, "workloads": " ".join(one.workloads)}
+        for body, one in zip(bodies, suites, strict=True)
+    ]
+    return print_answer(args.format, answer, format_rows(rows, columns))
 
 
 @action(
-    "lint",
     "check workloads without running them",
     """\
 [folders: DIR ...]  workload folder, or a folder of workloads (default: the shipped ones)
@@ -152,8 +128,6 @@ exit status: 0 no errors (warnings do not count, see --strict), 1 errors, 2 bad 
 )
 def run_lint(args: argparse.Namespace) -> int:
     """Check workloads and print findings."""
-    from compatgate.canary.workloads.lint import lint_workloads
-
     seen: list[Path] = []
     found: list[Finding] = []
     for folder in map(Path, args.folders or [str(canary_dir())]):
@@ -177,7 +151,6 @@ def _count(number: int, noun: str) -> str:
 
 
 @action(
-    "fetch",
     "copy the workload in an image",
     """\
 IMAGE                 reference in a registry
@@ -194,9 +167,6 @@ exit status: 0 copied, 2 no image, or no valid workload in it, 3 no answer
 )
 def run_fetch(args: argparse.Namespace) -> int:
     """Copy the workload and print its name."""
-    from compatgate.canary.workload import FOLDER
-    from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
-    from compatgate.canary.workloads.library import MANIFEST, read_workload
     from compatgate.discovery.image.read import read_folder
 
     folder = read_folder(

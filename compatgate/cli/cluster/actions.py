@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 
-from compatgate.cli.cluster import audit, check, nodes
 from compatgate.cli.cluster.connection import CLUSTER, connect_cluster
 from compatgate.cli.commands import Group
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit.cli.usage import action
 from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.manifests import asked_objects
 
 
 @action(
-    "manifests",
     "print what the webhook of the Helm chart asks about",
     """\
 --chart-values    print what the webhook asks about, for the value webhook.asked of the Helm chart
@@ -33,8 +32,6 @@ def run_manifests(args: argparse.Namespace) -> int:
     """Print the value ``webhook.asked`` of the chart as YAML."""
     import yaml
 
-    from compatgate.service.cluster.admission.manifests import asked_objects
-
     if not args.chart_values:
         hint = "the Helm chart makes the objects, and helm template prints them"
         raise BadInput("state what to print", field="--chart-values", hint=hint)
@@ -44,7 +41,6 @@ def run_manifests(args: argparse.Namespace) -> int:
 
 
 @action(
-    "webhook",
     "set the failure policy of the webhook once the gate answers",
     CLUSTER,
     """\
@@ -81,7 +77,14 @@ def run_webhook(args: argparse.Namespace) -> int:
 
 
 run = Group(
-    (check.run, run_manifests, nodes.run_nodes, audit.run, run_webhook, nodes.run_reconcile),
+    {
+        "check": "cli.cluster.check:run",
+        "manifests": run_manifests,
+        "nodes": "cli.cluster.nodes:run_nodes",
+        "audit": "cli.cluster.audit:run",
+        "webhook": run_webhook,
+        "reconcile": "cli.cluster.nodes:run_reconcile",
+    },
     epilog="""\
 examples:
   helm template ./chart | compatgate k8s check - --server https://gate.example

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,31 +14,36 @@ from msgspec.structs import replace
 
 from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.cluster.nodes import decide_nodes
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, gate_of
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
+from compatgate.documents.convert import to_waiver
 from compatgate.documents.specs import TargetSpec, WaiverDoc
 from compatgate.errors import Unavailable, quote_error
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
+from compatgate.kit.cli.options import FORMAT, PLACE, repeat
 from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import now, today
 from compatgate.kit.cluster_api import ClusterApi
 from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.questions import parse_exemptions
+from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
 
 if TYPE_CHECKING:
-    from compatgate.client import Client
     from compatgate.service.nodes.kubernetes.audit import AuditOptions, PodResult
     from compatgate.service.nodes.kubernetes.policy_reports import WriteCounts
 
 _PATIENCE_S = 120.0
 """Timeout in seconds; the gate may have to read images first."""
+_COLUMNS = ("result", "namespace", "pod", "target", "rule", "why")
+_MAX_FAILURES = 10
+_WRITE_COUNTS = ("made", "changed", "unchanged", "removed")
+_SHOWN_OUTCOMES = ("fail", "error", "warn", "skip")
 
 
 @action(
-    "audit",
     "re-evaluate running GPU pods, and write policy reports",
     CLUSTER,
     """\
@@ -67,47 +73,35 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Audit once, or repeatedly."""
-    from compatgate.service.cluster.admission.questions import parse_exemptions
     from compatgate.service.nodes.kubernetes.audit import AuditOptions
 
     check_name(args)
     exemptions = parse_exemptions(args.exempt, "--exempt")
     options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
-    if args.every is None:
-        return _audit_once(args, options)
-    return repeat(lambda: _audit_once(args, options), read_interval(args.every))
+    return repeat(lambda: _audit_once(args, options), args.every)
 
 
 def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:
+    from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
 
     with connect_cluster(args) as api, gate_of(args, patience_s=_PATIENCE_S) as gate:
-        results, nodes = _results(args, options, api, gate)
-        shown = None
+        options = replace(options, claims=ClusterClaims(api).of)
+        nodes = list_nodes(api)
+        excluded = {one.name for one in options.kinds.file.excluded_namespaces if not one.operator}
+        excluded |= {*args.exclude_namespace}
+        pods = list_running_pods(api, options.kinds, args.namespace, excluded)
+        labels = {node.name: node.labels for node in nodes}
+        results = audit_pods(pods, labels, _Previews(gate), options, today().isoformat())
+        decided = None
         if args.nodes:
             with_gpus = [node for node in nodes if node.has_gpus]
-            shown = decide_nodes(gate, with_gpus, args.cluster, dry_run=True)
-        written = _write(args, api, results, shown) if args.write else None
-    print_results(results, shown, written, args.format)
+            decided = decide_nodes(gate, with_gpus, args.cluster, dry_run=True)
+        written = _write(api, args.namespace, results, decided) if args.write else None
+    _print_results(results, decided, written, args.format)
     if written is not None:
         return 3 if written.failed else 0
-    denied = any(result.outcome == "fail" for result in results)
-    undecided = any(result.outcome == "error" for result in results)
-    return 1 if denied else 3 if undecided else 0
-
-
-def _results(
-    args: argparse.Namespace, options: AuditOptions, api: ClusterApi, gate: Client
-) -> tuple[list[PodResult], list[Any]]:
-    from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
-    from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
-
-    options = replace(options, claims=ClusterClaims(api).of)
-    nodes = list_nodes(api)
-    labels = {node.name: node.labels for node in nodes}
-    left_out = (one.name for one in options.kinds.file.excluded_namespaces if not one.operator)
-    excluded = {*left_out, *args.exclude_namespace}
-    pods = list_running_pods(api, options.kinds, args.namespace, excluded)
-    return audit_pods(pods, labels, _Previews(gate), options, today().isoformat()), nodes
+    outcomes = {result.outcome for result in results}
+    return 1 if "fail" in outcomes else 3 if "error" in outcomes else 0
 
 
 class _Previews:
@@ -120,8 +114,6 @@ class _Previews:
         return {item.metadata.name: item.spec for item in self._gate.list_targets()}
 
     def waivers(self) -> Mapping[str, Waiver]:
-        from compatgate.documents.convert import to_waiver
-
         documents = (
             WaiverDoc(item.apiVersion, item.metadata, item.spec)
             for item in self._gate.list_waivers()
@@ -139,8 +131,8 @@ class _Previews:
 
 
 def _write(
-    args: argparse.Namespace,
     api: ClusterApi,
+    namespace: str | None,
     results: list[PodResult],
     nodes: list[dict[str, Any]] | None,
 ) -> WriteCounts:
@@ -155,7 +147,7 @@ def _write(
 
     at = now()
     writer = ReportWriter(api)
-    standing = writer.ours(args.namespace)
+    standing = writer.ours(namespace)
     found = group_by_namespace(results)
     reports = [(writer, report_object(found[name], name, at)) for name in sorted(found)]
     if nodes is not None:
@@ -165,13 +157,7 @@ def _write(
     return write_all(reports, [(writer, name) for name in sorted(standing - set(found))])
 
 
-_COLUMNS = ("result", "namespace", "pod", "target", "rule", "why")
-_MAX_FAILURES = 10
-_WRITE_COUNTS = ("made", "changed", "unchanged", "removed")
-_SHOWN_OUTCOMES = ("fail", "error", "warn", "skip")
-
-
-def print_results(
+def _print_results(
     results: Sequence[PodResult],
     nodes: Sequence[dict[str, Any]] | None,
     written: WriteCounts | None,
@@ -179,37 +165,37 @@ def print_results(
 ) -> None:
     """Print every result that is not a pass, and the counts."""
     if form == "json":
-        body: dict[str, Any] = {"results": [_result_json(result) for result in results]}
+        body: dict[str, Any] = {"results": [_to_json(result) for result in results]}
         body |= {"nodes": list(nodes)} if nodes is not None else {}
         body |= {"written": msgspec.to_builtins(written)} if written else {}
         print_json(body)
         return
-    told = sorted(
-        (r for r in results if r.outcome in _SHOWN_OUTCOMES),
-        key=lambda r: _SHOWN_OUTCOMES.index(r.outcome),
-    )
     rows = [
-        (r.outcome, r.pod.namespace, r.pod.name, r.target, r.rule, strip_controls(r.message))
-        for r in told
+        (r.outcome, r.pod.namespace, r.pod.name, r.target, r.rule, r.message)
+        for outcome in _SHOWN_OUTCOMES
+        for r in results
+        if r.outcome == outcome
     ]
     print_table(_COLUMNS, rows, empty="admission would admit every running GPU pod")
-    counts = {name: sum(r.outcome == name for r in results) for name in ("pass", *_SHOWN_OUTCOMES)}
-    said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    counts = Counter[str](r.outcome for r in results)
     pods = len({(r.pod.namespace, r.pod.name) for r in results})
-    print(f"{pods} GPU pods: {said or 'none'}", file=sys.stderr)
+    _note(f"{pods} GPU pods", {name: counts[name] for name in ("pass", *_SHOWN_OUTCOMES)})
     if nodes is not None:
-        states = [node["driver_state"] for node in nodes]
-        named = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
-        print(f"{len(states)} GPU nodes: {named or 'none'}", file=sys.stderr)
+        states = Counter(node["driver_state"] for node in nodes)
+        _note(f"{len(nodes)} GPU nodes", dict(sorted(states.items())))
     if written is not None:
-        counts = {name: getattr(written, name) for name in _WRITE_COUNTS}
-        made = ", ".join(f"{count} {name}" for name, count in counts.items())
+        made = ", ".join(f"{getattr(written, name)} {name}" for name in _WRITE_COUNTS)
         print(f"reports: {made}, {len(written.failed)} failed", file=sys.stderr)
         for why in written.failed[:_MAX_FAILURES]:
             print(strip_controls(f"error: {why}"), file=sys.stderr)
 
 
-def _result_json(result: PodResult) -> dict[str, Any]:
+def _note(what: str, counts: Mapping[str, int]) -> None:
+    parts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    print(f"{what}: {parts or 'none'}", file=sys.stderr)
+
+
+def _to_json(result: PodResult) -> dict[str, Any]:
     fields = ("outcome", "target", "rule", "message", "verdict", "mode", "image")
     return {
         "namespace": result.pod.namespace,

@@ -10,19 +10,25 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from compatgate.check.cli import OUTPUT, complete_decider, decider, read_format, settle
-from compatgate.core.rule import exit_code, worst_exit
+from compatgate.check.cli import (
+    OUTPUT,
+    complete_decider,
+    decider,
+    publish_answers,
+    read_format,
+    settle,
+)
 from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import BadInput, CompatgateError, ManyProblems, Unavailable
-from compatgate.formats import reports as forms
+from compatgate.formats.reports import open_reports
 from compatgate.kit.cli.usage import action, titled
-from compatgate.service.cluster.admission.kinds import Kinds, load_kinds
+from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.manifests.documents import (
     DEFAULT_NAMESPACE,
-    Manifest,
     Manifests,
     read_manifests,
 )
+from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 
 if TYPE_CHECKING:
     from compatgate.cli.cluster.manifest_sources import Check
@@ -35,7 +41,6 @@ _FOR_THE_OBJECT = (400, 413, 422)
 
 
 @action(
-    "check",
     "check rendered manifests before a cluster sees them, as admission would",
     f"""\
 files: FILE|DIR ...                 rendered manifests, YAML or JSON; a folder: its files; "-":
@@ -83,9 +88,8 @@ def _check_all(args: argparse.Namespace) -> int:
     from compatgate.cli.cluster.manifest_sources import open_source
     from compatgate.service.cluster.manifests.reports import make_answers
 
-    reports = forms.read_reports(args.format, args.output)
-    forms.refuse_inputs(reports, (*args.files, *args.kinds, args.bundle))
-    forms.remove_old(reports)
+    inputs = (*args.files, *args.kinds, args.bundle)
+    reports = open_reports(args.format, args.output, inputs)
     kinds = load_kinds(args.kinds)
     manifests = read_manifests(args.files, args.namespace, kinds)
     mistakes: list[CompatgateError] = []
@@ -93,22 +97,18 @@ def _check_all(args: argparse.Namespace) -> int:
         source = open_source(args, kinds, stack) if manifests.found else None
         checked = _check(manifests, source, args.unmatched, mistakes) if source else []
     answers = [answer for one in checked for answer in make_answers(one)]
-    forms.write_reports(reports, answers)
-    if "github" in args.format:
-        from compatgate.formats.ci import publish
-
-        publish(answers)
+    status = publish_answers(args, reports, answers)
     print(_summary(manifests.objects, checked), file=sys.stderr)
     for one in checked:
-        if not one.uses_gpus and _is_of_operator(one.manifest, kinds):
+        group, kind = one.manifest.group, one.manifest.kind
+        by_operator = "." in group and not group.endswith(".k8s.io") and kinds.of(group, kind)
+        if by_operator and not one.uses_gpus:
             note = "asks for no GPU; pods that its operator adds were not checked"
             print(f"{one.manifest.name}: {note}", file=sys.stderr)
     if mistakes:
         noun = "1 object was" if len(mistakes) == 1 else f"{len(mistakes)} objects were"
         raise ManyProblems(f"{noun} not checked", mistakes)
-    return worst_exit(
-        *(exit_code(a.verdict["verdict"], allowed=a.verdict["allowed"]) for a in answers)
-    )
+    return status
 
 
 def _check(
@@ -119,7 +119,6 @@ def _check(
 ) -> list[CheckedManifest]:
     """Ask about each object; after the first that nobody answers, ask no more."""
     from compatgate.service.cluster.manifests.reports import CheckedManifest, apply_unmatched
-    from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 
     checked: list[CheckedManifest] = []
     why = ""
@@ -134,28 +133,30 @@ def _check(
             except CompatgateError as error:
                 if error.status not in _FOR_THE_OBJECT:
                     raise
-                mistakes.append(_mistake(manifest, error))
+                file = "<stdin>" if manifest.file == "-" else manifest.file
+                mistakes.append(
+                    DocumentProblem(
+                        error.problem,
+                        path=(error.field,) if error.field else (),
+                        file=file,
+                        line=manifest.line(),
+                        document=manifest.name,
+                        hint=error.hint,
+                    )
+                )
                 continue
         checked.append(CheckedManifest(manifest, apply_unmatched(answer, unmatched), why))
     return checked
-
-
-def _mistake(manifest: Manifest, error: CompatgateError) -> DocumentProblem:
-    return DocumentProblem(
-        error.problem,
-        path=(error.field,) if error.field else (),
-        file="<stdin>" if manifest.file == "-" else manifest.file,
-        line=manifest.line(),
-        document=manifest.name,
-        hint=error.hint,
-    )
 
 
 def _summary(objects: int, checked: Iterable[CheckedManifest]) -> str:
     """Return the counts on one line: ``12 objects, 3 with GPU pods: 1 denied, 2 allowed``."""
     counts: Counter[str] = Counter()
     for one in checked:
-        if one.undecided or _is_unknown(one):
+        denied = [result.verdict for result in one.answer.results if result.outcome == "denied"]
+        # denied only because something is not known
+        unknown = denied and all(verdict and verdict["verdict"] == "unknown" for verdict in denied)
+        if one.undecided or unknown:
             counts["not decided"] += 1
         elif one.uses_gpus and one.answer.allowed:
             unchecked = any(result.outcome == "undecided" for result in one.answer.results)
@@ -166,17 +167,3 @@ def _summary(objects: int, checked: Iterable[CheckedManifest]) -> str:
     names = ("denied", "not decided", "not checked", "allowed")
     shown = ", ".join(f"{counts[name]} {name}" for name in names if counts[name])
     return f"{objects} {noun}, {counts.total()} with GPU pods{f': {shown}' if shown else ''}"
-
-
-def _is_of_operator(manifest: Manifest, kinds: Kinds) -> bool:
-    """Tell whether an object is of a known kind that an operator turns into pods."""
-    group = manifest.group
-    return "." in group and not group.endswith(".k8s.io") and bool(kinds.of(group, manifest.kind))
-
-
-def _is_unknown(one: CheckedManifest) -> bool:
-    """Tell whether an object is denied only because something is not known."""
-    denied = [result for result in one.answer.results if result.outcome == "denied"]
-    return bool(denied) and all(
-        result.verdict is not None and result.verdict["verdict"] == "unknown" for result in denied
-    )

@@ -14,7 +14,6 @@ from compatgate.kit.http.signatures import HEADER, read_secrets, sign
 
 
 @action(
-    "sign",
     "print the header that signs a request to a webhook",
     """\
 --secret NAME=FILE (required)  signing key, as in serve --hook-secret (NAME=env:VARIABLE)
@@ -41,10 +40,4 @@ def run_sign(args: argparse.Namespace) -> int:
     return 0
 
 
-run = Group(
-    (run_sign,),
-    epilog="""\
-examples:
-  compatgate hook sign --secret ci=ci.key --url https://gate.example/hooks/generic question.json
-""",
-)
+run = Group({"sign": run_sign})

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import msgspec
 
 from compatgate.check.deciders import BundleDecider, refuse_stale
 from compatgate.check.verdicts import verdict_of
-from compatgate.cli.gate.opening import Operations, open_rooms
+from compatgate.cli.gate.opening import Client, Operations, open_rooms
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, NotFound, Unavailable, quote_error
@@ -24,20 +24,8 @@ from compatgate.service.cluster.manifests.documents import DEFAULT_NAMESPACE
 from compatgate.service.cluster.manifests.schemas import ObjectAnswer
 from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
 
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
-_OWN = ("kinds", "exempt", "registry")
-"""Options that a gate has itself."""
-
-
-class Check(Protocol):
-    """A function that returns admission's answer about an object."""
-
-    def __call__(
-        self, document: Mapping[str, Any], namespace: str, *, claims: Sequence[Mapping[str, Any]]
-    ) -> ObjectAnswer:
-        """Return the answer."""
+Check = Callable[..., ObjectAnswer]
+"""A function that returns admission's answer about a document, in a namespace, with claims."""
 
 
 def ask_server(
@@ -50,7 +38,7 @@ def ask_server(
 ) -> ObjectAnswer:
     """Ask a gate over REST about an object."""
     try:
-        said = ask(
+        body = ask(
             gate,
             Operations.check_manifest,
             document,
@@ -58,7 +46,7 @@ def ask_server(
             timeout=timeout,
             claims=claims or None,  # an older gate has no such field
         )
-        answer = msgspec.convert(said, ObjectAnswer)
+        answer = msgspec.convert(body, ObjectAnswer)
     except NotFound as error:
         hint = "use a gate of this version, or --bundle"
         raise NotFound(error.problem, field=gate.base_url, hint=hint) from None
@@ -76,7 +64,11 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Che
     """Open the source that the options name; each object has the timeout for itself."""
     timeout = f"{min(args.timeout, 3600):.3f}s"
     if server := args.target_server:
-        _refuse_own(args)
+        for name in ("kinds", "exempt", "registry"):
+            if getattr(args, name):
+                what = "cannot be combined with --server: the gate uses its own setting"
+                hint = f"start it with serve --{name}, or check with --bundle or --database"
+                raise BadInput(what, field=f"--{name}", hint=hint)
         client = stack.enter_context(make_client(server, args.token, args.timeout, retries=0))
         return partial(ask_server, client, timeout=timeout)
     from compatgate.service.gate.questions.images import Images, ImageSettings, parse_places
@@ -91,11 +83,3 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Che
         return partial(ManifestChecks(gate, options).check, timeout=timeout)
     rooms = stack.enter_context(open_rooms(args, overlays=args.facts, images=images))
     return partial(ManifestChecks(rooms.gate, options).check, timeout=timeout)
-
-
-def _refuse_own(args: argparse.Namespace) -> None:
-    for name in _OWN:
-        if getattr(args, name):
-            what = "cannot be combined with --server: the gate uses its own setting"
-            hint = f"start it with serve --{name}, or check with --bundle or --database"
-            raise BadInput(what, field=f"--{name}", hint=hint)

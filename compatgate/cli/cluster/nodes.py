@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate.opening import Client, Operations, gate_of
+from compatgate.cli.nodes.reports import print_nodes
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
@@ -15,11 +16,22 @@ from compatgate.kit.cli.output import print_json, read_bytes
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.cluster_api import ClusterApi
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
-    from compatgate.service.nodes.kubernetes.connection import ClusterNode
-    from compatgate.service.nodes.kubernetes.labels import Plan
+from compatgate.service.nodes.kubernetes.connection import (
+    ClusterNode,
+    list_nodes,
+    make_reports,
+    parse_nodes,
+)
+from compatgate.service.nodes.kubernetes.labels import (
+    NodeDecision,
+    Plan,
+    apply_plans,
+    exceeded_limits,
+    parse_taint_limit,
+    plan_change,
+    print_plans,
+    print_summary,
+)
 
 LARGEST = 512 * 1024 * 1024
 MAX_TAINTED = """\
@@ -28,7 +40,6 @@ MAX_TAINTED = """\
 
 
 @action(
-    "nodes",
     "read the cluster's nodes; report them and suggest taints",
     CLUSTER,
     "--file FILE  output of kubectl get nodes -o json; - for stdin",
@@ -49,34 +60,28 @@ examples:
 )
 def run_nodes(args: argparse.Namespace) -> int:
     """Read nodes, and print, report or plan as the options say."""
-    from compatgate.service.nodes.kubernetes.labels import parse_taint_limit
-
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
         raise BadInput("needs --suggest", field="--max-tainted")
-    nodes = [node for node in _read_nodes(args) if node.has_gpus]
+    if args.file is None:
+        with connect_cluster(args) as api:
+            nodes = list_nodes(api)
+    else:
+        origin = "standard input" if args.file == "-" else args.file
+        nodes = parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
+    nodes = [node for node in nodes if node.has_gpus]
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
     if args.suggest:
-        from compatgate.service.nodes.kubernetes.labels import print_plans
-
         return print_plans(plan_nodes(nodes, shown), cap, args.format)
-    if args.format == "json":
-        print_json(shown)
-    else:
-        from compatgate.cli.nodes.reports import print_nodes
-
-        print_nodes(shown, "no node of this cluster has NVIDIA GPU labels")
-    return 0
+    return print_nodes(args.format, shown, "no node of this cluster has NVIDIA GPU labels")
 
 
 def decide_nodes(
     gate: Client, nodes: list[ClusterNode], cluster: str, *, dry_run: bool
 ) -> list[dict[str, Any]]:
     """Return the nodes as the gate shows them; report them first, except in a dry run."""
-    from compatgate.service.nodes.kubernetes.connection import make_reports
-
     report, found = Operations.report_nodes, []
     for part in make_reports(nodes, cluster):
         answer = ask(gate, report, part["nodes"], cluster=part["cluster"], dry_run=dry_run)
@@ -86,37 +91,20 @@ def decide_nodes(
 
 def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Plan]:
     """Plan the changes of each node from the gate's answer."""
-    from compatgate.service.nodes.kubernetes.labels import NodeDecision, plan_change
-
     by_name = {node["name"]: node for node in shown}
     return [
         plan_change(
             node,
             NodeDecision(
-                by_name[node.name]["driver_state"],
-                by_name[node.name]["driver_why"],
-                by_name[node.name]["driver"],
-                tuple(by_name[node.name]["targets"]),
+                one["driver_state"], one["driver_why"], one["driver"], tuple(one["targets"])
             ),
         )
         for node in nodes
-        if node.name in by_name
+        if (one := by_name.get(node.name))
     ]
 
 
-def _read_nodes(args: argparse.Namespace) -> list[ClusterNode]:
-    from compatgate.service.nodes.kubernetes.connection import list_nodes, parse_nodes
-
-    if args.file is None:
-        with connect_cluster(args) as api:
-            return list_nodes(api)
-
-    origin = "standard input" if args.file == "-" else args.file
-    return parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
-
-
 @action(
-    "reconcile",
     "label nodes by driver state, and taint nodes whose driver is not blessed",
     CLUSTER,
     CLUSTER_NAME,
@@ -137,13 +125,6 @@ examples:
 )
 def run_reconcile(args: argparse.Namespace) -> int:
     """Apply the planned changes; return 1 if the taint limit is exceeded."""
-    from compatgate.service.nodes.kubernetes.connection import list_nodes
-    from compatgate.service.nodes.kubernetes.labels import (
-        exceeded_limits,
-        parse_taint_limit,
-        print_plans,
-    )
-
     check_name(args)
     cap = parse_taint_limit(args.max_tainted, "--max-tainted")
     with connect_cluster(args) as api, gate_of(args) as gate:
@@ -155,23 +136,20 @@ def run_reconcile(args: argparse.Namespace) -> int:
 
 
 def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
-    from compatgate.service.nodes.kubernetes.labels import apply_plans, print_summary
-
+    """Change the nodes, one after the other; return 3 if one could not be changed."""
     outcomes = []
     for outcome in apply_plans(api, found):
-        outcomes.append(outcome)
         name, state = outcome.plan.node.name, outcome.plan.decided.state
+        outcomes.append(
+            {"node": name, "driver_state": state, "done": outcome.done, "why": outcome.why}
+        )
         if form == "text":
-            said = f": {outcome.why}" if outcome.why else ""
-            print(strip_controls(f"{name}: {outcome.done} ({state}){said}"))
+            why = f": {outcome.why}" if outcome.why else ""
+            print(strip_controls(f"{name}: {outcome.done} ({state}){why}"))
     if form == "json":
-        print_json([
-            {"node": o.plan.node.name, "driver_state": o.plan.decided.state, "done": o.done,
-             "why": o.why}
-            for o in outcomes
-        ])  # fmt: skip
+        print_json(outcomes)
     print_summary(found, ())
-    failed = sum(outcome.done == "failed" for outcome in outcomes)
+    failed = sum(outcome["done"] == "failed" for outcome in outcomes)
     if failed:
         print(f"error: {failed} nodes could not be changed", file=sys.stderr)
     return 3 if failed else 0

@@ -5,28 +5,25 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from compatgate.cli.audit.attest import read_key_file
 from compatgate.cli.commands import Group
 from compatgate.cli.gate.opening import Operations, open_rooms
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.gate_client import make_client
 from compatgate.kit import clock
-from compatgate.kit.cli.options import DATABASE, FORMAT, read_interval, repeat
-from compatgate.kit.cli.output import print_answer, print_json, read_bytes, write_output
+from compatgate.kit.cli.options import DATABASE, FORMAT, repeat
+from compatgate.kit.cli.output import print_answer, read_bytes, write_output
 from compatgate.kit.cli.usage import action
+from compatgate.service.audit.attestations.keys import signer_maker
+from compatgate.service.matrix.snapshots.snapshot import LARGEST_BUNDLE, load_bundle
 
-if TYPE_CHECKING:
-    from compatgate.service.gate.far.bundles import BundleVersion, PulledBundle
-    from compatgate.service.matrix.snapshots.snapshot import Bundle
-
-_LARGEST_KEY = 256 * 1024
 _PULL_S = 60.0
 
 
 @action(
-    "export",
     "export matrix, evidence and overlay facts to a file",
     """\
 -o, --output FILE = -  output file (default: standard output)
@@ -39,37 +36,26 @@ _PULL_S = 60.0
     revision={"type": int},
 )
 def _export(args: argparse.Namespace) -> int:
-    make = _signer(args)
-    if args.valid and make is None:
-        raise BadInput("needs --sign", field="--valid", value=args.valid)
+    for name in ("valid", "signing_public_key"):
+        if getattr(args, name) and not args.sign:
+            raise BadInput("needs --sign", field=f"--{name.replace('_', '-')}")
     valid_for = parse_duration(args.valid, field="--valid") if args.valid else None
-    with open_rooms(args) as rooms:
-        content = rooms.gate.export_bundle(
-            args.revision, issued=make is not None, valid_for=valid_for
-        )
-    if make is not None:
+    sign = None
+    if args.sign:
         from compatgate.service.gate.far.bundles import sign_bundle
 
-        content = sign_bundle(content, make())
-    write_output(args.output, content)
+        public = args.signing_public_key
+        held = read_key_file(public, "--signing-public-key") if public else None
+        sign = signer_maker(args.sign, held)[0]
+    with open_rooms(args) as rooms:
+        content = rooms.gate.export_bundle(
+            args.revision, issued=sign is not None, valid_for=valid_for
+        )
+    write_output(args.output, sign_bundle(content, sign()) if sign else content)
     return 0
 
 
-def _signer(args: argparse.Namespace) -> Any:
-    """Return a function that makes the signer; None: the bundle stays unsigned."""
-    public = args.signing_public_key
-    if not args.sign:
-        if public:
-            raise BadInput("needs --sign", field="--signing-public-key")
-        return None
-    from compatgate.service.audit.attestations.keys import signer_maker
-
-    held = read_bytes(public, "--signing-public-key", _LARGEST_KEY) if public else None
-    return signer_maker(args.sign, held)[0]
-
-
 @action(
-    "pull",
     "download the bundle of a gate if the bundle is new and trusted",
     """\
 server: URL           URL of the gate
@@ -84,15 +70,12 @@ server: URL           URL of the gate
 Replaces the whole file after the signature is verified. Refuses an unsigned, damaged or older
 bundle, and then keeps the file. exit status: 0 new or unchanged, 2 refused, 3 no answer
 """,
-    key={"default": None},
 )
 def _pull(args: argparse.Namespace) -> int:
     from compatgate.service.gate.far.bundles import read_bundle_keys
 
     keys = read_bundle_keys(args.key)
-    if args.every is None:
-        return _pull_once(args, keys)
-    return repeat(lambda: _pull_once(args, keys), read_interval(args.every))
+    return repeat(lambda: _pull_once(args, keys), args.every)
 
 
 def _pull_once(args: argparse.Namespace, keys: Any) -> int:
@@ -110,45 +93,18 @@ def _pull_once(args: argparse.Namespace, keys: Any) -> int:
         answer = gate.exchange(request, if_none_match=present.etag if present else None)
     if answer.not_modified and present is not None:
         confirm_bundle(path)
-        _print_pulled(args, present.version, "unchanged", changed=False)
-        return 0
-    new = read_trusted(answer.value, f"the bundle of {args.server}", keys)
-    pulled = apply_bundle(path, present, new, allow_older=args.allow_older)
-    _print_pulled(args, pulled.after, _change(pulled), changed=pulled.changed)
-    return 0
-
-
-def _change(pulled: PulledBundle) -> str:
-    if not pulled.changed:
-        return "unchanged"
-    return f"was revision {pulled.before.revision}" if pulled.before else "new"
-
-
-def _print_pulled(
-    args: argparse.Namespace, version: BundleVersion, said: str, *, changed: bool
-) -> None:
-    print_answer(
-        args.format,
-        {"revision": version.revision, "evidence": version.evidence, "changed": changed},
-        lambda: f"{args.to}: revision {version.revision} ({said})",
-    )
-
-
-def _trusted(args: argparse.Namespace) -> tuple[Bundle, str]:
-    """Return the bundle, and the id of the key that signed it; empty: no key was asked for."""
-    from compatgate.service.matrix.snapshots.snapshot import LARGEST_BUNDLE, load_bundle
-
-    if not args.key:
-        return load_bundle(args.file), ""
-    from compatgate.service.gate.far.bundles import read_bundle_keys, read_trusted
-
-    content = read_bytes(args.file, "FILE", LARGEST_BUNDLE)
-    found = read_trusted(content, args.file, read_bundle_keys(args.key))
-    return found.bundle, found.key_id
+        version, changed, what = present.version, False, "unchanged"
+    else:
+        new = read_trusted(answer.value, f"the bundle of {args.server}", keys)
+        pulled = apply_bundle(path, present, new, allow_older=args.allow_older)
+        version, changed = pulled.after, pulled.changed
+        what = f"was revision {pulled.before.revision}" if pulled.before else "new"
+        what = what if changed else "unchanged"
+    body = {"revision": version.revision, "evidence": version.evidence, "changed": changed}
+    return print_answer(args.format, body, f"{args.to}: revision {version.revision} ({what})")
 
 
 @action(
-    "show",
     "verify a bundle and list its content",
     """\
 FILE            bundle file
@@ -157,7 +113,14 @@ FILE            bundle file
     FORMAT,
 )
 def _show(args: argparse.Namespace) -> int:
-    bundle, key_id = _trusted(args)
+    if args.key:
+        from compatgate.service.gate.far.bundles import read_bundle_keys, read_trusted
+
+        content = read_bytes(args.file, "FILE", LARGEST_BUNDLE)
+        trusted = read_trusted(content, args.file, read_bundle_keys(args.key))
+        bundle, key_id = trusted.bundle, trusted.key_id
+    else:
+        bundle, key_id = load_bundle(args.file), None
     payload = bundle.payload
     kinds = Counter(type(item.document).__struct_config__.tag for item in payload.documents)
     report: dict[str, Any] = {
@@ -176,28 +139,17 @@ def _show(args: argparse.Namespace) -> int:
         "overlays": [overlay.name for overlay in payload.overlays],
         "signed": bool(bundle.signatures),
         "signed_by": list(bundle.signatures),
-        "verified": key_id or None,
+        "verified": key_id,
     }
-    if args.format == "json":
-        print_json(report)
-        return 0
-    for key, value in report.items():
-        print(f"{key:<12} {', '.join(value) if isinstance(value, list) else value}")
+    lines = [
+        f"{key:<12} {', '.join(value) if isinstance(value, list) else value}"
+        for key, value in report.items()
+    ]
     if not bundle.facts_match:
-        print(
+        lines.append(
             "the facts of this program differ from those of the exporting gate: answers may differ"
         )
-    return 0
+    return print_answer(args.format, report, "\n".join(lines))
 
 
-run = Group(
-    (_export, _pull, _show),
-    epilog="""\
-examples:
-  compatgate bundle export -o matrix.bundle
-  compatgate bundle export --sign gate.pem -o matrix.bundle
-  compatgate bundle show matrix.bundle --key gate.pub
-  compatgate bundle pull https://gate.example --to matrix.bundle --key gate.pub --every 60s
-  compatgate check --bundle matrix.bundle --target prod-a100 --stack cuda=12.4
-""",
-)
+run = Group({"export": _export, "pull": _pull, "show": _show})

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from compatgate.check.question import read_changes
-from compatgate.cli.gate.opening import Operations, asking, gate_of
+from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import join_files
 from compatgate.core.rule import EXIT_ALLOWED, exit_code, worst_exit
-from compatgate.discovery.node_labels import Node, read_nodes
+from compatgate.discovery.node_labels import read_nodes
 from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.specs import KINDS, key_of, to_body
-from compatgate.errors import BadInput, ManyProblems
+from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit import clock
 from compatgate.kit.cli.options import CHANGES, FORMAT, FORMAT_OR_MARKDOWN, PLACE, read_moment
 from compatgate.kit.cli.output import read_text
-from compatgate.kit.cli.parser import positive_count, server_of
+from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.usage import action, command
 from compatgate.service.changes.comparison.matrix_sections import (
     backtest_status,
@@ -33,15 +33,15 @@ from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
 from compatgate.service.changes.comparison.sections import report_plan, report_what_if
 from compatgate.service.matrix.proposals.schemas import DAYS, PROPOSAL_ID
+from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
-# --- target what-if --------------------------------------------------------------------------
+PERIOD = f"""\
+--days N = {DAYS}            use the decisions of N days
+--questions N = {QUESTIONS}  decide at most N different questions, the latest
+"""
 
 
 @action(
-    "what-if",
     "show what another driver, GPU or CUDA would break or fix",
     "[NAME]  target; optional with a node",
     CHANGES,
@@ -64,11 +64,23 @@ target's policy only warns about give 0.
 )
 def run_what_if(args: argparse.Namespace) -> int:
     """Predict which entries would break and which would improve."""
-    body = _read_question(args)
+    changes = read_changes(args.set)
+    if not changes:
+        raise BadInput("names no change", field="--set", hint="for example --set driver=580.95.05")
+    if not args.node and not args.name:
+        raise BadInput("name a target, or a node with --node", field="NAME")
+    body = {"set": changes, "target": args.name, "pool": args.pool}
+    if args.node:
+        nodes = read_nodes(read_text(args.node, "--node"), origin="--node")
+        if len(nodes) > 1:
+            what = f"must contain one node, but has {len(nodes)}"
+            raise BadInput(what, field="--node", hint="name one node at a time")
+        body["node"] = {"name": nodes[0].name, "labels": nodes[0].labels}
+        body["target"] = args.name or nodes[0].target or None
+    body = {key: value for key, value in body.items() if value is not None}
     server_of(args)  # rejects more than one source
     if args.bundle:
         from compatgate.service.changes.comparison.service import answer_in_json
-        from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
         answer = answer_in_json(body, load_bundle(args.bundle).snapshot(), clock.now())
     else:
@@ -78,51 +90,7 @@ def run_what_if(args: argparse.Namespace) -> int:
     return exit_code(answer["verdict"], allowed=answer["allowed"])
 
 
-def _read_question(args: argparse.Namespace) -> dict[str, Any]:
-    changes = read_changes(args.set)
-    if not changes:
-        raise BadInput("names no change", field="--set", hint="for example --set driver=580.95.05")
-    body: dict[str, Any] = {"set": changes, "target": args.name, "pool": args.pool}
-    if args.node:
-        node = _read_node(args.node)
-        body["node"] = {"name": node.name, "labels": node.labels}
-        body["target"] = args.name or node.target or None
-    elif not args.name:
-        raise BadInput("name a target, or a node with --node", field="NAME")
-    return {key: value for key, value in body.items() if value is not None}
-
-
-def _read_node(path: str) -> Node:
-    nodes = read_nodes(read_text(path, "--node"), origin="--node")
-    if len(nodes) > 1:
-        hint = "name one node at a time"
-        raise BadInput(f"must contain one node, but has {len(nodes)}", field="--node", hint=hint)
-    return nodes[0]
-
-
-# --- matrix backtest -------------------------------------------------------------------------
-
-
-def add_period(parser: argparse.ArgumentParser) -> None:
-    """Add the options that limit the questions of a backtest."""
-    parser.add_argument(
-        "--days",
-        type=positive_count,
-        metavar="N",
-        default=DAYS,
-        help=f"use the decisions of N days (default: {DAYS})",
-    )
-    parser.add_argument(
-        "--questions",
-        type=positive_count,
-        metavar="N",
-        default=QUESTIONS,
-        help=f"decide at most N different questions, the latest (default: {QUESTIONS})",
-    )
-
-
-@action(
-    "backtest",
+@asking(
     "show which recorded verdicts a change would alter",
     """\
 [files: FILE|DIR|-|ID ...]
@@ -131,9 +99,8 @@ def add_period(parser: argparse.ArgumentParser) -> None:
 --delete KIND/NAME ...  document to delete, like Entry/torch24-cu124; may be repeated
 --proposal ID           backtest a proposal and store the result with the proposal
 """,
-    add_period,
-    FORMAT_OR_MARKDOWN,
-    PLACE,
+    PERIOD,
+    form=FORMAT_OR_MARKDOWN,
     epilog="""\
 examples:
   compatgate matrix backtest entries.yaml
@@ -149,31 +116,26 @@ exit status: 0 nothing is newly denied, 1 something is newly denied, 2 bad input
 newly unknown, or not every question could be decided.
 """,
 )
-@asking
 def run_backtest(args: argparse.Namespace, gate: Client) -> int:
     """Print the backtest of a change."""
-    if args.proposal and (args.files or args.delete):
-        raise BadInput(
-            "cannot be combined with FILE or --delete", field="--proposal", value=args.proposal
-        )
-    if not args.proposal and not args.files and not args.delete:
+    named = (*args.files, *args.delete)
+    if args.proposal and named:
+        what = "cannot be combined with FILE or --delete"
+        raise BadInput(what, field="--proposal", value=args.proposal)
+    if not args.proposal and not named:
         hint = "matrix backtest FILE..., --delete Entry/NAME, or --proposal ID"
         raise BadInput("names no change", field="FILE", hint=hint)
-    if number := args.proposal or _find_proposal_id(args):
-        answer = ask(gate, Operations.backtest_proposal, number, days=args.days)["backtest"]
+    proposal = args.proposal
+    if len(named) == 1 and args.files and PROPOSAL_ID.fullmatch(args.files[0]):
+        proposal = args.files[0]
+    if proposal:
+        answer = ask(gate, Operations.backtest_proposal, proposal, days=args.days)["backtest"]
     else:
         deleted = [read_document_name(text) for text in args.delete]
         bounds = {"days": args.days, "questions": args.questions}
         answer = ask_backtest(gate, read_paths(args.files), deleted, **bounds)
-    print_backtest(answer, args.format)
+    print_reports([report_backtest(answer)], answer, args.format)
     return backtest_status(answer)
-
-
-def _find_proposal_id(args: argparse.Namespace) -> str | None:
-    """Return the proposal that is named where files could be; None: there are files."""
-    if len(args.files) == 1 and not args.delete and PROPOSAL_ID.fullmatch(args.files[0]):
-        return str(args.files[0])
-    return None
 
 
 def ask_backtest(
@@ -184,15 +146,8 @@ def ask_backtest(
     if not sources:
         return ask(gate, Operations.backtest, body)
     whole = join_files(sources)
-    try:
+    with whole.locating():
         return ask(gate, Operations.backtest, {**body, "yaml": whole.text, "file": whole.file})
-    except ManyProblems as error:
-        raise whole.locate_errors(error) from None
-
-
-def print_backtest(answer: Body, form: str) -> None:
-    """Print a backtest as text, JSON or Markdown."""
-    print_reports([report_backtest(answer)], answer, form)
 
 
 def read_document_name(text: str) -> Body:
@@ -205,37 +160,24 @@ def read_document_name(text: str) -> Body:
     return {"kind": kinds[kind.lower()], "name": name}
 
 
-# --- matrix dependents -----------------------------------------------------------------------
-
-
-@action(
-    "dependents",
+@asking(
     "list the targets, recorded stacks and nodes that depend on an entry",
     "name: ENTRY  name of the entry",
-    FORMAT,
-    PLACE,
 )
-@asking
 def show_dependents(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix dependents``."""
+    """Print what depends on an entry."""
     answer = ask(gate, Operations.list_dependents, args.name)
     print_reports([report_dependents(answer)], answer, args.format)
     return 0
 
 
-# --- matrix packages-report ------------------------------------------------------------------
-
-
-@action(
-    "packages-report",
+@asking(
     "show what packages: enforce would stop on targets that audit packages",
     f"""\
 --target TARGET                     only this target
 --since TIME                        time of the first decision (default: {DAYS} days ago)
 --decisions N = {PACKAGES_DECISIONS}  check at most N decisions, the newest
 """,
-    FORMAT,
-    PLACE,
     epilog="""\
 examples:
   compatgate matrix packages-report
@@ -247,9 +189,7 @@ the policy to packages: enforce.
 exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an entry, 2 bad
 input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.
 """,
-    decisions={"type": positive_count},
 )
-@asking
 def run_packages(args: argparse.Namespace, gate: Client) -> int:
     """Print the packages report."""
     since = read_moment(args.since, "--since")
@@ -287,11 +227,19 @@ exit status: 0 nothing in use breaks, 1 something breaks, 2 bad input, 3 unknown
 several targets. Findings that the target's policy only warns about give 0. Several targets give
 JSON {"plans": [...]}, one plan each.
 """,
-    target={"default": None},
 )
 def run_plan(args: argparse.Namespace) -> int:
     """Print one plan for each target."""
-    body = _read_plan(args)
+    if args.pool and len(args.target) > 1:
+        hint = "ask about each target alone, or omit --pool"
+        raise BadInput("needs a single --target", field="--pool", value=args.pool, hint=hint)
+    changes = read_changes(args.set)
+    if not changes and not args.upgrade:
+        hint = "like --upgrade driver, or --set driver=580.95.05"
+        raise BadInput("names no change", field="--upgrade", hint=hint)
+    stated = {"set": changes, "upgrade": args.upgrade, "pool": args.pool}
+    stated["rack_labels"] = args.rack_label
+    body = {key: value for key, value in stated.items() if value}
     server_of(args)  # rejects more than one source
     if args.bundle:
         plans = _plan_by_bundle(args.bundle, args.target, body)
@@ -303,26 +251,8 @@ def run_plan(args: argparse.Namespace) -> int:
     return worst_exit(*(exit_code(one["verdict"], allowed=one["allowed"]) for one in plans))
 
 
-def _read_plan(args: argparse.Namespace) -> Body:
-    if args.pool and len(args.target) > 1:
-        hint = "ask about each target alone, or omit --pool"
-        raise BadInput("needs a single --target", field="--pool", value=args.pool, hint=hint)
-    changes = read_changes(args.set)
-    if not changes and not args.upgrade:
-        hint = "like --upgrade driver, or --set driver=580.95.05"
-        raise BadInput("names no change", field="--upgrade", hint=hint)
-    body = {
-        "set": changes,
-        "upgrade": args.upgrade,
-        "pool": args.pool,
-        "rack_labels": args.rack_label,
-    }
-    return {key: value for key, value in body.items() if value}
-
-
 def _plan_by_bundle(path: str, targets: list[str], body: Body) -> list[Body]:
     from compatgate.service.changes.comparison.service import answer_plan
-    from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
     bundle = load_bundle(path)
     documents = {key_of(one.document): one.document for one in bundle.payload.documents}

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from compatgate.errors import BadInput
 from compatgate.gate_client import PATIENCE_S, Body, make_client
+from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.usage import Run
+from compatgate.kit.cli.usage import Action, Part, Settings
 
 if TYPE_CHECKING:
     import argparse
 
-    from compatgate.client import Client
+    from compatgate.client import Client as Client
     from compatgate.client.operations import Operations as Operations
     from compatgate.service.app import Rooms
     from compatgate.service.gate.questions.images import ImageSettings
@@ -37,6 +38,7 @@ else:
             return getattr(Operations, name)
 
     Operations = _Operations()
+    Client = object  # only annotations name it
 
 RUN_MEMBERS = ("warnings", "promotion")
 """Members of an entry that come from canary runs."""
@@ -54,11 +56,8 @@ def gate_of(
 ) -> Iterator[Client]:
     """Connect to the server that the arguments or the environment name, else to the database.
 
-    Args:
-        name: who asks the database; None: ``--author``, else this machine's user. A server knows
-            the caller by the token.
-        make: create an SQLite file that does not exist.
-        patience_s: seconds that a server may take; None: as usual.
+    ``name`` asks the database; None: ``--author``, else this machine's user. A server knows the
+    caller by the token, and takes at most ``patience_s`` seconds. ``make`` creates an SQLite file.
     """
     author = getattr(args, "changed_by", None)
     if url := server_of(args):
@@ -75,24 +74,28 @@ def gate_of(
         yield local.client
 
 
-AskingRun = Callable[["argparse.Namespace", "Client"], int]
+AskingRun = Callable[["argparse.Namespace", Client], int]
 
 
-@overload
-def asking(run: AskingRun) -> Run: ...
-@overload
-def asking(*, make: bool) -> Callable[[AskingRun], Run]: ...
-def asking(run: AskingRun | None = None, *, make: bool = False) -> Any:
-    """Have a command run with the gate that its arguments name; ``make`` as `gate_of`."""
+def asking(
+    help_text: str,
+    /,
+    *parts: Part,
+    form: str = FORMAT,
+    make: bool = False,
+    epilog: str = "",
+    **settings: Settings,
+) -> Callable[[AskingRun], Action]:
+    """Declare an action that runs with the gate which its arguments name; ``make`` as `gate_of`."""
 
-    def decorate(run: AskingRun) -> Run:
+    def decorate(run: AskingRun) -> Action:
         def run_with_gate(args: argparse.Namespace) -> int:
             with gate_of(args, make=make) as gate:
                 return run(args, gate)
 
-        return run_with_gate
+        return Action(help_text, run_with_gate, (*parts, form, PLACE), epilog, settings)
 
-    return decorate(run) if run else decorate
+    return decorate
 
 
 @contextmanager

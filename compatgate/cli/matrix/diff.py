@@ -5,30 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.cli.gate.comparison import add_period, ask_backtest
-from compatgate.cli.gate.opening import Operations, asking
-from compatgate.cli.matrix.files import find_revision, latest_revision, print_changes
+from compatgate.cli.gate.comparison import PERIOD, ask_backtest
+from compatgate.cli.gate.opening import Client, Operations, asking
+from compatgate.cli.matrix.files import find_revision, format_changes, latest_revision
 from compatgate.documents.ownership import select_concerned, set_owner
 from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.specs import TYPES, compare_documents, key_of
+from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import FORMAT_OR_MARKDOWN, PLACE
-from compatgate.kit.cli.output import print_json
-from compatgate.kit.cli.usage import action
+from compatgate.kit.cli.options import FORMAT_OR_MARKDOWN
+from compatgate.kit.cli.output import print_answer
 from compatgate.kit.sections import markdown_text
 from compatgate.service.changes.comparison import render
 from compatgate.service.changes.comparison.matrix_sections import report_backtest
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
 
 _MAX_CHANGES = 50
 _MAX_FIELDS = 12
@@ -45,7 +41,14 @@ def render_markdown(changes: Sequence[Body], name: str | None, backtest: Body | 
     headline = f"would change: {count_changes(changes)}" if changes else "would not change"
     lines = [f"<!-- {title} -->", f"## {markdown_text(f'The matrix {headline}')}", ""]
     for change in changes[:_MAX_CHANGES]:
-        lines += _describe_change(change)
+        name = markdown_text(change["name"])
+        lines.append(f"- {_SIGNS[change['action']]} {change['kind']} {name}")
+        lines += [
+            f"    - {_quote(one['path'])}: {_code(one['before'])} → {_code(one['after'])}"
+            for one in change["fields"][:_MAX_FIELDS]
+        ]
+        if (more := len(change["fields"]) - _MAX_FIELDS) > 0:
+            lines.append(f"    - and {more} more fields")
     if len(changes) > _MAX_CHANGES:
         lines.append(f"- and {len(changes) - _MAX_CHANGES} more documents")
     if backtest is not None:
@@ -60,16 +63,6 @@ def count_changes(changes: Iterable[Body]) -> str:
     return ", ".join(
         f"{count} {word}" for action, word in words.items() if (count := actions.count(action))
     )
-
-
-def _describe_change(change: Body) -> Iterator[str]:
-    yield f"- {_SIGNS[change['action']]} {change['kind']} {markdown_text(change['name'])}"
-    fields = change["fields"]
-    for field in fields[:_MAX_FIELDS]:
-        before, after = _code(field["before"]), _code(field["after"])
-        yield f"    - {_quote(field['path'])}: {before} → {after}"
-    if len(fields) > _MAX_FIELDS:
-        yield f"    - and {len(fields) - _MAX_FIELDS} more fields"
 
 
 def _code(value: Any) -> str:
@@ -87,8 +80,7 @@ def _quote(text: str) -> str:
     return f"{fence}{space}{flat}{space}{fence}"
 
 
-@action(
-    "diff",
+@asking(
     "show what files or a later revision would change",
     """\
 [files: FILE|DIR|- ...]  YAML or JSON files, folders of them, or "-" for standard input; or --from
@@ -99,9 +91,8 @@ newer: --to REVISION|TIME  newer revision or time (default: now)
 --exit-code              exit with 1 if there are differences
 --no-backtest            omit the backtest in Markdown
 """,
-    add_period,
-    FORMAT_OR_MARKDOWN,
-    PLACE,
+    PERIOD,
+    form=FORMAT_OR_MARKDOWN,
     epilog="""\
 examples:
   compatgate matrix diff ./matrix
@@ -113,7 +104,6 @@ deleted. With --sync, as with matrix sync: only documents of the files count, an
 that the sync owns. Markdown has the backtest of the change, for a comment on a pull request.
 """,
 )
-@asking
 def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Print the changes."""
     if bool(args.files) == bool(args.older) or (args.files and args.newer):
@@ -128,21 +118,22 @@ def diff_matrix(args: argparse.Namespace, gate: Client) -> int:
         older = find_revision(gate, args.older, "--from")
         newer = find_revision(gate, args.newer, "--to") if args.newer else latest_revision(gate)
         changes = ask(gate, Operations.diff_revisions, newer, older=older)["changes"]
-    if args.format == "json":
-        print_json(changes)
-    elif args.format == "markdown":
-        _print_markdown(args, sources, changes, gate)
+    if args.format == "markdown":
+        backtest = None
+        if sources and changes and not args.no_backtest:
+            gone = [one for one in changes if one["action"] == "delete"]
+            deleted = [{name: one[name] for name in ("kind", "name")} for one in gone]
+            bounds = {"days": args.days, "questions": args.questions}
+            backtest = ask_backtest(gate, sources, deleted, **bounds)
+        print(render_markdown(changes, args.sync, backtest))
     else:
-        print_changes(changes)
-        if not changes:
-            print("no differences")
+        text = "\n".join(format_changes(changes)) or "no differences"
+        print_answer(args.format, changes, text)
     return 1 if changes and args.exit_code else 0
 
 
 def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Client) -> list[Body]:
     """Compare the gate's matrix with files, in this process: reading is enough for that."""
-    from compatgate.documents.validation import read_documents
-
     known = gate.export_matrix()
     names = [body["metadata"]["name"] for body in known if body["kind"] == "Target"]
     wanted = read_documents(sources, load_facts().gpus, names)
@@ -153,18 +144,3 @@ def _diff_files(args: argparse.Namespace, sources: Sequence[Source], gate: Clien
         wanted = [set_owner(document, args.sync) for document in wanted]
     changes: list[Body] = msgspec.to_builtins(compare_documents(stored, wanted))
     return changes
-
-
-def _print_markdown(
-    args: argparse.Namespace, sources: Sequence[Source], changes: Sequence[Body], gate: Client
-) -> None:
-    backtest = None
-    if sources and changes and not args.no_backtest:
-        deleted = [
-            {"kind": change["kind"], "name": change["name"]}
-            for change in changes
-            if change["action"] == "delete"
-        ]
-        bounds = {"days": args.days, "questions": args.questions}
-        backtest = ask_backtest(gate, sources, deleted, **bounds)
-    print(render_markdown(changes, args.sync, backtest))

@@ -3,94 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from compatgate.cli.commands import Cell, Row, print_row, print_rows, time_of
+from compatgate.cli.commands import Cell, Row, format_rows, members, time_of
 from compatgate.cli.gate.opening import (
     RUN_MEMBERS,
+    Client,
     Operations,
     asking,
     drop_members,
     drop_storage_members,
+    gate_of,
 )
-from compatgate.cli.matrix import proposals
-from compatgate.cli.matrix.files import print_changes
+from compatgate.cli.matrix.files import format_changes
 from compatgate.core.components import resolve_component
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import Body, ask, ask_all
-from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, add_limit, reason_of
-from compatgate.kit.cli.output import format_json_time, print_answer, print_json
+from compatgate.kit.cli.options import AUTHORSHIP, LIMIT, reason_of
+from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
-from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
+from compatgate.kit.operations import load_operations
 
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
-_KINDS = ("entry", "waiver", "target")
-
-
-_FILTERS = {
-    "entries": ("target", "status", "component", "label", "owner", "search"),
-    "targets": ("label", "owner", "search"),
-    "waivers": ("target", "owner", "search"),
-}
-
-
-@action(
-    "list",
-    "list entries, targets or waivers",
-    """\
-[kind: {entries,targets,waivers}] = entries  kind of documents
---target TARGET        target of entries or waivers
---status {candidate,blessed,deprecated,revoked}  status of entries
---component COMPONENT  component of entries
---owner OWNER          owner of the documents
---label KEY=VALUE      label of entries or targets
---search TEXT          part of the name
-""",
-    add_limit,
-    FORMAT,
-    PLACE,
-)
-@asking
-def show_list(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix list``."""
-    listing: Any = {
-        "entries": Operations.list_entries,
-        "targets": Operations.list_targets,
-        "waivers": Operations.list_waivers,
-    }[args.kind]
-    found = ask_all(gate, args.limit, listing, **_read_filters(args))
-    if args.format == "json":
-        print_json([drop_members(RUN_MEMBERS, body) for body in found])
-        return 0
-    print_rows(found, _COLUMNS[args.kind], f"no {args.kind}")
-    return 0
-
-
-def _read_filters(args: argparse.Namespace) -> dict[str, Any]:
-    filters: dict[str, Any] = {}
-    for name in ("target", "status", "component", "label", "owner", "search"):
-        value = getattr(args, name)
-        if value is None:
-            continue
-        if name not in _FILTERS[args.kind]:
-            hint = f"filter {args.kind} by {', '.join(_FILTERS[args.kind])}"
-            raise BadInput(f"{args.kind} have no {name}", field=f"--{name}", value=value, hint=hint)
-        filters[name] = _canonical_name(value) if name == "component" else value
-    return filters
-
-
-def _canonical_name(component: str) -> str:
-    try:
-        return resolve_component(component).component.name
-    except BadInput as error:
-        error.field = "--component"
-        raise
+_FILTERS = ("target", "status", "component", "label", "owner", "search")
+_KIND = "--kind {entry,waiver,target}  kind, if several documents have this name"
 
 
 def _document_name(body: Body) -> str:
@@ -130,80 +68,94 @@ _COLUMNS: dict[str, dict[str, Cell]] = {
 }
 
 
-@action(
-    "show",
-    "print a document, or a proposal",
+@asking(
+    "list entries, targets or waivers",
     """\
-NAME  name of an entry, target or waiver, or id of a proposal
---kind {entry,waiver,target}  kind, if several documents have this name
+[kind: {entries,targets,waivers}] = entries  kind of documents
+--target TARGET        target of entries or waivers
+--status {candidate,blessed,deprecated,revoked}  status of entries
+--component COMPONENT  component of entries
+--owner OWNER          owner of the documents
+--label KEY=VALUE      label of entries or targets
+--search TEXT          part of the name
 """,
-    FORMAT,
-    PLACE,
+    LIMIT,
 )
-@asking
+def show_list(args: argparse.Namespace, gate: Client) -> int:
+    """List documents of one kind; a filter that the kind lacks is refused."""
+    name = f"list_{args.kind}"
+    taken = {one.name for one in load_operations()[name].arguments}
+    filters = {one: getattr(args, one) for one in _FILTERS if getattr(args, one) is not None}
+    for one, value in filters.items():
+        if one not in taken:
+            hint = f"filter {args.kind} by {', '.join(f for f in _FILTERS if f in taken)}"
+            raise BadInput(f"{args.kind} have no {one}", field=f"--{one}", value=value, hint=hint)
+    if args.component is not None:
+        try:
+            filters["component"] = resolve_component(args.component).component.name
+        except BadInput as error:
+            error.field = "--component"
+            raise
+    listing: Any = getattr(Operations, name)
+    found = ask_all(gate, args.limit, listing, **filters)
+    return print_answer(
+        args.format,
+        [drop_members(RUN_MEMBERS, body) for body in found],
+        format_rows(found, _COLUMNS[args.kind]) if found else f"no {args.kind}",
+    )
+
+
+@asking(
+    "print a document, or a proposal",
+    "NAME  name of an entry, target or waiver, or id of a proposal",
+    _KIND,
+)
 def show_document(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix show``."""
+    """Print the documents of a name, with what canary runs say of entries as comments."""
+    from compatgate.service.matrix.proposals.schemas import PROPOSAL_ID
     from compatgate.service.runs.evidence.promotion import EntryRemarks
 
     if PROPOSAL_ID.fullmatch(args.name) and not args.kind:
-        return proposals.show_proposal(args, gate)
+        from compatgate.cli.matrix.proposals import format_proposal
+
+        one = ask(gate, Operations.show_proposal, args.name)
+        return print_answer(args.format, one, lambda: format_proposal(one))
     found = _find_documents(args, gate)
-    if args.format == "json":
-        print_json(found)
-        return 0
-    print(to_yaml(map(drop_storage_members, found)), end="")
-    for body in found:
-        for line in msgspec.convert(body, EntryRemarks).lines():
-            print(f"# {strip_controls(line)}")
-    return 0
+    remarks = [line for body in found for line in msgspec.convert(body, EntryRemarks).lines()]
+    text = to_yaml(map(drop_storage_members, found))
+    text += "".join(f"# {strip_controls(line)}\n" for line in remarks)
+    return print_answer(args.format, found, text.removesuffix("\n"))
 
 
-@action(
-    "delete",
+@asking(
     "delete an entry, waiver or target; earlier revisions keep it",
-    """\
-NAME  name of an entry, waiver or target
---kind {entry,waiver,target}  kind, if several documents have this name
-""",
+    "NAME  name of an entry, waiver or target",
+    _KIND,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
 )
-@asking
 def delete_document(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix delete``."""
+    """Delete the one document of a name."""
     found = _find_documents(args, gate)
     if len(found) > 1:
         kinds = " and ".join(body["kind"] for body in found)
         what = f"{args.name!r} names several documents: {kinds}"
         raise BadInput(what, field="name", value=args.name, hint="choose one with --kind")
     kind, name = found[0]["kind"], _document_name(found[0])
-    delete = {
-        "Entry": Operations.delete_entry,
-        "Waiver": Operations.delete_waiver,
-        "Target": Operations.delete_target,
-    }[kind]
+    delete: Any = getattr(Operations, f"delete_{kind.lower()}")
     revision = ask(gate, delete, name, reason=reason_of(args, f"matrix delete {name}"))["revision"]
-    return print_answer(
-        args.format,
-        {"kind": kind, "name": name, "revision": revision},
-        lambda: f"- {kind} {name}\nrevision {revision}: 1 deleted",
-    )
+    answer = {"kind": kind, "name": name, "revision": revision}
+    return print_answer(args.format, answer, f"- {kind} {name}\nrevision {revision}: 1 deleted")
 
 
 def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
-    show: dict[str, Any] = {
-        "entry": Operations.show_entry,
-        "waiver": Operations.show_waiver,
-        "target": Operations.show_target,
-    }
-    if args.kind:
-        return [ask(gate, show[args.kind], args.name)]
     found, hints = [], []
-    for kind in _KINDS:
+    for kind in [args.kind] if args.kind else ("entry", "waiver", "target"):
+        show: Any = getattr(Operations, f"show_{kind}")
         try:
-            found.append(ask(gate, show[kind], args.name))
+            found.append(ask(gate, show, args.name))
         except NotFound as error:
+            if args.kind:
+                raise
             hints.append(error.hint)
     if not found:
         hint = next((hint for hint in hints if hint.startswith("did you mean")), "")
@@ -212,25 +164,27 @@ def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
     return found
 
 
-@asking
-def show_revision(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix log REVISION``."""
-    row = ask(gate, Operations.show_revision, args.revision)
-    if args.format == "json":
-        print_json(row)
-        return 0
-    made = format_json_time(row["made_at"])
-    print(f"revision {row['number']}, {made}, {row['author']}: {row['reason']}")
+def _format_revision(row: Body) -> str:
     proposal = row["proposal"]
-    print(f"merged by {proposal}" if proposal else "made directly, without a proposal")
-    print_changes(row["changes"])
-    return 0
+    return "\n".join(
+        [
+            f"revision {row['number']}, {format_json_time(row['made_at'])}, {row['author']}:"
+            f" {row['reason']}",
+            f"merged by {proposal}" if proposal else "made directly, without a proposal",
+            *format_changes(row["changes"]),
+        ]
+    )
 
 
-LOG: Row = Row(
-    "log",
+def _show_log(args: argparse.Namespace) -> Any:
+    if args.revision is None:
+        return LOG.ask(args)
+    with gate_of(args) as gate:
+        return ask(gate, Operations.show_revision, args.revision)
+
+
+LOG = Row(
     "list_revisions",
-    "list revisions, or show what one changed",
     """\
 --name NAME   only revisions of this document
 --since TIME  first day, for example 2026-11-03
@@ -240,15 +194,13 @@ LOG: Row = Row(
     {
         "revision": "number",
         "made": time_of("made_at"),
-        "author": "author",
-        "action": "action",
+        **members("author", "action"),
         "documents": "count",
         "proposal": lambda row: row["proposal"] or "direct",
         "reason": "reason",
     },
-    "no revisions",
+    text=_format_revision,
     settings={"revision": {"type": int}},
-    act=lambda args: (
-        print_row(args.format, LOG, LOG.ask(args)) if args.revision is None else show_revision(args)
-    ),
+    answer=_show_log,
+    summary="list revisions, or show what one changed",
 )

@@ -6,34 +6,29 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.cli.gate.opening import asking
+from compatgate.cli.gate.opening import Client, asking
 from compatgate.cli.matrix.files import find_revision
 from compatgate.core.matrix import ANY_TARGET
+from compatgate.documents.edits import edit_file
 from compatgate.documents.ownership import owner_of, set_owner
-from compatgate.documents.sources import SUFFIXES, Source, read_paths
+from compatgate.documents.sources import SUFFIXES, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, NotFound, quote_error
-from compatgate.kit.cli.options import PLACE
 from compatgate.kit.cli.output import write_output
-from compatgate.kit.cli.usage import action
 from compatgate.kit.files import replacing
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 _FOLDERS = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
 _MODE = 0o644
 Key = tuple[str, str]
 
 
-@action(
-    "export",
+@asking(
     "write every document, now or at an older revision",
     """\
 -o, --output FILE = -    output file (default: standard output)
@@ -44,7 +39,7 @@ Key = tuple[str, str]
 --sync NAME              export only documents of this sync, without its label
 --format {yaml,json} = yaml  output format
 """,
-    PLACE,
+    form="",
     epilog="""\
 examples:
   compatgate matrix export -o matrix.yaml
@@ -56,7 +51,6 @@ order and form. It adds new documents as KIND/NAME.yaml, and removes documents t
 """,
     known_good={"const": ANY_TARGET},
 )
-@asking
 def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Write the matrix."""
     if args.split and args.format == "json":
@@ -97,26 +91,33 @@ def _read_known_good(gate: Client, target: str) -> list[dict[str, Any]]:
 
 
 def _write_folder(folder: Path, found: Iterable[Document]) -> int:
-    from compatgate.documents.edits import edit_file
-
     wanted: dict[Key, Document] = {key_of(document): document for document in found}
     known = folder.is_dir() and any(path.suffix in SUFFIXES for path in folder.rglob("*"))
     sources = read_paths([folder]) if known else []
     gpus = load_facts().gpus
     edits = [(source, edit_file(source, wanted, gpus)) for source in sources]
     written = {key for _, edit in edits for key in edit.documents}
-    new = {_place(folder, key): one for key, one in wanted.items() if key not in written}
-    _refuse_existing(new)
+    new = {
+        folder / _FOLDERS[kind] / f"{name}.yaml": one
+        for (kind, name), one in wanted.items()
+        if (kind, name) not in written
+    }
+    places: dict[str, Path] = {}
+    for path in new:  # some file systems do not tell cases apart
+        other = places.setdefault(str(path).casefold(), path)
+        if other != path:
+            problem = f"{path.name} and {other.name} differ only in case"
+            raise BadInput(problem, field="--split", value=str(path), hint="use -o FILE")
     count = 0
     try:
         for source, edit in edits:
-            count += _write(Path(source.file), source, edit.text)
+            count += _write(Path(source.file), edit.text, source.text)
             for name in edit.rewritten:
-                print(f"note: {source.file}: {name} was rewritten without its comments",
-                      file=sys.stderr)  # fmt: skip
+                note = f"note: {source.file}: {name} was rewritten without its comments"
+                print(note, file=sys.stderr)
         for path, document in sorted(new.items()):
             path.parent.mkdir(parents=True, exist_ok=True)
-            count += _write(path, None, to_yaml([to_sorted_body(document)]))
+            count += _write(path, to_yaml([to_sorted_body(document)]))
     except OSError as error:
         problem = f"cannot write: {quote_error(error)}"
         raise BadInput(problem, field="--split", value=error.filename) from None
@@ -124,26 +125,11 @@ def _write_folder(folder: Path, found: Iterable[Document]) -> int:
     return 0
 
 
-def _place(folder: Path, key: Key) -> Path:
-    kind, name = key
-    return folder / _FOLDERS[kind] / f"{name}.yaml"
-
-
-def _refuse_existing(new: dict[Path, Document]) -> None:
-    """Refuse two new documents in one file: some file systems do not tell cases apart."""
-    places: dict[str, Path] = {}
-    for path in new:
-        other = places.setdefault(str(path).casefold(), path)
-        if other != path:
-            problem = f"{path.name} and {other.name} differ only in case"
-            raise BadInput(problem, field="--split", value=str(path), hint="use -o FILE")
-
-
-def _write(path: Path, source: Source | None, text: str) -> bool:
+def _write(path: Path, text: str, stored: str | None = None) -> bool:
     """Write a file whose text differs; remove one without documents. Return whether it did."""
-    if source is not None and source.text == text:
+    if stored == text:
         return False
-    if source is not None and not text:
+    if stored is not None and not text:
         path.unlink()
         return True
     mode = path.stat().st_mode & 0o777 if path.exists() else _MODE

@@ -11,64 +11,54 @@ import re
 import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import CompatgateError, ManyProblems
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import (
-    AUTHORSHIP,
-    FORCE,
-    FORMAT,
-    PLACE,
-    note_warnings,
-    reason_of,
-    revision_or_time,
-)
-from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of, revision_or_time
+from compatgate.kit.cli.output import print_answer, print_json
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
 from compatgate.resources import matrix_dir
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
 
 JOINED_NAME = "<files>"
 """Name of the joined text in errors of the gate."""
 _LINE_REFERENCE = re.compile(re.escape(JOINED_NAME) + r":(\d+)")
 _DOCUMENT_START = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(---(?:\s|$)|%)")
 """The start of a text that has its own document marker."""
+_SIGNS = {"create": "+", "change": "~", "delete": "-"}
+_MAX_NEEDS = 20
+_MAX_EXAMPLES = 5
 
 
 class JoinedFiles(Struct, frozen=True):
-    """Several files, joined to one text.
-
-    Attributes:
-        text: a YAML stream.
-        files: names, in order.
-        starts: first line of each file in the text, from 1.
-    """
+    """Several files, joined to one YAML stream; each begins at a line, counted from 1."""
 
     text: str
     files: tuple[str, ...]
     starts: tuple[int, ...]
     file: str = JOINED_NAME
 
-    def locate_errors(self, error: ManyProblems) -> ManyProblems:
-        """Return the error with the files and lines of its mistakes."""
-        return ManyProblems(error.problem, [self._locate(problem) for problem in error.problems])
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Name the file and line of each mistake that the gate finds."""
+        try:
+            yield
+        except ManyProblems as error:
+            problems = [self._locate(problem) for problem in error.problems]
+            raise ManyProblems(error.problem, problems) from None
 
     def _locate(self, problem: CompatgateError) -> CompatgateError:
         if not isinstance(problem, DocumentProblem) or problem.file != JOINED_NAME:
             return problem
-        file, line = self.locate_line(problem.line or 1)
+        file, line = self._locate_line(problem.line or 1)
         moved = DocumentProblem(
             self._locate_text(problem.problem),
             file=file,
@@ -80,18 +70,21 @@ class JoinedFiles(Struct, frozen=True):
         moved.field = problem.field
         return moved
 
-    def locate_line(self, line: int) -> tuple[str, int]:
-        """Return the file and its line for a line of the text."""
+    def _locate_line(self, line: int) -> tuple[str, int]:
         index = bisect_right(self.starts, line) - 1
         return self.files[index], line - self.starts[index] + 1
 
     def _locate_text(self, text: str) -> str:
-        return _LINE_REFERENCE.sub(lambda m: ":".join(map(str, self.locate_line(int(m[1])))), text)
+        return _LINE_REFERENCE.sub(lambda m: ":".join(map(str, self._locate_line(int(m[1])))), text)
 
 
 def join_files(sources: Sequence[Source]) -> JoinedFiles:
-    """Join several files to one text; each file starts a new document."""
-    _check_syntax(sources)
+    """Join several files to one text, after a check of each; each starts a new document."""
+    problems = Problems()
+    for source in sources:
+        for _ in read_nodes(source, problems):
+            pass
+    problems.raise_if_any()
     parts: list[str] = []
     starts: list[int] = []
     line = 1
@@ -107,16 +100,7 @@ def join_files(sources: Sequence[Source]) -> JoinedFiles:
     return JoinedFiles("".join(parts), tuple(source.file for source in sources), tuple(starts))
 
 
-def _check_syntax(sources: Sequence[Source]) -> None:
-    problems = Problems()
-    for source in sources:
-        for _ in read_nodes(source, problems):
-            pass
-    problems.raise_if_any()
-
-
-@action(
-    "import",
+@asking(
     "create or change the documents in files, all or none",
     """\
 files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard input
@@ -124,46 +108,39 @@ files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard 
 """,
     FORCE,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
+    make=True,
 )
-@asking(make=True)
 def import_files(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix import``."""
+    """Import files as one revision; mistakes name their files, in JSON as well."""
+    why = reason_of(args, f"matrix import {' '.join(args.files)}")
     try:
-        result = _import_joined(args, gate)
+        whole = join_files(read_paths(args.files))
+        with whole.locating():
+            result = ask(
+                gate,
+                Operations.import_matrix,
+                whole.text,
+                reason=why,
+                dry_run=args.dry_run,
+                force=args.force or None,
+                file=whole.file,
+            )
     except ManyProblems as error:
         if args.format != "json":
             raise
-        print_json({"error": error.problem, "problems": [_problem_body(p) for p in error.problems]})
+        problems = [
+            one.to_json()
+            if isinstance(one, DocumentProblem)
+            else {"problem": one.problem, "field": one.field, "hint": one.hint or None}
+            for one in error.problems
+        ]
+        print_json({"error": error.problem, "problems": problems})
         return error.exit_code
-    if args.format == "json":
-        print_json({**result, "dry_run": args.dry_run})
-        return 0
-    print_changes(result["changes"])
-    note_warnings(result.get("warnings", ()))
-    note_expired(result["changes"])
-    for line in (*describe_preview(result), describe_result(result)):
-        print(line)
-    return 0
-
-
-def _import_joined(args: argparse.Namespace, gate: Client) -> Body:
-    """Import files as one revision; mistakes name their files."""
-    why = reason_of(args, f"matrix import {' '.join(args.files)}")
-    whole = join_files(read_paths(args.files))
-    try:
-        return ask(
-            gate,
-            Operations.import_matrix,
-            whole.text,
-            reason=why,
-            dry_run=args.dry_run,
-            force=args.force or None,
-            file=whole.file,
-        )
-    except ManyProblems as error:
-        raise whole.locate_errors(error) from None
+    if args.format != "json":
+        note_warnings(result.get("warnings", ()))
+        note_expired(result["changes"])
+    lines = (*format_changes(result["changes"]), *describe_preview(result), describe_result(result))
+    return print_answer(args.format, {**result, "dry_run": args.dry_run}, "\n".join(lines))
 
 
 def note_expired(changes: Iterable[Body]) -> None:
@@ -176,19 +153,13 @@ def note_expired(changes: Iterable[Body]) -> None:
             print(text, file=sys.stderr)
 
 
-@action("example", "print an example matrix to start from")
+@action("print an example matrix to start from")
 def print_example(_: argparse.Namespace) -> int:
-    """Run ``matrix example``."""
+    """Print the shipped targets, entries and waivers as one stream."""
     folder = matrix_dir() / "examples"
     texts = [(folder / f"{name}.yaml").read_text() for name in ("targets", "entries", "waivers")]
     print("---\n".join(texts), end="")
     return 0
-
-
-def _problem_body(problem: CompatgateError) -> dict[str, Any]:
-    if isinstance(problem, DocumentProblem):
-        return problem.to_json()
-    return {"problem": problem.problem, "field": problem.field, "hint": problem.hint or None}
 
 
 def find_revision(gate: Client, text: str, option: str) -> int:
@@ -203,23 +174,16 @@ def latest_revision(gate: Client, until: datetime | None = None) -> int:
     return rows[0].number if rows else 0
 
 
-_SIGNS = {"create": "+", "change": "~", "delete": "-"}
-
-
-def print_changes(changes: Iterable[Body]) -> None:
-    """Print changes as text: one line per document, one line per field."""
+def format_changes(changes: Iterable[Body]) -> Iterator[str]:
+    """Yield changes as text: one line per document, one line per field."""
     for change in changes:
-        print(f"{_SIGNS[change['action']]} {change['kind']} {change['name']}")
+        yield f"{_SIGNS[change['action']]} {change['kind']} {change['name']}"
         for field in change["fields"]:
-            print(f"    {field['path']}: {_to_text(field['before'])} -> {_to_text(field['after'])}")
-
-
-def _to_text(value: Any) -> str:
-    return "(none)" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-_MAX_NEEDS = 20
-_MAX_EXAMPLES = 5
+            before, after = (
+                "(none)" if field[side] is None else json.dumps(field[side], ensure_ascii=False)
+                for side in ("before", "after")
+            )
+            yield f"    {field['path']}: {before} -> {after}"
 
 
 def describe_result(result: Body) -> str:
@@ -254,6 +218,7 @@ def describe_preview(result: Body) -> Iterator[str]:
 
 
 def _describe_scope(waiver: Body) -> Iterator[str]:
+    """Yield what a waiver would let through, with some examples."""
     counts = ", ".join(
         f"{waiver[name]} {name.removesuffix('s') if waiver[name] == 1 else name}"
         for name in ("stacks", "decisions", "nodes")
@@ -263,11 +228,9 @@ def _describe_scope(waiver: Body) -> Iterator[str]:
     )
     for one in waiver["examples"][:_MAX_EXAMPLES]:
         versions = (f"{k}={v}" for k, v in one["stack"].items() if isinstance(v, str))
-        what = one["image"] or " ".join(versions)
+        what = f"{one['image'] or ' '.join(versions)} on {one['target']}"
         asked_by = ", ".join(one["asked_by"]) or "nobody"
-        yield strip_controls(
-            f"    {what} on {one['target']}: {one['decisions']} decisions, asked by {asked_by}"
-        )
+        yield strip_controls(f"    {what}: {one['decisions']} decisions, asked by {asked_by}")
     if waiver["stacks"] > _MAX_EXAMPLES:
         yield f"    and {waiver['stacks'] - _MAX_EXAMPLES} more stacks"
     for remark in waiver["remarks"]:

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Any
 
-from compatgate.cli.commands import Row, print_row, time_of
-from compatgate.cli.gate.opening import Operations, asking, gate_of
-from compatgate.cli.matrix.files import print_changes
+from compatgate.check.question import read_changes
+from compatgate.cli.commands import Row, time_of
+from compatgate.cli.gate.comparison import read_document_name
+from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
+from compatgate.cli.matrix.files import format_changes
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import AUTHORSHIP, FORCE, FORMAT, PLACE, note_warnings, reason_of
-from compatgate.kit.cli.output import format_json_time, print_answer, print_json
+from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of
+from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
 
-if TYPE_CHECKING:
-    from compatgate.client import Client
-
-
-PROPOSAL_ID = re.compile(r"(pr|ap)_[0-9a-f]{16}")
-"""Pattern of a proposal id, which `matrix show` distinguishes from a document."""
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}
-
-
 _EVENTS = {
     "open": "proposed it",
     "change": "changed it",
@@ -39,8 +31,7 @@ _EVENTS = {
 }
 
 
-@action(
-    "propose",
+@asking(
     "propose a change for others to approve",
     """\
 [files: FILE|DIR|- ...]   files with the proposed documents
@@ -57,8 +48,6 @@ _EVENTS = {
     FORCE,
     "--merge-when-approved  merge automatically on the last approval",
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
     epilog="""\
 examples:
   compatgate matrix propose entry.yaml --reason "torch 2.8 passed on staging"
@@ -68,7 +57,6 @@ examples:
 """,
     base={"type": int},
 )
-@asking
 def propose(args: argparse.Namespace, gate: Client) -> int:
     """Propose a change, or replace the edits of a proposal."""
     edits = _read_edits(args)
@@ -80,27 +68,22 @@ def propose(args: argparse.Namespace, gate: Client) -> int:
         )
     else:
         found = ask(gate, Operations.create_proposal, edits, reason=reason, force=force)
-    if args.format == "json":
-        print_json(found)
-        return 0
-    print(f"proposal {found['id']}: {found['reason']}")
-    _print_lines(found["summary"], "  ")
-    _print_lines(_list_blockers(found), "")
-    note_warnings(found.get("warnings", ()))
-    return 0
+    if args.format != "json":
+        note_warnings(found.get("warnings", ()))
+    lines = [f"proposal {found['id']}: {found['reason']}"]
+    lines += [*(f"  {line}" for line in found["summary"]), *_list_blockers(found)]
+    return print_answer(args.format, found, strip_controls("\n".join(lines)))
 
 
 def _read_edits(args: argparse.Namespace) -> Body:
-    from compatgate.cli.gate.comparison import read_document_name
-
     files = [{"file": one.file, "text": one.text} for one in read_paths(args.files)]
     entries = [
         {"entry": name, "status": status}
         for option, status in _STATUSES.items()
         for name in getattr(args, option)
     ]
-    edits: Body = {"files": files, "entries": entries}
-    edits["delete"] = [read_document_name(text) for text in args.delete]
+    deleted = [read_document_name(text) for text in args.delete]
+    edits: Body = {"files": files, "entries": entries, "delete": deleted}
     if values := _read_values(args):
         edits["pools"] = [{"target": args.target, "set": values}]
         if args.pool:
@@ -112,16 +95,10 @@ def _read_edits(args: argparse.Namespace) -> Body:
     return edits
 
 
-def _read_values(args: argparse.Namespace) -> dict[str, str | int]:
-    values: dict[str, str | int] = {}
-    for part in ",".join(args.set).split(","):
-        name, sign, value = part.partition("=")
-        if not part:
-            continue
-        if not sign or not name or not value:
-            hint = "for example driver=580.95.05"
-            raise BadInput("is not NAME=VALUE", field="--set", value=part, hint=hint)
-        values[name] = int(value) if name == "count" and value.isdecimal() else value
+def _read_values(args: argparse.Namespace) -> Body:
+    values = read_changes(args.set)
+    if str(values.get("count", "")).isdecimal():
+        values["count"] = int(values["count"])
     if values and not args.target:
         hint = "name the target: --target prod-a100"
         raise BadInput("needs a target", field="--set", value=",".join(args.set), hint=hint)
@@ -140,85 +117,64 @@ def _name_edits(args: argparse.Namespace) -> Iterator[str]:
         yield f"--target {args.target} --set {','.join(args.set)}"
 
 
-def show_proposal(args: argparse.Namespace, gate: Client) -> int:
-    """Show a proposal with its difference, and what it needs and has."""
-    found = ask(gate, Operations.show_proposal, args.name)
-    if args.format == "json":
-        print_json(found)
-        return 0
-    print(f"{found['id']}: {found['state']}, by {found['author']}")
-    print(f"digest: {found['digest']}")
-    print(f"reason: {strip_controls(found['reason'])}")
-    _print_lines(found["summary"], "  ")
-    print()
-    print(strip_controls(found["diff"]) if found["diff"] else "no difference")
-    print()
+def format_proposal(found: Body) -> str:
+    """Return a proposal with its difference, and what it needs and has."""
+    lines = [
+        f"{found['id']}: {found['state']}, by {found['author']}",
+        f"digest: {found['digest']}",
+        f"reason: {found['reason']}",
+        *(f"  {line}" for line in found["summary"]),
+        f"\n{found['diff'] or 'no difference'}\n",
+    ]
     for event in found["events"]:
         stale = "" if event["current"] else " (of earlier edits)"
-        words = f": {strip_controls(event['text'])}" if event["text"] else ""
-        when = format_json_time(event["at"])
-        print(f"{when}  {event['actor']} {_EVENTS[event['action']]}{stale}{words}")
-    _print_lines((f"canary run that counts: {run}" for run in found["evidence"]["runs"]), "")
+        words = f": {event['text']}" if event["text"] else ""
+        what = f"{event['actor']} {_EVENTS[event['action']]}{stale}{words}"
+        lines.append(f"{format_json_time(event['at'])}  {what}")
+    lines += [f"canary run that counts: {run}" for run in found["evidence"]["runs"]]
     for need in found["evidence"]["needs"]:
         asked = "required" if need["required"] else "not required"
         lack = f"run {need['failed']} failed" if need["failed"] else "has not passed"
         where = f"{need['target']}, {need['sku']}, driver {need['driver']}"
-        print(f"canary ({asked}): suite {need['suite']} for {need['entry']} on {where}: {lack}")
+        suite = f"suite {need['suite']} for {need['entry']} on {where}"
+        lines.append(f"canary ({asked}): {suite}: {lack}")
     if found["backtest"]:
-        print(f"backtest: {strip_controls(found['backtest']['summary'])}")
+        lines.append(f"backtest: {found['backtest']['summary']}")
     if found["override"]:
-        print(f"merged without required evidence: {strip_controls(found['override'])}")
-    _print_lines(_list_blockers(found), "")
-    return 0
-
-
-def _print_lines(lines: Iterable[str], indent: str) -> None:
-    for line in lines:
-        print(f"{indent}{strip_controls(line)}")
+        lines.append(f"merged without required evidence: {found['override']}")
+    return strip_controls("\n".join([*lines, *_list_blockers(found)]))
 
 
 def _list_blockers(found: Body) -> list[str]:
     """Return what is missing before a merge, or what to run next."""
+    named = f"{found['id']} --digest {found['digest']}"
     if found["state"] == "merged":
         return [f"merged as revision {found['revision']}"]
     if not found["blockers"]:
-        return [f"ready: compatgate matrix merge {_named(found)}"]
-    lines = [strip_controls(f"before a merge: {one}") for one in found["blockers"]]
+        return [f"ready: compatgate matrix merge {named}"]
+    lines = [f"before a merge: {one}" for one in found["blockers"]]
     if any(one["people"] > 1 + one["approvals"] for one in found["demands"]):
-        lines.append(f"to approve: compatgate matrix approve {_named(found)}")
+        lines.append(f"to approve: compatgate matrix approve {named}")
     return lines
 
 
-def _named(found: Body) -> str:
-    return f"{found['id']} --digest {found['digest']}"
-
-
-@action(
-    "revert",
+@asking(
     "undo a revision",
     """\
 REVISION   revision to revert
 --propose  create a proposal even if no policy requires one
 """,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
     revision={"type": int},
 )
-@asking
 def revert(args: argparse.Namespace, gate: Client) -> int:
     """Restore what a revision changed, as a new revision or a proposal."""
     why = reason_of(args, f"revert revision {args.revision}")
     found = ask(gate, Operations.revert_revision, args.revision, reason=why, propose=args.propose)
-    if args.format == "json":
-        print_json(found)
-        return 0
-    print_changes(found["changes"])
-    if found["proposal"]:
-        print(f"proposal {found['proposal']} reverts revision {args.revision}")
-    else:
-        print(f"revision {found['revision']} reverts revision {args.revision}")
-    return 0
+    which = found["proposal"]
+    made = f"proposal {which}" if which else f"revision {found['revision']}"
+    lines = [*format_changes(found["changes"]), f"{made} reverts revision {args.revision}"]
+    return print_answer(args.format, found, "\n".join(lines))
 
 
 def _format_state(proposal: Body, what: str) -> str:
@@ -226,7 +182,7 @@ def _format_state(proposal: Body, what: str) -> str:
     if proposal["revision"] is not None:
         return f"{proposal['id']} {what}: revision {proposal['revision']}"
     more = [] if proposal["state"] == "closed" else _list_blockers(proposal)
-    return "\n".join([f"{proposal['id']} {what}", *more])
+    return strip_controls("\n".join([f"{proposal['id']} {what}", *more]))
 
 
 def _format_approved(proposal: Body) -> str:
@@ -243,11 +199,7 @@ def _format_approval(one: Body) -> str:
         f"reason: {one['reason']}",
         f"digest: {one['digest']}",
     ]
-    for change in one["changes"]:
-        lines.append(f"{change['action']} {change['kind']} {change['name']}")
-        for field in change["fields"]:
-            lines.append(f"  {field['path']}: {field['before']} -> {field['after']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *format_changes(one["changes"])])
 
 
 def _name_state(one: Body) -> str:
@@ -256,21 +208,19 @@ def _name_state(one: Body) -> str:
     return f"{one['state']} by {one['decided_by']}"
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> Any:
     """List proposals; without ``--all`` and a state, those that are open."""
     if args.all or args.state:
-        return print_row(args.format, LIST, LIST.ask(args))
+        return LIST.ask(args)
     most, args.limit = args.limit, None  # what has ended is left out below
-    found = [one for one in LIST.ask(args) if one["state"] not in ("merged", "closed")]
-    return print_row(args.format, LIST, found[:most])
+    return [one for one in LIST.ask(args) if one["state"] not in ("merged", "closed")][:most]
 
 
-def _show_approvals(args: argparse.Namespace) -> int:
+def _show_approvals(args: argparse.Namespace) -> Any:
     if not args.id:
-        return print_row(args.format, APPROVALS, APPROVALS.ask(args))
+        return APPROVALS.ask(args)
     with gate_of(args) as gate:
-        one = ask(gate, Operations.show_approval, args.id)
-    return print_answer(args.format, one, lambda: _format_approval(one))
+        return ask(gate, Operations.show_approval, args.id)
 
 
 _ID = "ID               proposal id\n"
@@ -280,9 +230,7 @@ _READ = """\
 """
 _AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 LIST = Row(
-    "proposals",
     "list_proposals",
-    "list proposals",
     """\
 --state {}       only proposals in this state (default: open)
 --target TARGET  only proposals that affect this target
@@ -301,13 +249,10 @@ LIST = Row(
         "approved by": lambda one: ", ".join(approval["by"] for approval in one["approvals"]),
         "reason": "reason",
     },
-    "no proposals",
-    act=_list,
+    answer=_list,
 )
 APPROVALS = Row(
-    "approvals",
     "list_approvals",
-    "list changes that wait for a second person",
     """\
 --all  include decided and expired approval requests
 [ID]   id of an approval request, to show with its changes
@@ -324,49 +269,30 @@ APPROVALS = Row(
     },
     "no change waits for a second person",
     values=lambda args: {"waiting": None if args.all else True},
-    act=_show_approvals,
+    text=_format_approval,
+    answer=_show_approvals,
 )
-ROWS = (
-    LIST,
-    APPROVALS,
-    Row(
-        "refuse",
-        "refuse_change",
-        "refuse or withdraw a change that waits for a second person",
-        "ID             approval id, as printed when the change was refused\n" + _AUTHOR,
-        text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
-    ),
-    Row(
-        "approve",
-        "approve_proposal",
-        "approve another person's proposal",
-        _ID + _READ + _AUTHOR,
-        text=_format_approved,
-    ),
-    Row(
-        "retract",
-        "retract_approval",
-        "withdraw your approval",
-        _ID + _AUTHOR,
-        text=lambda one: _format_state(one, "no longer has your approval"),
-    ),
-    Row(
-        "merge",
-        "merge_proposal",
-        "merge a proposal into the matrix",
-        _ID
-        + _READ
-        + """\
+REFUSE = Row(
+    "refuse_change",
+    "ID             approval id, as printed when the change was refused\n" + _AUTHOR,
+    text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
+)
+APPROVE = Row("approve_proposal", _ID + _READ + _AUTHOR, text=_format_approved)
+RETRACT = Row(
+    "retract_approval",
+    _ID + _AUTHOR,
+    text=lambda one: _format_state(one, "no longer has your approval"),
+)
+MERGE = Row(
+    "merge_proposal",
+    f"""\
+{_ID}{_READ}{_AUTHOR}\
 --override REASON  reason to merge without the canary evidence that a policy requires; stays visible
-"""
-        + _AUTHOR,
-        text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
-    ),
-    Row(
-        "close",
-        "close_proposal",
-        "close a proposal without merging it",
-        _ID + "-m, --comment COMMENT  comment, shown in the history\n" + _AUTHOR,
-        text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
-    ),
+""",
+    text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
+)
+CLOSE = Row(
+    "close_proposal",
+    _ID + "-m, --comment COMMENT  comment, shown in the history\n" + _AUTHOR,
+    text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
 )

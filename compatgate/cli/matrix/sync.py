@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
-from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.cli.matrix.diff import count_changes
-from compatgate.cli.matrix.files import JoinedFiles, join_files, note_expired, print_changes
+from compatgate.cli.matrix.files import JoinedFiles, format_changes, join_files, note_expired
 from compatgate.documents.sources import read_paths
-from compatgate.errors import BadInput, ManyProblems
+from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import (
     AUTHORSHIP,
     FORCE,
-    FORMAT,
     LONGEST_REASON,
-    PLACE,
     note_warnings,
+    shorten_text,
 )
-from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.output import print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION", "GIT_COMMIT")
 _REPOSITORIES = ("GITHUB_REPOSITORY", "CI_PROJECT_PATH", "BUILD_REPOSITORY_NAME", "GIT_URL")
 _MAX_NAMED = 10
 
 
-@action(
-    "sync",
+@asking(
     "make the stored matrix equal to the files",
     """\
 files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard input
@@ -49,8 +42,7 @@ files: FILE|DIR|- ...  YAML or JSON files, folders of them, or "-" for standard 
 """,
     FORCE,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
+    make=True,
     epilog="""\
 examples:
   compatgate matrix sync ./matrix --dry-run
@@ -64,7 +56,6 @@ other syncs. Files that are wrong anywhere change nothing.
 exit status: 0 done, or no difference; 1 --check found a difference; 2 bad input
 """,
 )
-@asking(make=True)
 def sync_files(args: argparse.Namespace, gate: Client) -> int:
     """Show the plan of a sync, and make it unless told otherwise; return the exit status."""
     if args.prune and not args.name:
@@ -74,15 +65,15 @@ def sync_files(args: argparse.Namespace, gate: Client) -> int:
     plan = _ask(args, gate, whole, dry_run=True)
     only_plan = args.check or args.dry_run
     made = plan if only_plan or not plan["changes"] else _ask(args, gate, whole, dry_run=False)
-    if args.format == "json":
-        print_json({**made, "dry_run": only_plan})
-    else:
-        _print_plan(made)
+    if args.format != "json":
+        note_warnings(made.get("warnings", ()))
+        note_expired(made["changes"])
+    print_answer(args.format, {**made, "dry_run": only_plan}, "\n".join(_list_lines(made)))
     return 1 if args.check and plan["changes"] else 0
 
 
 def _ask(args: argparse.Namespace, gate: Client, whole: JoinedFiles, *, dry_run: bool) -> Body:
-    try:
+    with whole.locating():
         return ask(
             gate,
             Operations.sync_matrix,
@@ -95,8 +86,6 @@ def _ask(args: argparse.Namespace, gate: Client, whole: JoinedFiles, *, dry_run:
             force=args.force or None,
             file=whole.file,
         )
-    except ManyProblems as error:
-        raise whole.locate_errors(error) from None
 
 
 def describe_sync(
@@ -112,26 +101,18 @@ def describe_sync(
     noted = note or known
     what = reason or " ".join(filter(None, ("matrix sync", name)))
     text = f"{what} ({noted})" if noted else what
-    readable = strip_controls(text).replace("\n", " ")
-    return readable if len(readable) <= LONGEST_REASON else f"{readable[: LONGEST_REASON - 3]}..."
+    return shorten_text(strip_controls(text).replace("\n", " "), LONGEST_REASON)
 
 
-def _print_plan(found: Body) -> None:
+def _list_lines(found: Body) -> Iterator[str]:
     changes, unchanged = found["changes"], found["unchanged"]
-    print_changes(changes)
-    note_warnings(found.get("warnings", ()))
-    note_expired(changes)
-    if found["adopted"]:
-        print(f"adopted: {_name_documents(found['adopted'])}")
-    if found["left"]:
-        print(f"not in the files, kept without --prune: {_name_documents(found['left'])}")
-    if found["revision"] is not None:
-        print(f"revision {found['revision']}: {count_changes(changes)}, {unchanged} unchanged")
-    elif changes:
-        print(f"plan: {count_changes(changes)}, {unchanged} unchanged")
+    yield from format_changes(changes)
+    for what, key in (("adopted", "adopted"), ("not in the files, kept without --prune", "left")):
+        if names := [f"{one['kind']} {one['name']}" for one in found[key]]:
+            yield f"{what}: {shorten(names, _MAX_NAMED)}"
+    if changes:
+        stored = found["revision"] is not None
+        what = f"revision {found['revision']}" if stored else "plan"
+        yield f"{what}: {count_changes(changes)}, {unchanged} unchanged"
     else:
-        print(f"no difference: {unchanged} unchanged")
-
-
-def _name_documents(named: list[Body]) -> str:
-    return shorten([f"{one['kind']} {one['name']}" for one in named], _MAX_NAMED)
+        yield f"no difference: {unchanged} unchanged"

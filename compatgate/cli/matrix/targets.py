@@ -9,13 +9,12 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from compatgate.catalog import load_facts
-from compatgate.cli.commands import Body, Group, Row, print_row
+from compatgate.cli.commands import Group, Row, members
 from compatgate.cli.gate.comparison import run_what_if
 from compatgate.cli.gate.opening import drop_storage_members
+from compatgate.discovery.integrations.drafts import draft_target, read_drafts
 from compatgate.discovery.node_labels import LARGEST
 from compatgate.documents.specs import NAME_PATTERN
 from compatgate.documents.text import to_json, to_yaml
@@ -24,26 +23,8 @@ from compatgate.kit.cli.output import read_text
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 
-if TYPE_CHECKING:
-    from compatgate.discovery.integrations.drafts import Draft
-
-
-def _list_pools(targets: Iterable[Body]) -> list[Body]:
-    """Return a line of the list for each pool."""
-    return [
-        {
-            **pool,
-            "target": target["metadata"]["name"],
-            "mode": target["spec"]["policy"]["mode"],
-            "revision": target["revision"],
-        }
-        for target in targets
-        for pool in target["spec"]["pools"]
-    ]
-
 
 @action(
-    "from",
     "draft a target from Kubernetes nodes and GPU Operator objects",
     """\
 files: FILE|- ...       YAML or JSON files, read together
@@ -65,8 +46,6 @@ Values that no file states are left out and listed, with exit status 3: state th
 )
 def run_from(args: argparse.Namespace) -> int:
     """Print the drafted target, with notes as comments (JSON: on standard error)."""
-    from compatgate.discovery.integrations.drafts import draft_target, read_drafts
-
     if not re.fullmatch(NAME_PATTERN, args.name):
         hint = "letters, digits, and . _ - between them"
         raise BadInput("is not a target name", field="--name", value=args.name, hint=hint)
@@ -81,7 +60,15 @@ def run_from(args: argparse.Namespace) -> int:
         facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
     )
     document = draft_target(draft, args.name, facts.gpus)
-    remarks = _list_remarks(draft)
+    remarks = [
+        *(
+            f"pool {pool.name}: {name} is not known: {pool.why.get(name, 'nothing names it')}"
+            for pool in draft.pools
+            for name in pool.missing
+        ),
+        *draft.notes,
+    ]
+    remarks = [" ".join(strip_controls(text).split()) for text in remarks]
     if args.format == "json":
         print("".join(f"note: {remark}\n" for remark in remarks), end="", file=sys.stderr)
         print(to_json([document]), end="")
@@ -96,77 +83,47 @@ def run_from(args: argparse.Namespace) -> int:
     return 0
 
 
-def _list_remarks(draft: Draft) -> list[str]:
-    unknown = [
-        f"pool {pool.name}: {name} is not known: {pool.why.get(name, 'nothing names it')}"
-        for pool in draft.pools
-        for name in pool.missing
-    ]
-    return [" ".join(strip_controls(text).split()) for text in (*unknown, *draft.notes)]
-
-
-def _list(args: argparse.Namespace) -> int:
-    targets = LIST.ask(args)
-    return print_row(args.format, LIST, targets if args.format == "json" else _list_pools(targets))
-
-
-def _delete(args: argparse.Namespace) -> int:
-    made = {"name": args.name, "deleted": True, **DELETE.ask(args)}
-    return print_row(args.format, DELETE, made)
-
-
-LIST = Row(
-    "list",
-    "list_targets",
-    "list targets",
-    """\
+DELETE: Row = Row(
+    "delete_target",
+    "NAME  name of the target",
+    text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
+    reason="target delete {name}",
+    answer=lambda args: {"name": args.name, "deleted": True, **DELETE.ask(args)},
+)
+run = Group(
+    {
+        "list": Row(
+            "list_targets",
+            """\
 --label KEY=VALUE  only targets with this label
 --owner OWNER      only targets of this owner
 --gpu GPU          GPU, exactly as the target spells it
 --driver VERSION   driver, exactly as the target states it
 --search TEXT      part of the name
 """,
-    {
-        "target": "target",
-        "mode": "mode",
-        "pool": "name",
-        "gpu": "gpu",
-        "driver": "driver",
-        "nodes": "count",
-        "revision": "revision",
-    },
-    "no targets",
-    act=_list,
-)
-DELETE = Row(
-    "delete",
-    "delete_target",
-    "delete a target without entries or waivers",
-    "NAME  name of the target",
-    text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
-    reason="target delete {name}",
-    act=_delete,
-)
-run = Group(
-    (
-        LIST,
-        Row(
-            "show",
+            {
+                "target": lambda pool: pool["of"]["metadata"]["name"],
+                "mode": lambda pool: pool["of"]["spec"]["policy"]["mode"],
+                "pool": "name",
+                **members("gpu", "driver"),
+                "nodes": "count",
+                "revision": lambda pool: pool["of"]["revision"],
+            },
+            items=lambda targets, args: [
+                {**pool, "of": target} for target in targets for pool in target["spec"]["pools"]
+            ],
+        ),
+        "show": Row(
             "show_target",
-            "print a target as a document",
             "NAME  name of the target",
             text=lambda target: to_yaml([drop_storage_members(target)]).rstrip("\n"),
+            summary="print a target as a document",
         ),
-        run_what_if,
-        DELETE,
-        run_from,
-    ),
+        "what-if": run_what_if,
+        "delete": DELETE,
+        "from": run_from,
+    },
     epilog="""\
-examples:
-  compatgate target list --label tier=prod
-  compatgate target what-if prod-a100 --set driver=580.95.05
-  kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
-
 Create and change targets with compatgate matrix import.
 """,
 )

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import argparse
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from compatgate.cli.gate.opening import Operations, asking
+from compatgate.cli.gate.opening import Client, Operations, asking
+from compatgate.cli.matrix.files import describe_preview, describe_result
 from compatgate.core.rule import REFUSING
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, PLACE, user_name
-from compatgate.kit.cli.output import print_json
-from compatgate.kit.cli.parser import positive_count
-from compatgate.kit.cli.usage import action
+from compatgate.kit.cli.options import AUTHORSHIP, user_name
+from compatgate.kit.cli.output import print_answer
 from compatgate.kit.clock import today
-
-if TYPE_CHECKING:
-    from compatgate.client import Client
 
 DAYS = 7
 
 
-@action(
-    "waive",
+@asking(
     "waive the rules that denied one stack",
     f"""\
 VERDICT            id of the denied verdict
@@ -33,8 +28,6 @@ VERDICT            id of the denied verdict
 --dry-run          show what the waiver would allow
 """,
     AUTHORSHIP,
-    FORMAT,
-    PLACE,
     epilog="""\
 examples:
   compatgate matrix waive vd_52f3d1a2b4c6e8f0 --reason "moves to torch 2.8 on Friday" --dry-run
@@ -43,13 +36,9 @@ examples:
 The waiver covers exactly the verdict's rules, target and image; without an image, the versions of
 its stack. --dry-run shows which other recorded questions it would allow.
 """,
-    days={"type": positive_count},
 )
-@asking
 def waive(args: argparse.Namespace, gate: Client) -> int:
-    """Run ``matrix waive``."""
-    from compatgate.cli.matrix.files import describe_preview, describe_result
-
+    """Import a waiver of what denied a verdict, or show what it would allow."""
     if not args.reason and not args.dry_run:
         hint = "state the reason, which verdicts show"
         raise BadInput("is missing", field="--reason", hint=hint)
@@ -57,16 +46,13 @@ def waive(args: argparse.Namespace, gate: Client) -> int:
     document = _draft(args, verdict)
     reason = args.reason or "dry run"
     result = ask(gate, Operations.import_matrix, [document], reason=reason, dry_run=args.dry_run)
-    if args.format == "json":
-        print_json({**result, "dry_run": args.dry_run})
-        return 0
-    waived = document["spec"]["rules"]
-    for one in verdict["findings"]:
-        if one["outcome"] in REFUSING and one["rule"] not in waived:
-            print(f"No waiver can cover {one['rule']} {one['name']}: {one['message']}")
-    for line in (*describe_preview(result), describe_result(result)):
-        print(line)
-    return 0
+    lines = [
+        f"No waiver can cover {one['rule']} {one['name']}: {one['message']}"
+        for one in verdict["findings"]
+        if one["outcome"] in REFUSING and one["rule"] not in document["spec"]["rules"]
+    ]
+    lines += [*describe_preview(result), describe_result(result)]
+    return print_answer(args.format, {**result, "dry_run": args.dry_run}, "\n".join(lines))
 
 
 def _draft(args: argparse.Namespace, verdict: Body) -> Body:

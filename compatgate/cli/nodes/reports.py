@@ -4,42 +4,37 @@ from __future__ import annotations
 
 import argparse
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, print_rows, time_of
+from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, format_rows, time_of
 from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.discovery.probe import probe_machine, read_probe
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
-from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
-from compatgate.kit.cli.output import (
-    format_json_time,
-    print_answer,
-    print_json,
-    print_table,
-    read_text,
-)
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.options import FORMAT, PLACE, repeat
+from compatgate.kit.cli.output import format_json_time, list_fields, print_answer, read_text
+from compatgate.kit.cli.terminal import width_of
 from compatgate.kit.cli.usage import action
 from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
 from compatgate.strict_json import DECODE_ERRORS
 
 _NONE = "no nodes yet; report them with: compatgate k8s nodes --report"
-_NO_DRIFT = "no reported node differs from its target (nodes list shows all)"
 
 
 def format_gpus(node: Body) -> str:
     """Format GPUs as ``8 x A100-SXM4-80GB``."""
-    return strip_controls(", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"]))
+    return ", ".join(f"{kind['count']} x {kind['gpu']}" for kind in node["gpus"])
 
 
 def _remarks(node: Body) -> str:
     remarks = ["stale"] if node["stale"] else []
     remarks += [one["message"] for one in node["drift"]]
-    return strip_controls("; ".join([*remarks, *node["disagreements"], *node["notes"]]))
+    return "; ".join([*remarks, *node["disagreements"], *node["notes"]])
 
 
 _COLUMNS: dict[str, Cell] = {
@@ -52,10 +47,21 @@ _COLUMNS: dict[str, Cell] = {
     "seen": time_of("seen_at"),
     "remarks": _remarks,
 }
+_DRIFT: dict[str, Cell] = {
+    "cluster": "cluster",
+    "node": "name",
+    "target": "target",
+    "what": "what",
+    "has": lambda line: line["have"] or "not known",
+    "declared": "declared",
+    "since": time_of("since"),
+    "seen": lambda line: (
+        f"{format_json_time(line['seen_at'])}{' (stale)' if line['stale'] else ''}"
+    ),
+}
 
 
 @action(
-    "report",
     "report driver, GPUs, parts and settings of a node",
     """\
 --probe FILE              output of compatgate probe (default: probe this machine)
@@ -74,11 +80,10 @@ def _report(args: argparse.Namespace) -> int:
             (node,) = ask(gate, Operations.report_nodes, [body], cluster=args.cluster)["nodes"]
         return print_answer(args.format, node, lambda: format_node(node))
 
-    return repeat(report_once, read_interval(args.every)) if args.every else report_once()
+    return repeat(report_once, args.every)
 
 
 @action(
-    "import",
     "report nodes from a file",
     """\
 FILE       JSON file, as the body of POST /nodes ("-": standard input)
@@ -97,11 +102,7 @@ def _import(args: argparse.Namespace) -> int:
             part = nodes[start : start + MAX_NODES]
             answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
             reported += answer["nodes"]
-    if args.format == "json":
-        print_json(reported)
-    else:
-        print_nodes(reported, _NONE)
-    return 0
+    return print_nodes(args.format, reported, _NONE)
 
 
 def _read_report(path: str) -> Body:
@@ -126,13 +127,9 @@ def own_report(probe: str | None, name: str | None, *, root: str = "/") -> Body:
     is probed, whose files lie under ``root`` where this process runs in a container.
     """
     if probe is None:
-        from compatgate.discovery.probe import probe_machine
-
         document: Mapping[str, Any] = probe_machine(load_facts(), root=root).to_json()
         name = name or socket.gethostname().lower()
     else:
-        from compatgate.discovery.probe import read_probe
-
         document = read_probe(read_text(probe, "--probe"), origin=probe)
     if not name:
         hint = "--name is required: a probe does not name its node"
@@ -146,90 +143,26 @@ def driver_report(document: Mapping[str, Any]) -> dict[str, Any]:
     gpus = host.get("gpus") if isinstance(host, dict) else None
     if not isinstance(host, dict) or not isinstance(gpus, list):
         raise BadInput("does not describe a host", field="--probe", hint="create it with probe -o")
-    found: dict[str, Any] = {"gpus": []}
-    if host.get("driver"):
-        found["driver"] = host["driver"]
-    for gpu in gpus:
-        if not isinstance(gpu, dict) or "nodes" in gpu:
-            hint = "report nodes by their labels: compatgate k8s nodes --report"
-            raise BadInput("describes several nodes", field="--probe", hint=hint)
-        found["gpus"].append({"gpu": gpu.get("product"), "count": gpu.get("devices", 1)})
-    return found | {name: host[name] for name in ("platform", "node") if host.get(name)}
+    if any(not isinstance(gpu, dict) or "nodes" in gpu for gpu in gpus):
+        hint = "report nodes by their labels: compatgate k8s nodes --report"
+        raise BadInput("describes several nodes", field="--probe", hint=hint)
+    counts = [{"gpu": gpu.get("product"), "count": gpu.get("devices", 1)} for gpu in gpus]
+    stated = {name: host[name] for name in ("driver", "platform", "node") if host.get(name)}
+    return {"gpus": counts, **stated}
 
 
-_DRIFT_COLUMNS = ("cluster", "node", "target", "what", "has", "declared", "since", "seen")
-
-
-def print_nodes(nodes: Sequence[Body], empty: str) -> None:
-    """Print a line for each node."""
-    print_rows(nodes, _COLUMNS, empty)
-
-
-def print_drift(nodes: Sequence[Body], what: str | None = None) -> None:
-    """Print a line for each difference, or for those of one property."""
-    rows = [
-        (
-            node["cluster"],
-            node["name"],
-            one["target"],
-            one["what"],
-            strip_controls(one["have"] or "not known"),
-            ", ".join(one["declared"]),
-            format_json_time(node["since"]),
-            f"{format_json_time(node['seen_at'])}{' (stale)' if node['stale'] else ''}",
-        )
-        for node in nodes
-        for one in node["differences"]
-        if what in (None, one["what"])
-    ]
-    print_table(_DRIFT_COLUMNS, rows, empty=_NO_DRIFT)
+def print_nodes(form: str, nodes: Sequence[Body], empty: str) -> int:
+    """Print a line for each node, or JSON; return exit status 0."""
+    return print_answer(form, nodes, format_rows(nodes, _COLUMNS) if nodes else empty)
 
 
 def format_node(node: Body) -> str:
     """Return every detail of a node as lines."""
-    stale = ", stale" if node["stale"] else ""
-    facts = {
-        "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
-        "GPUs": format_gpus(node) or "none known",
-        **({"platform": node["platform"]} if node["platform"] else {}),
-        **({"node": _format_parts(node["node"])} if node["node"] else {}),
-        "targets": ", ".join(node["targets"]) or "none",
-        "since": format_json_time(node["since"]),
-        "seen": f"{format_json_time(node['seen_at'])}{stale}, by {node['reported_by']}",
-    }
-    lines = [f"{node['cluster']}/{node['name']}"]
-    lines += [f"  {name:<8} {strip_controls(str(value))}" for name, value in facts.items()]
-    for title, texts in (
-        ("drift", [one["message"] for one in node["drift"]]),
-        ("sources disagree", node["disagreements"]),
-        ("notes", node["notes"]),
-        ("witnesses", [*map(_source_text, node["witnesses"])]),
-    ):
-        lines += [title, *(f"  - {strip_controls(text)}" for text in texts)] if texts else []
+    heading = ("cluster", "name")
+    details = {name: value for name, value in node.items() if value not in ("", [], {})}
+    fields = {name: value for name, value in details.items() if name not in heading}
+    lines = [f"{node['cluster']}/{node['name']}", *list_fields(fields, width_of(sys.stdout), 2)]
     return "\n".join(lines)
-
-
-def _format_parts(parts: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in parts.items())
-
-
-def _source_text(witness: dict[str, Any]) -> str:
-    said = [f"driver {witness['driver']}"] if witness.get("driver") else []
-    said += [format_gpus(witness)] if witness.get("gpus") else []
-    said += [f"platform {witness['platform']}"] if witness.get("platform") else []
-    said += [_format_parts(witness["node"])] if witness.get("node") else []
-    said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
-    what = ", ".join(said) or "nothing"
-    return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"
-
-
-def _show_drift(args: argparse.Namespace) -> int:
-    nodes = DRIFT.ask(args)
-    if args.format == "json":
-        print_json(nodes)
-    else:
-        print_drift(nodes, args.what)
-    return 0
 
 
 _WHERE = """\
@@ -243,55 +176,43 @@ NAME            name of the node
 --cluster NAME  cluster, if several have a node with this name
 """
 DRIFT = Row(
-    "drift",
     "list_drift",
-    "list nodes that differ from their targets",
-    _WHERE
-    + """\
+    f"""\
+{_WHERE}\
 --what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
 """,
-    act=_show_drift,
+    _DRIFT,
+    "no reported node differs from its target (nodes list shows all)",
+    items=lambda nodes, args: [
+        {**node, **one}
+        for node in nodes
+        for one in node["differences"]
+        if args.what in (None, one["what"])
+    ],
 )
 run = Group(
-    (
-        Row(
-            "list",
+    {
+        "list": Row(
             "list_nodes",
-            "list nodes",
-            _WHERE
-            + """\
+            f"""\
+{_WHERE}\
 --search TEXT      part of the name, case-insensitive
 --driver DRIVER    driver version
---driver-state {}  driver state: whether an entry allows the driver
+--driver-state {{}}  driver state: whether an entry allows the driver
 --disagrees        only nodes whose sources disagree
 """,
             _COLUMNS,
             _NONE,
         ),
-        DRIFT,
-        Row(
-            "show",
-            "show_node",
-            "show a node with the reports of each source",
-            _ONE,
-            text=format_node,
-        ),
-        Row(
-            "remove",
+        "drift": DRIFT,
+        "show": Row("show_node", _ONE, text=format_node),
+        "remove": Row(
             "remove_node",
-            "remove a node that no longer exists",
             "--reason REASON  reason, kept in the audit log\n" + _ONE,
             text=lambda node: f"removed {node['cluster']}/{node['name']}",
         ),
-        *declared_rows("nodes"),
-        _report,
-        _import,
-    ),
-    epilog="""\
-examples:
-  compatgate k8s nodes --report --cluster prod-eu
-  compatgate nodes report --cluster prod-eu
-  compatgate nodes import fleet.json
-  compatgate nodes list --target prod-a100 --driver-state not-blessed
-  compatgate nodes drift""",
+        **declared_rows("nodes"),
+        "report": _report,
+        "import": _import,
+    }
 )

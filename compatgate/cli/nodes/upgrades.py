@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
-from compatgate.cli.commands import Body, Cell, Group, Row, time_of
-from compatgate.kit.cli.output import format_json_time, format_table
+from compatgate.cli.commands import Body, Cell, Group, Row, format_rows, members, time_of
+from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.sections import shorten
 
 EXIT = {"start": 0, "done": 0, "roll back": 1, "wait": 3}
 """Exit status by answer; ``done`` of a wave means that nothing is left to do."""
-_WAVE_HEAD = (
-    "WAVE", "ANSWER", "NODES", "UPGRADED", "EXCLUDED", "DOMAINS", "STARTED", "FINISHED",
-)  # fmt: skip
+_WAVES: dict[str, Cell] = {
+    "wave": "number",
+    **members("answer", "nodes", "upgraded"),
+    "excluded": "left_out",
+    "domains": lambda wave: shorten([one["name"] for one in wave["domains"]], 2),
+    "started": time_of("started_at"),
+    "finished": time_of("finished_at"),
+}
 
 
 def _drivers(good: Body) -> str:
@@ -22,11 +27,11 @@ def _drivers(good: Body) -> str:
 
 
 def _format_upgrade(upgrade: Body) -> str:
+    """Return an upgrade with its waves, requirements and history."""
     return strip_controls("\n".join(_list_lines(upgrade)))
 
 
 def _list_lines(upgrade: Body) -> Iterator[str]:
-    """Yield an upgrade with its waves, requirements and history, line by line."""
     state = f"{upgrade['state']}: {upgrade['why']}" if upgrade["why"] else upgrade["state"]
     yield f"{upgrade['name']}: driver {upgrade['driver']} on {upgrade['target']}, {state}"
     yield f"proposed by {upgrade['author']}: {upgrade['reason']}"
@@ -34,7 +39,7 @@ def _list_lines(upgrade: Body) -> Iterator[str]:
     if not upgrade["health"]:
         yield "without health reports: GPU errors on upgraded nodes go unnoticed"
     waves = upgrade["wave_list"]
-    yield format_table(_WAVE_HEAD, [[*map(str, _wave_row(wave))] for wave in waves])
+    yield format_rows(waves, _WAVES)
     for wave in waves:
         if wave["answer"] in ("wait", "roll back"):
             for reason in wave["reasons"]:
@@ -48,21 +53,6 @@ def _list_lines(upgrade: Body) -> Iterator[str]:
         text = f": {event['text']}" if event["text"] else ""
         what = f"{event['actor'] or 'compatgate'}: {event['action']}{which}{text}"
         yield f"{format_json_time(event['at'])}  {what}"
-
-
-def _wave_row(wave: Body) -> tuple[object, ...]:
-    domains = wave["domains"]
-    more = f" and {len(domains) - 2} more" if len(domains) > 2 else ""
-    return (
-        wave["number"],
-        wave["answer"],
-        wave["nodes"],
-        wave["upgraded"],
-        wave["left_out"],
-        ", ".join(one["name"] for one in domains[:2]) + more,
-        format_json_time(wave["started_at"]) or "-",
-        format_json_time(wave["finished_at"]) or "-",
-    )
 
 
 def _format_answer(answer: Body) -> str:
@@ -80,12 +70,9 @@ def _format_answer(answer: Body) -> str:
 
 _UPGRADES: dict[str, Cell] = {
     "upgrade": "name",
-    "target": "target",
-    "driver": "driver",
-    "state": "state",
+    **members("target", "driver", "state"),
     "waves": lambda one: f"{one['finished']}/{one['waves']}",
-    "nodes": "nodes",
-    "author": "author",
+    **members("nodes", "author"),
     "made": time_of("made_at"),
     "why": "why",
 }
@@ -93,9 +80,7 @@ _FREEZES: dict[str, Cell] = {
     "freeze": "name",
     "from": time_of("since"),
     "to": time_of("until"),
-    "targets": "targets",
-    "owner": "owner",
-    "reason": "reason",
+    **members("targets", "owner", "reason"),
 }
 
 
@@ -118,75 +103,47 @@ def _make_body(args: argparse.Namespace) -> Body:
 
 
 _NAME = "name: UPGRADE  name of the upgrade\n"
-_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)"
+_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 
 
-def _change(action: str, operation: str, text: str, **more: Any) -> Row:
-    about: dict[str, Any] = {"text": _format_upgrade, "reason": f"upgrade {action} {{name}}"}
-    return Row(action, operation, text, **{"usage": _NAME, **about, **more})
+def _change(operation: str, usage: str = _NAME) -> Row:
+    action = operation.rpartition("_")[0].replace("_", "-")
+    reason = f"upgrade {action} {{name}}"
+    return Row(operation, usage, text=_format_upgrade, reason=reason)
 
 
 run = Group(
-    (
-        Row(
-            "list",
+    {
+        "list": Row(
             "list_upgrades",
-            "list upgrades, newest first",
             """\
 --state {}     only this state
 --target NAME  only upgrades of this target
 """,
             _UPGRADES,
-            "no upgrades",
         ),
-        Row(
-            "show",
-            "show_upgrade",
-            "show waves, open requirements and history",
-            _NAME,
-            text=_format_upgrade,
-        ),
-        Row(
-            "may-start",
+        "show": Row("show_upgrade", _NAME, text=_format_upgrade),
+        "may-start": Row(
             "may_start",
-            "start a wave if allowed, and hold it for the caller",
-            _NAME
-            + """\
+            f"""\
+{_NAME}{_AUTHOR}\
 --wave N   wave number (default: the next wave)
 --by NAME  person or tool that would roll the wave (default: the caller's name)
 --dry-run
-"""
-            + _AUTHOR,
+""",
             text=_format_answer,
             status=lambda answer: EXIT[answer["answer"]],
         ),
-        _change(
-            "approve",
-            "approve_upgrade",
-            "approve another person's upgrade",
-            usage=_NAME + _AUTHOR,
-            reason="",
+        "approve": Row("approve_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
+        "retract": Row("retract_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
+        "stop": _change("stop_upgrade"),
+        "resume": _change("resume_upgrade"),
+        "roll-back": _change("roll_back_upgrade"),
+        "leave-out": _change(
+            "leave_out_nodes", _NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name"
         ),
-        _change(
-            "retract", "retract_upgrade", "withdraw your approval", usage=_NAME + _AUTHOR, reason=""
-        ),
-        _change("stop", "stop_upgrade", "hold every wave until someone resumes the upgrade"),
-        _change("resume", "resume_upgrade", "resume a stopped upgrade"),
-        _change(
-            "roll-back",
-            "roll_back_upgrade",
-            "end an upgrade; every wave must return to the former driver",
-        ),
-        _change(
-            "leave-out",
-            "leave_out_nodes",
-            "exclude nodes from an upgrade",
-            usage=_NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name",
-        ),
-        Row(
-            "freeze",
+        "freeze": Row(
             "set_freeze",
-            "create or replace a freeze: a period in which no wave starts",
             """\
 name: FREEZE        name of the freeze
 since: --from TIME  start of the freeze
@@ -197,43 +154,33 @@ targets: --target PATTERN ...  target or pattern; may be repeated (default: ever
             text=_format_freeze,
             reason="freeze {name}",
         ),
-        Row(
-            "unfreeze",
+        "unfreeze": Row(
             "delete_freeze",
-            "delete a freeze",
             "name: FREEZE  name of the freeze",
             text=_format_freeze,
             reason="unfreeze {name}",
         ),
-        Row(
-            "freezes",
+        "freezes": Row(
             "list_freezes",
-            "list freezes",
             """\
 --target NAME  only freezes that hold waves of this target
 --ended
 """,
             _FREEZES,
-            "no freezes",
         ),
-        Row(
-            "known-good",
+        "known-good": Row(
             "list_known_good",
-            "show the known-good state that a rollback returns to",
             "",
             {
-                "target": "target",
-                "revision": "revision",
+                **members("target", "revision"),
                 "drivers": _drivers,
                 "upgrade": "upgrade",
                 "marked": time_of("marked_at"),
             },
             "no known-good states",
         ),
-        Row(
-            "create",
+        "create": Row(
             "create_upgrade",
-            "propose an upgrade, with waves from its plan",
             """\
 name: UPGRADE             name of the upgrade
 --target NAME (required)  target to upgrade
@@ -248,16 +195,8 @@ name: UPGRADE             name of the upgrade
             reason="upgrade {target} to driver {driver}",
             values=_make_body,
         ),
-    ),
+    },
     epilog="""\
-examples:
-  compatgate upgrade create prod-580 --target prod-a100 --driver 580.95.05 --reason 'Xid 119'
-  compatgate upgrade approve prod-580
-  compatgate upgrade may-start prod-580 --wave 1 --by pipeline-4711
-  compatgate upgrade show prod-580
-  compatgate upgrade stop prod-580 --reason 'jobs hang on the first rack'
-  compatgate upgrade freeze year-end --from 2026-12-18 --to 2027-01-04 --owner team-sre
-
 exit status of may-start: 0 start (or done: nothing is left of the wave), 1 roll back, 2 bad input,
 3 wait, or no answer.
 """,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import logs
-from compatgate.kit.cli.parser import positive_count
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import add_usage
 
@@ -40,6 +39,7 @@ CHANGES = """\
 --set NAME=VALUE,... ...  change: driver, gpu, os or cpu of the pools, or a component of every stack
 --pool NAME               change only this pool
 """
+LIMIT = "--limit N  number of items (default: all)"
 FORCE = "--force  accept suites that a worker will bring later, with a warning"
 
 
@@ -52,19 +52,16 @@ def add_log_format(group: argparse._ActionsContainer, *, level: str) -> None:
     add_usage(group, usage)
 
 
-def add_limit(group: argparse._ActionsContainer) -> None:
-    """Add the option that limits a list."""
-    usage = "--limit N  number of items (default: all)"
-    add_usage(group, usage, limit={"type": positive_count})
-
-
 def reason_of(args: argparse.Namespace, otherwise: str) -> str:
     """Return the reason of a change."""
     if args.reason:
         return str(args.reason)
-    readable = strip_controls(otherwise).replace("\n", "\ufffd")
-    most = LONGEST_REASON
-    return readable if len(readable) <= most else f"{readable[: most - 3]}..."
+    return shorten_text(strip_controls(otherwise).replace("\n", "\ufffd"), LONGEST_REASON)
+
+
+def shorten_text(text: str, most: int) -> str:
+    """Return a text of at most so many characters."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:
@@ -76,7 +73,6 @@ def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> d
 
 def revision_or_time(text: str, option: str) -> int | datetime:
     """Read an option that names a matrix: a revision's number, or a time."""
-    from compatgate.errors import BadInput
     from compatgate.kit.clock import parse_moment
 
     if text.isascii() and text.isdecimal() and len(text) < len("20261103"):
@@ -121,11 +117,14 @@ def read_interval(text: str, field: str = "--every", least_s: int = _LEAST_S) ->
     return seconds
 
 
-def repeat(act: Callable[[], int], seconds: float) -> int:
-    """Repeat an action until it is stopped; return 0. Print errors and continue."""
+def repeat(act: Callable[[], int], every: str | None) -> int:
+    """Act once, or at an interval until a signal; then print errors, continue, and return 0."""
+    if every is None:
+        return act()
     import signal
     import threading
 
+    seconds = read_interval(every)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from compatgate.errors import BadInput, quote_error
+from compatgate.kit.cli.terminal import strip_controls, wrap_beside
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,19 +27,30 @@ def _to_builtins(value: Any) -> Any:
     return to_builtins(value)
 
 
-def print_answer(form: str, answer: Any, text: Callable[[], str]) -> int:
+def print_answer(form: str, answer: Any, text: str | Callable[[], str]) -> int:
     """Print an answer as JSON, or as text; return exit status 0."""
     if form == "json":
         print_json(answer)
     else:
-        print(text())
+        print(text if isinstance(text, str) else text())
     return 0
+
+
+def format_fields(fields: Mapping[str, object], indent: str = "", width: int = 10) -> str:
+    """Return names and values as lines, without those that have no value."""
+    lines = [f"{indent}{name:<{width}} {value}" for name, value in fields.items() if value]
+    return strip_controls("\n".join(lines))
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
     """Print a table for people; the last column is not padded."""
-    cells = [[*map(_cell, row)] for row in rows]
-    print(format_table([name.upper() for name in head], cells) if cells else empty)
+    lines = [*rows]
+    print(format_cells([name.upper() for name in head], lines) if lines else empty)
+
+
+def format_cells(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table of values, each on one line without control characters, ``-`` for none."""
+    return format_table(head, [[*map(_cell, row)] for row in rows])
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -52,7 +64,40 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _cell(value: object) -> str:
     text = "-" if value in (None, "") else str(value)
-    return " ".join(text.split())
+    return " ".join(strip_controls(text).split())
+
+
+def list_fields(fields: Mapping[str, Any], width: int, indent: int = 0) -> Iterator[str]:
+    """Yield names and values as lines, members of members below them; skip unknown values."""
+    known = {str(name): value for name, value in fields.items() if value is not None}
+    plain = [name for name, value in known.items() if not _is_nested(value)]
+    column = max(map(len, plain), default=0)
+    for name, value in known.items():
+        if not _is_nested(value):
+            yield from wrap_beside(f"{' ' * indent}{name:<{column}}  ", _to_text(value), width)
+            continue
+        yield f"{' ' * indent}{name}"
+        for part in value if isinstance(value, list) else [value]:
+            first, *rest = list(list_fields(part, width, indent + 4)) or [""]
+            yield f"{' ' * (indent + 2)}{'-' if isinstance(value, list) else ' '} {first.strip()}"
+            yield from rest
+
+
+def _is_nested(value: Any) -> bool:
+    if isinstance(value, dict):
+        return not all(isinstance(one, int) for one in value.values())
+    return isinstance(value, list) and any(isinstance(part, dict) for part in value)
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        value = [f"{name}:{count}" for name, count in value.items()]
+    if isinstance(value, (list, tuple)):
+        separator = "; " if any(" " in str(part) for part in value) else ", "
+        return separator.join(map(str, value)) or "none"
+    return str(value)
 
 
 def format_time(moment: datetime | None) -> str | None:
@@ -119,5 +164,6 @@ def read_bytes(path: str, option: str, largest: int = LARGEST_INPUT) -> bytes:
     with open_input(path, option) as file:
         data = file.read(largest + 1)
     if len(data) > largest:
-        raise BadInput(f"'{path}' is larger than {largest >> 20} MiB", field=option)
+        size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest >> 10} KiB"
+        raise BadInput(f"'{path}' is larger than {size}", field=option)
     return data

@@ -13,8 +13,6 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.terminal import width_of
 from compatgate.kit.cli.usage import add_usage
 
-MOST = 1024
-"""Maximum number of processes, threads or concurrent runs."""
 _PLACES = ("server", "bundle", "database")
 
 
@@ -32,18 +30,12 @@ class StoreOnce(argparse.Action):
     silently be skipped.
     """
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Store the value, or report that the option was given twice."""
-        _refuse_empty(parser, self, values, option_string)
+        _refuse_empty(parser, self, values, option)
         given = vars(namespace).setdefault("_given", set())
-        if option_string and self.dest in given:
-            parser.error(f"{option_string} is given twice")
+        if option and self.dest in given:
+            parser.error(f"{option} is given twice")
         given.add(self.dest)
         setattr(namespace, self.dest, values)
 
@@ -51,16 +43,10 @@ class StoreOnce(argparse.Action):
 class AppendValue(argparse._AppendAction):
     """Collect values; refuse empty ones."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         """Add the value, or report that it is empty."""
-        _refuse_empty(parser, self, values, option_string)
-        super().__call__(parser, namespace, values, option_string)
+        _refuse_empty(parser, self, values, option)
+        super().__call__(parser, namespace, values, option)
 
 
 class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
@@ -80,24 +66,12 @@ def _refuse_empty(
         parser.error(f"{option or 'an argument'}: is empty; give a value, or omit the option")
 
 
-def bounded_count(text: str) -> int:
-    """Read a number from 1 to `MOST`; the type of an option."""
-    if not text.isdecimal() or not 1 <= int(text) <= MOST:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1 to {MOST}")
-    return int(text)
-
-
-def positive_count(text: str) -> int:
-    """Read a number from 1; the type of an option that limits a list."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 1")
-    return int(text)
-
-
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose examples keep their form."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, chosen: str = "", **settings: Any) -> None:
+        self.chosen = chosen
+        """Action that the command line names."""
         settings.setdefault("formatter_class", _Formatter)
         settings.setdefault("allow_abbrev", False)
         super().__init__(**settings)
@@ -156,9 +130,9 @@ class Command(Protocol):
 
 
 def load_command(code: str) -> Command:
-    """Import a command: the object ``run`` of a module, or ``module:name``."""
+    """Import a command: the object ``run`` of a module below `compatgate`, or ``module:name``."""
     module, _, name = code.partition(":")
-    found: Command = getattr(import_module(module), name or "run")
+    found: Command = getattr(import_module(f"compatgate.{module}"), name or "run")
     return found
 
 

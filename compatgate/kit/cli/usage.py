@@ -6,7 +6,7 @@ of a help are indented. A line that ends with a colon begins a group.
     file: FILE|-             argument with another name in Python; in brackets: may be missing
     --host H ...             option that may be repeated
     --wait                   option without a value
-    --top N = 20             option with a default, which is added to the help
+    --top N = 20             number from 1, with a default, which is added to the help
     --better {lower,higher}  option with choices
     --attach [IMAGE]         option whose value may be missing
     | --detach               alternative to the option above
@@ -15,6 +15,7 @@ of a help are indented. A line that ends with a colon begins a group.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -34,7 +35,6 @@ _NARGS = {(False, False): None, (True, False): "?", (False, True): "+", (True, T
 class Action(NamedTuple):
     """A command, or an action of a command; ``settings`` are what its usage cannot state."""
 
-    name: str
     help: str
     run: Run
     parts: Sequence[Part]
@@ -52,15 +52,15 @@ class Action(NamedTuple):
 
 
 def action(
-    name: str, help_text: str, /, *parts: Part, epilog: str = "", **settings: Settings
+    help_text: str, /, *parts: Part, epilog: str = "", **settings: Settings
 ) -> Callable[[Run], Action]:
-    """Declare an action; the function below the declaration runs it."""
-    return lambda run: Action(name, help_text, run, parts, epilog, settings)
+    """Declare an action, which its group names; the function below the declaration runs it."""
+    return lambda run: Action(help_text, run, parts, epilog, settings)
 
 
 def command(*parts: Part, epilog: str, **settings: Settings) -> Callable[[Run], Action]:
     """Declare a command; `compatgate.cli.main.COMMANDS` has its name and help."""
-    return action("", "", *parts, epilog=epilog, **settings)
+    return action("", *parts, epilog=epilog, **settings)
 
 
 def titled(title: str, *parts: Part, **settings: Settings) -> Part:
@@ -110,6 +110,37 @@ def read_usage(usage: str) -> Iterator[tuple[str, list[str], dict[str, Any], str
             yield (*_read_names(names), about)
 
 
+def bounded(what: str, least: float, most: float = math.inf) -> Callable[[str], int]:
+    """Return the type of an option whose value is a whole number; errors say ``what`` it is."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"'{text}' is not {what}")
+        return int(text)
+
+    return read
+
+
+def bounded_seconds(what: str, least: float, most: float) -> Callable[[str], float]:
+    """Return the type of an option whose value is a time in seconds."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds{what}")
+        return value
+
+    return read
+
+
+POSITIVE = bounded("a number from 1", 1)
+ABOVE_0 = math.ulp(0.0)
+"""Least number of seconds where none is not allowed."""
+
+
 def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
     """Yield the names of each option with its help."""
     for text in re.split(r"\n(?=\S)", usage.strip()):
@@ -137,6 +168,8 @@ def _read_names(names: str) -> tuple[str, list[str], dict[str, Any]]:
         keywords |= {"choices": value[1:-1].split(",")} if value != "{}" else {}
     elif value:
         keywords["metavar"] = value
+    if value == "N":
+        keywords["type"] = POSITIVE
     if not flags:
         name = stated[1] if stated else value.lower()
         return name, [name], {**keywords, "nargs": _NARGS[is_optional, is_repeated]}

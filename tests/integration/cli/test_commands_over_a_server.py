@@ -234,7 +234,7 @@ spec:
     (number,) = set(re.findall(r"pr_[0-9a-f]{16}", err))
     assert remote("matrix", "approvals") == local("matrix", "approvals")
     shown = remote("matrix", "approvals", number)[1]
-    assert "spec.policy.mode: enforce -> audit" in shown
+    assert 'spec.policy.mode: "enforce" -> "audit"' in shown
     status, _, err = remote("matrix", "approve", number)
     assert (status, "another person approves it" in err) == (2, True)
     status, _, err = local("matrix", "approve", number, "--author", "bob")

@@ -12,20 +12,15 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.principal import SCOPES
 
-CREATE = Row(
-    "create",
-    "create_token",
-    "create a token",
-    "--name NAME\nscopes: --scope SCOPES",
-)
-NODES = Row("list", "list_nodes", "list nodes")
-RUNS = Row("list", "list_runs", "list runs", columns={"id": "id", "queued": time_of("queued_at")})
+CREATE = Row("create_token", "--name NAME\nscopes: --scope SCOPES")
+NODES = Row("list_nodes")
+RUNS = Row("list_runs", columns={"id": "id", "queued": time_of("queued_at")})
 
 
 def parsed(row: Row, *words: str) -> argparse.Namespace:
     parser = Parser(prog="compatgate thing")
-    Group((row,)).add_arguments(parser)
-    return parser.parse_args([row.name, *words])
+    Group({"act": row}).add_arguments(parser)
+    return parser.parse_args(["act", *words])
 
 
 def values(row: Row, *words: str) -> dict[str, Any]:
@@ -75,7 +70,7 @@ def test_a_truth_value_is_given_as_yes_or_no(words: tuple[str, ...], sent: dict[
 
 
 def test_an_argument_may_need_more_than_an_option() -> None:
-    row = Row("list", "list_tokens", "list", "--all  include revoked tokens")
+    row = Row("list_tokens", "--all  include revoked tokens")
     row = row._replace(values=lambda args: {"active": None if args.all else True})
     assert values(row) == {"active": True}
     assert values(row, "--all") == {}
@@ -100,7 +95,7 @@ def test_a_list_is_a_table_and_an_answer_a_text(capsys: pytest.CaptureFixture[st
     assert print_row("text", RUNS, [run]) == 0
     assert capsys.readouterr().out == "ID  QUEUED\nr1  2026-11-03 09:30:00Z\n"
     print_row("text", RUNS, [])
-    assert capsys.readouterr().out == "nothing yet\n"
+    assert capsys.readouterr().out == "no runs\n"
     print_row("text", CREATE._replace(text=lambda made: made["secret"]), {"secret": "cg_1"})
     assert capsys.readouterr().out == "cg_1\n"
     print_row("json", RUNS, [run])

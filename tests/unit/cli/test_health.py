@@ -27,7 +27,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(first_five, "snapshot", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(host, "look_at_host", lambda: look_at_host(Root(str(tmp_path))))
-    monkeypatch.setattr(module, "_loaded_driver", lambda: None)
+    monkeypatch.setattr(module, "read_kernel_driver", lambda: None)
     return log
 
 

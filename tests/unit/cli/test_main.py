@@ -56,9 +56,9 @@ def test_every_action_of_a_command_explains_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_option_argument_and_action_is_explained(name: str) -> None:
-    whole = Parser(prog=name, description="a command")
+    whole = Parser(prog=f"compatgate {name}", description="a command")
     load_command(COMMANDS[name][0]).add_arguments(whole)
-    assert "example" in (whole.epilog or "")
+    assert "\nexample" in whole.format_help()
     for parser in _parsers(whole):
         assert parser.description, parser.prog
         for action in parser._actions:

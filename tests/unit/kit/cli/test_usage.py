@@ -65,11 +65,11 @@ def test_the_help_has_groups_and_defaults() -> None:
 
 
 def test_an_action_is_declared_above_the_function_that_runs_it() -> None:
-    @action("run", "run it", "--wait  wait", epilog="more")
+    @action("run it", "--wait  wait", epilog="more")
     def run(args: argparse.Namespace) -> int:
         return 3 if args.wait else 0
 
     parser = argparse.ArgumentParser()
     run.add_arguments(parser)
     assert parser.epilog == "more"
-    assert (run.name, run.help, run(parser.parse_args(["--wait"]))) == ("run", "run it", 3)
+    assert (run.help, run(parser.parse_args(["--wait"]))) == ("run it", 3)

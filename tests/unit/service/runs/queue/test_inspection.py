@@ -75,9 +75,7 @@ def test_changes_are_written_as_people_do(share: float, text: str) -> None:
     assert format_change(share) == text
 
 
-def test_conditions_are_told_where_a_program_recorded_them(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_conditions_are_told_where_a_program_recorded_them() -> None:
     def metric(name: str, **conditions: Any) -> dict[str, Any]:
         return {"name": name, "values": [1.0], "conditions": conditions or None}
 
@@ -95,9 +93,9 @@ def test_conditions_are_told_where_a_program_recorded_them(
             },
         },
     ]
-    cli_show._print_conditions(steps)
+    (line,) = cli_show._list_figures(steps)
     said = "gemm-0 fp16: SM clock 1980 MHz, 61 C, held by power limit in 1 of 1 values"
-    assert capsys.readouterr().out.strip() == said
+    assert line.strip() == said
 
 
 def test_values_settled_only_where_all_lines_say_so() -> None:
