@@ -343,11 +343,12 @@ def _time(url: str, path: str, cookie: str, server: int) -> Timing:
 
 def _processor_ms(server: int) -> float:
     """Return the milliseconds that the threads of a process and of its workers have run."""
-    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-    spent = sum(_processor_ms(int(child)) for child in children)
+    spent = 0.0
     for thread in Path(f"/proc/{server}/task").iterdir():
-        with suppress(OSError):  # a thread that has just ended
+        with suppress(OSError):  # a thread or a process that has just ended
             spent += int((thread / "schedstat").read_text().split()[0]) / 1e6
+            children = (thread / "children").read_text().split()
+            spent += sum(_processor_ms(int(child)) for child in children)
     return spent
 
 

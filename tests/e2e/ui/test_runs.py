@@ -116,13 +116,3 @@ def test_a_baseline_is_looked_at_and_approved(open_page):
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_role("status")).to_contain_text("runs are judged against version 1")
     expect(page.locator("main .badge").first).to_contain_text("approved")
-
-
-@pytest.mark.parametrize(
-    ("key", "place"), [("r", "runs"), ("b", "baselines"), ("s", "hosts"), ("o", "workloads")]
-)
-def test_keys_lead_to_the_canaries(open_page, key, place):
-    page = open_page("keys")
-    page.keyboard.press("g")
-    page.keyboard.press(key)
-    page.wait_for_url(f"**/ui/{place}")
