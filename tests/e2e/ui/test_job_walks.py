@@ -138,6 +138,8 @@ def test_job_2_what_runs_on_this_target(begin, scripts):
     cell = walk.page.get_by_role("link", name="PyTorch 2.8, staging-h100: works, with a note")
     walk.press(cell, follows=not scripts)
     walk.see(walk.page.locator("#cell"), BLESSED)
+    walk.open(walk.page.url)  # its address can be sent to a colleague
+    walk.see(walk.page.locator("#cell"), BLESSED)
     if scripts:
         assert violations(walk.page) == []
 

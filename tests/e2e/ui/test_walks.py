@@ -40,15 +40,6 @@ def test_a_walk_counts_its_actions_and_its_waiting(open_page):
         walk.see(page.locator("main"), "")
 
 
-def test_a_question_in_words_is_one_entry_of_the_palette(open_page):
-    page = open_page("entries")
-    walk = Walk(page)
-    walk.ask("torch 2.7 cu128 @ prod-a100")
-    walk.see(page.locator("#found"), "torch=2.7.1+cu128")
-    walk.see(page.locator("#found"), "Denied")
-    assert walk.actions == 1
-
-
 def test_a_canary_is_submitted_from_the_change_and_watched(tried, open_page, api):
     page = open_page(f"entries/{tried}/edit?status=blessed", signed_in=True)
     walk = Walk(page)
