@@ -88,7 +88,8 @@ def test_points_of_charts_lead_to_their_runs_and_values(open_page):
     trend = page.locator("figure.trend .u-over").first
     trend.click(position={"x": 3, "y": 40})
     page.wait_for_url(lambda url: f"runs/{SLOWER}" not in url)
-    expect(page.locator("h1")).to_contain_text("run_")
+    expect(page.locator(".crumbs")).to_contain_text("run_")
+    expect(page.locator("h1")).to_contain_text("conv-only")
 
 
 def test_a_run_is_held_against_another(open_page):
