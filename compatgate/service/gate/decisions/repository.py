@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from compatgate.core.rule import Outcome
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import (
@@ -222,7 +223,7 @@ class GivenAnswer(Struct, frozen=True):
     """
 
     verdict_id: str
-    outcome: str
+    outcome: Outcome
     allowed: bool
     decisions: int
     first: datetime
@@ -239,13 +240,14 @@ def list_answers(
     given = (Decision.verdict_id, Decision.outcome, Decision.allowed)
     asked = (Decision.asked_by, Decision.source)
     last = func.max(Decision.decided_at)
-    values = (func.count(), func.min(Decision.decided_at), last, func.min(Decision.matrix_revision))
-    query = select(*given, *values, *asked).where(Decision.decided_at.between(since, until))
+    sums = (func.count(), func.min(Decision.decided_at), last, func.min(Decision.matrix_revision))
+    query = select(*given, *sums, *asked).where(Decision.decided_at.between(since, until))
     query = query.where(*text_filters({"target": target}, beginnings=False))
     found: dict[str, GivenAnswer] = {}
     for row in session.execute(query.group_by(*given, *asked).order_by(last.desc())):
-        *values_of, asked_by, source = row
-        one = GivenAnswer(*values_of, [asked_by], [source])
+        *counted, asked_by, source = row
+        values: list[Any] = [*counted, [asked_by], [source]]
+        one = GivenAnswer(*values)
         if known := found.get(one.verdict_id):
             one = replace(
                 known,
