@@ -8,7 +8,8 @@ routes is asked by an administrator; a page that is new there stops the bench un
 what to show on it. *First* is the first look after a start. Sizes are those of compressed answers;
 Chromium opens each page with an empty cache, and its sizes are with headers, scripts and styles. An
 interaction is what htmx asks for and shows, from the request to the frame after the one that it is
-first seen in. *Processor* is the time of all threads of the server, from the request to its answer.
+first seen in. *Processor* is the time of the server, with the processes that compute for it, from
+the request to its answer.
 
 With ``--against``, the gate of another checkout is filled and served beside this one, with its own
 ``.venv`` if it has one, and Chromium opens Home and Drift of both in turns.
@@ -342,12 +343,14 @@ def _time(url: str, path: str, cookie: str, server: int) -> Timing:
 
 
 def _processor_ms(server: int) -> float:
-    """Return the milliseconds that the threads of a process and of its workers have run."""
-    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
-    spent = sum(_processor_ms(int(child)) for child in children)
+    """Return the milliseconds that a process and its workers have run, ended ones included."""
+    stat = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()
+    spent = sum(map(int, stat[13:15])) * 1000 / os.sysconf("SC_CLK_TCK")  # of ended children
     for thread in Path(f"/proc/{server}/task").iterdir():
-        with suppress(OSError):  # a thread that has just ended
+        with suppress(OSError):  # a thread or a process that has just ended
             spent += int((thread / "schedstat").read_text().split()[0]) / 1e6
+            children = (thread / "children").read_text().split()
+            spent += sum(_processor_ms(int(child)) for child in children)
     return spent
 
 

@@ -40,7 +40,7 @@ def describe_change(change: dict[str, Any]) -> str:
                 words = f"raise the driver to {floor} or newer" + (f", below {end}" if end else "")
             parts.append(words)
         elif name == "arch":
-            parts.append(f"build it for {', '.join(value)}")
+            parts.append(f"build it for {join_words(value)}")
         else:  # a framework by the name that is installed
             used.append(f"{name if is_framework(name) else label_of(name)} {value}")
     return ", ".join([*parts, f"use {join_words(used)}"] if used else parts)

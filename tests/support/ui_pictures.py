@@ -99,4 +99,5 @@ def shrink(path: Path) -> None:
     with suppress(ImportError):
         from PIL import Image
 
-        Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
+        picture = Image.open(path).convert("RGB")
+        picture.quantize(128, kmeans=1).save(path, optimize=True)  # keeps the few greens

@@ -114,7 +114,7 @@ def _inline(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return " ".join(map(_inline, value))
-    return msgspec.json.encode(value).decode() if isinstance(value, dict) else str(value)
+    return f"({format_compact(value)})" if isinstance(value, dict) else str(value)
 
 
 def count_things(number: int, thing: str) -> str:

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from compatgate.core.cells import CellAnswer, StackRow
-from compatgate.core.components import join_words
+from compatgate.core.components import COMPONENTS, join_words
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import format_stack
 from compatgate.errors import BadInput, CompatgateError, NotFound
@@ -114,7 +114,7 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
         "across": columns,
         "found": found,
         "view": fold_table(found, every=bool(query.every)) if found else None,
-        "summary": _summarise(found, columns) if found else "",
+        "summary": _summarise(found, rows, columns) if found else "",
         "targets": len(snapshot.documents),
         "cell": cell,
         "legend": LEGEND,
@@ -129,7 +129,7 @@ _NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
 _MAX_NAMED = 3
 
 
-def _summarise(found: CellTable, columns: CellColumns) -> str:
+def _summarise(found: CellTable, rows: str, columns: CellColumns) -> str:
     """Return the first row as a sentence: ``PyTorch 2.8 runs on 43 of 44 targets``."""
     if not found.rows or not found.columns or found.pending:
         return ""
@@ -144,7 +144,8 @@ def _summarise(found: CellTable, columns: CellColumns) -> str:
         which += f" shown here ({found.columns_total} in all)"
     where = f"runs on {running} of {which}" if running else f"runs on none of {which}"
     listed = f"; not on {join_words(others)}" if running and 0 < len(others) <= _MAX_NAMED else ""
-    return f"{found.rows[0].label} {where}{listed}."
+    of = f"{COMPONENTS[rows].label} " if rows in COMPONENTS else ""
+    return f"{of}{found.rows[0].label} {where}{listed}."
 
 
 class FoldedAxis(Struct, frozen=True):

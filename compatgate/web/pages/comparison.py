@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
+from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery, make_table
 from compatgate.service.changes.comparison.sections import arrange_outlook
@@ -149,11 +150,16 @@ def _describe(ask: PageRequest[Any], plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list_drivers(facts: Facts) -> Iterator[tuple[str, str]]:
-    """Yield the newest driver of each supported branch, newest first, with a note."""
-    branches = facts.driver_branches.branches
+    """Yield the newest driver of each supported branch, newest first, with a note.
+
+    A branch without a published end may be supported if it is newer than one that is.
+    """
+    branches, today = facts.driver_branches.branches, clock.today().isoformat()
+    oldest = min((n for n, one in branches.items() if (one.eol or "") >= today), default=0)
     for number in sorted(branches, reverse=True):
         branch = branches[number]
-        if branch.last is not None and not branch.ended:
+        has_ended = branch.ended or (branch.eol or today) < today
+        if branch.last is not None and not has_ended and number >= oldest:
             until = f", supported to {branch.eol}" if branch.eol else ""
             yield branch.last.text, f"branch {number}{until}"
 

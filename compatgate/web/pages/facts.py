@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 _LONGEST = 200
 _MAX_FIELDS = 9
 """Fields of records that a table of one list shows as columns."""
+_ACRONYMS = {"gpus": "GPUs"} | {
+    word: word.upper()
+    for word in ("cpu", "cuda", "gb", "gpu", "gsp", "id", "mig", "os", "ptx", "sku", "url", "wsl")
+}
 _URL = re.compile(r"https?://[^\s'\"<>;,)]+")
 _NO_MATCHES = EmptyNotice("No matches.", "A record must contain every word.")
 _TABLES = (
@@ -93,7 +97,7 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
         return slice_page(records, ListQuery(cursor=cursor, limit=limit))
 
     found = fetch_rows(fetch, query.cursor)
-    columns = [Column(one, one.replace("_", " ").capitalize()) for one in fields]
+    columns = [Column(one, _title_of(one)) for one in fields]
     if not fields:
         columns = [Column("list", "List"), Column("says", "Statement")]
     columns = [Column("name", "Name", "code"), *columns, Column("source", "Source")]
@@ -136,9 +140,16 @@ def show_record(ask: PageRequest[Any]) -> HtmlPage:
         "name": name,
         "found": records,
         "plain": _without_sources,
+        "title_of": _title_of,
         "sources": _list_sources,
     }
     return HtmlPage("fact.html", f"{name}", context)
+
+
+def _title_of(field: str) -> str:
+    """Return the heading of a field: ``Memory GB`` for ``memory_gb``."""
+    title = " ".join(_ACRONYMS.get(word, word) for word in field.split("_"))
+    return f"{title[:1].upper()}{title[1:]}"
 
 
 def _common_fields(records: list[FactRecord]) -> list[str]:

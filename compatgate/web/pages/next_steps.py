@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.components import FRAMEWORKS
+from compatgate.core.components import FRAMEWORKS, join_words
 from compatgate.core.remedies import Remedy
 from compatgate.core.request import POOL_CHANGES
 from compatgate.core.rule import REFUSING
@@ -175,7 +175,7 @@ class _Guide:
         begun = found.waiver
         rules = begun["rules"].split(", ")
         why = (
-            f"A waiver accepts {', '.join(rules)} for this image or these versions on"
+            f"A waiver accepts {join_words(rules)} for this image or these versions on"
             f" {self._target} until a date."
         )
         if physical := [rule for rule in rules if BY_ID[rule].about_facts]:

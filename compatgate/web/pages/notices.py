@@ -6,8 +6,9 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
+from msgspec.structs import replace
 
-from compatgate.core.incidents import KINDS, TITLES, IncidentKind
+from compatgate.core.incidents import KINDS, LEVELS, TITLES, IncidentKind
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
@@ -57,14 +58,16 @@ class IncidentQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw
 
 @page("/incidents", nav="incidents", query=IncidentQuery)
 def show_incidents(ask: PageRequest[IncidentQuery]) -> HtmlPage:
-    """Show incidents, the newest first."""
+    """Show incidents, on each page the worst first, then the newest."""
     query = ask.query
     state: dict[str, Any] = {"state": None if query.state == "all" else query.state}
     if query.state in (None, "open", "snoozed"):  # what is snoozed is open as well
         state = {"state": "open", "snoozed": query.state == "snoozed"}
     found = list_rows(ask.rooms.incidents.list, query, **state)
+    worst_first = sorted(found.items, key=lambda row: LEVELS.index(row.level))
+    found = replace(found, items=worst_first)
     table = make_list_table("incidents", _COLUMNS, found, query, _EMPTY, _cells)
-    context = {"kinds": KINDS, "states": get_args(ListedState)}
+    context = {"kinds": KINDS, "titles": TITLES, "states": get_args(ListedState)}
     title = TITLES[query.kind] if query.kind else "Incidents"
     return HtmlPage("incidents.html", title, context, table)
 
@@ -91,7 +94,7 @@ def show_incident(ask: PageRequest[Any]) -> HtmlPage:
         "member_link": member_link,
         "may": ask.principal.may("operate"),
     }
-    return HtmlPage("incident.html", f"Incident {row.id}", context)
+    return HtmlPage("incident.html", f"Incident {row.id}: {row.message}", context)
 
 
 @page(f"{_PATH}/act", scope="operate", method="POST", nav="incidents", refused=show_incident)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import link
@@ -17,6 +18,8 @@ from compatgate.service.attention.reports.service import make_report
 from compatgate.web.page import HtmlPage, PageRequest, page
 
 _Text = Annotated[str, Meta(max_length=64)]
+_MAX_QUESTIONS, _MAX_ROWS = 50, 200
+"""What a page shows of a report; the command and REST give the whole."""
 
 
 class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -42,8 +45,15 @@ def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) ->
 
 def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     name = ask.args.get("name")
-    report = make_report(ask.gate, ask.rooms.nodes, name, *ask.query.period())
-    return _report_page(ask, arrange(msgspec.to_builtins(report)))
+    period = ask.query.period()
+    report = make_report(ask.gate, ask.rooms.nodes, name, *period, questions=_MAX_QUESTIONS)
+    sections = [
+        replace(one, title=f"{one.title}: the newest {_MAX_ROWS}", rows=one.rows[-_MAX_ROWS:])
+        if len(one.rows) > _MAX_ROWS
+        else one
+        for one in arrange(msgspec.to_builtins(report))
+    ]
+    return _report_page(ask, sections)
 
 
 @page("/targets/<name>/report", nav="targets", query=PeriodQuery, refused=_report_page)

@@ -20,6 +20,7 @@ from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version, same_release
 from compatgate.errors import BadInput
+from compatgate.kit.ui.filters import component_label
 from compatgate.service.runs.queue.models import RunRow, StepRow
 from compatgate.service.runs.queue.service import RunDetail
 
@@ -162,7 +163,9 @@ def _pair_by_name(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> l
 
 def _request_lines(run: RunRow) -> dict[str, str | None]:
     stack = {
-        f"Stack: {name}": "+".join(value) if isinstance(value, list) else str(value)
+        f"Stack: {component_label(name)}": "+".join(value)
+        if isinstance(value, list)
+        else str(value)
         for name, value in run.stack.items()
     }
     return {

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from compatgate.core.compare.packages import OpenPackage
+from compatgate.documents.quantities import describe_seconds, parse_duration
 from compatgate.documents.specs import (
     CanarySpec,
     MatchSpec,
@@ -153,6 +154,7 @@ def describe_policy(policy: PolicySpec) -> list[str]:
     if policy.mode == "enforce":
         words.append(_UNKNOWN_TEXTS[policy.on_unknown])
     longest = (policy.waivers or WaiverPolicySpec()).max_duration
+    longest = describe_seconds(parse_duration(longest).total_seconds())
     words.append(f"A new waiver lasts at most {longest}.")
     people = policy.approvals or 1
     if people > 1:

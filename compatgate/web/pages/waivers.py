@@ -51,6 +51,7 @@ _COLUMNS = (
     Column("owner", "Owner", "name", of="waiver.owner"),
     Column("reason", "Reason", of="waiver.reason"),
 )
+_ENDED_COLUMNS = tuple(one for one in _COLUMNS if one.key not in ("left", "acts"))
 _EMPTY = EmptyNotice(
     "No waivers.",
     "A waiver accepts a finding until a date, with an owner and a reason. "
@@ -97,7 +98,9 @@ def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
 
     empty = NO_MATCHES if is_narrowed() else _EMPTY
     context = {
-        "over": make_table("ended", _COLUMNS, over[:_MAX_ENDED], empty, cells, label="waivers"),
+        "over": make_table(
+            "ended", _ENDED_COLUMNS, over[:_MAX_ENDED], empty, cells, label="waivers"
+        ),
         "over_total": len(over),
         "targets": choices(snapshot.documents),
         "owners": choices(waiver.owner for waiver in snapshot.waivers.values()),

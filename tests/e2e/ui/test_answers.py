@@ -7,7 +7,6 @@ import re
 from playwright.sync_api import expect
 from ui_axe import dark_violations, violations
 from ui_pictures import take_picture
-from ui_walk import Walk
 
 
 def test_the_log_narrows_as_one_chooses_and_is_sent_as_an_address(open_page):
@@ -39,17 +38,6 @@ def test_a_verdict_is_read_and_asked_again(open_page):
     expect(page.locator("#answers")).to_contain_text("CG802")
 
 
-def test_the_change_that_allows_it_is_one_click_from_its_verdict(open_page, api):
-    stack = {"vllm": "0.14.0", "torch": "2.9.0"}
-    asked = api("POST", "gate", {"target": "inference-l4", "stack": stack})
-    page = open_page(f"verdicts/{asked['id']}", signed_in=True)
-    expect(page.locator("h1")).to_have_text("Denied: vLLM 0.14.0 + PyTorch 2.9.0 on inference-l4")
-    walk = Walk(page, actions=1)
-    walk.press(page.locator("#changes a.button").first)
-    walk.see(page.locator("#answers"), re.compile("^\\s*Allowed"))
-    expect(page.locator("#q-stack")).to_have_value(re.compile("torch=2.9.1"))
-
-
 def test_what_stands_in_the_way_is_waived_from_its_verdict(open_page, api):
     stack = {"cuda": "12.99", "torch": "2.4.1+cu121", "arch": "sm_70"}
     asked = api("POST", "gate", {"target": "prod-a100", "stack": stack})
@@ -59,18 +47,3 @@ def test_what_stands_in_the_way_is_waived_from_its_verdict(open_page, api):
     page.get_by_role("link", name="Draft the waiver").click()
     expect(page.locator("main").get_by_label("Rules")).to_have_value(", ".join(sorted(denying)))
     expect(page.locator("main").get_by_label("Targets")).to_have_value("prod-a100")
-
-
-def test_two_stacks_are_compared_side_by_side(open_page):
-    page = open_page("entries/torch24-cu124", signed_in=True)
-    walk = Walk(page)
-    walk.press(page.get_by_role("link", name="Compare"))
-    walk.fill(page.get_by_label("with", exact=True), "torch24-cu121")
-    walk.press(page.get_by_role("button", name="Compare"))
-    walk.see(page.locator("#parts"), "9.1.0")
-    expect(page.locator("#parts tbody tr").first).to_contain_text("allowed")
-    expect(page.locator("#parts").get_by_text("differs").first).to_be_attached()
-    page.emulate_media(color_scheme="light")
-    assert violations(page) == []
-    page.emulate_media(color_scheme="dark")
-    assert dark_violations(page) == []

@@ -33,11 +33,6 @@ def test_the_address_holds_the_whole_question(open_page):
     expect(page.locator(".answer")).to_contain_text("curl -s")
 
 
-def test_the_wrong_gpu_is_denied_before_a_node_pulls_it(open_page):
-    page = open_page("ask?target=inference-l4&stack=cuda%3D12.4,arch%3Dsm_70")
-    expect(page.locator(".answer")).to_contain_text("CG201")
-
-
 def test_lists_narrow_to_the_versions_that_fit(open_page):
     page = open_page("ask?driver=535.104.05&gpu=L4&stack=torch%3D2.4.1")
     page.locator("#versions").get_by_role("link", name="cuDNN").click()
@@ -73,14 +68,3 @@ def test_what_is_nothing_says_what_can_be_pasted(open_page):
     expect(page.get_by_label("Output of nvidia-smi")).to_have_value(
         "hello, is this thing on?\nwell\n"
     )
-
-
-def test_a_driver_is_tried_on_a_target_before_anyone_rolls_it(open_page):
-    page = open_page("what-if?target=staging-h100")
-    page.get_by_role("combobox", name="Driver").fill("525.60.13")
-    page.get_by_role("button", name="Show").click()
-    expect(page.locator(".answer")).to_contain_text("CG106")
-    expect(page.locator("table.data.list")).to_contain_text("torch28-cu128")
-    with page.expect_download() as download:
-        page.get_by_role("link", name="CSV").click()
-    assert "torch28-cu128" in Path(download.value.path()).read_text()

@@ -20,15 +20,6 @@ def test_one_filters_goes_by_arrows_and_opens_a_cell(open_page):
     expect(page.locator("#cell")).to_have_count(0)
 
 
-def test_a_cell_opens_its_reason_and_can_be_sent_to_a_colleague(open_page, site):
-    page = open_page("matrix")
-    page.get_by_role("link", name="torch24-cu124, prod-a100:").click()
-    expect(page.locator("#cell")).to_contain_text("is blessed")
-    assert "row=torch24-cu124" in page.url
-    again = open_page(page.url.partition("/ui/")[2])
-    expect(again.locator("#cell")).to_contain_text("is blessed")
-
-
 def test_it_turns_to_other_axes(open_page):
     page = open_page("matrix")
     page.get_by_label("Rows").select_option("torch")
@@ -40,13 +31,3 @@ def test_it_turns_to_other_axes(open_page):
 def test_what_does_not_exist_says_what_to_do(open_page):
     page = open_page("matrix?q=driver<1")
     assert "No matches" in page.locator("main").inner_text()
-
-
-def test_keys_lead_everywhere(open_page):
-    page = open_page("keys")
-    page.keyboard.press("g")
-    page.keyboard.press("e")
-    page.wait_for_url("**/ui/entries")
-    page.keyboard.press("/")
-    page.keyboard.type("prod-a")
-    expect(page.locator("#found")).to_contain_text("prod-a100")

@@ -1,6 +1,7 @@
-"""Walk through jobs in a browser, with counted actions.
+"""Walk through the twelve jobs in a browser, by keyboard alone, with counted actions.
 
-The first two take one question and one click; wide and narrow, light and dark, without scripts.
+Each is walked twice: on a wide, light screen, and on a narrow, dark one without scripts. The first
+two take one question and one click.
 """
 
 from __future__ import annotations
@@ -9,75 +10,53 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
 from ui_axe import violations
+from ui_browser import DESK, PHONE
 from ui_runs import DRIVER, GPU, Runs
 from ui_site import workloads_of
 from ui_walk import Walk
 
+from compatgate.core.stack import format_stack
 from compatgate.service.app import open_rooms
 
 Api = Callable[..., Any]
+Begin = Callable[..., Walk]
 
-LOOKS = [
-    {"viewport": {"width": 1440, "height": 900}},
-    {"viewport": {"width": 390, "height": 844}},
-    {"viewport": {"width": 1440, "height": 900}, "color_scheme": "dark"},
-]
+OLD, NEW = "535.183.01", "580.95.05"
+_NUMBERS = count(1)
 BLESSED = "blessed as torch28-cu128, if its cuDNN and NCCL are the wheel's"
+DENIED = {"cuda": "12.1", "cudnn": "8.9.7", "torch": "2.2.2+cu121"}
+QUESTION = {"target": "prod-a100", "stack": format_stack(DENIED)}
 
 
-def test_job_1_does_torch_2_8_run_on_our_h100s_by_keyboard(open_page):
-    """The palette answers while one types: two actions, and no page is left."""
-    page = open_page("")
-    walk = Walk(page, actions=2)
-    walk.ask("does torch 2.8 run on H100?")
-    walk.see(page.locator("#found"), re.compile(r"Runs on \d+ of \d+ pools with H100"))
-    walk.see(page.locator("#found"), BLESSED)
+@pytest.fixture(params=[True, False], ids=["wide-light", "narrow-dark-no-scripts"])
+def scripts(request) -> bool:
+    """Tell whether the browser runs scripts; it decides the rest of the look, too."""
+    return request.param
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=["wide", "narrow", "dark"])
-def test_job_1_one_question_one_click(open_page, look):
-    page = open_page("ask", **look)
-    page.get_by_label("Stack", exact=True).fill("torch 2.8 @ H100")
-    page.get_by_role("button", name="Ask", exact=True).click()
-    answer = page.locator("#answers .answer")
-    expect(answer).to_contain_text(BLESSED)
-    button = page.get_by_role("button", name="Ask", exact=True).bounding_box()
-    if look["viewport"]["width"] < 760:  # the answer follows the button
-        assert 0 < answer.bounding_box()["y"] - button["y"] < 120
-    assert violations(page) == []
+@pytest.fixture
+def begin(open_page, scripts) -> Begin:
+    """Begin a walk on a page."""
+    look = {"viewport": DESK, "color_scheme": "light"}
+    if not scripts:
+        look = {"viewport": PHONE, "color_scheme": "dark", "java_script_enabled": False}
 
+    def open_(path: str, actions: int, *, seconds: float = 5) -> Walk:
+        return Walk(open_page(path, signed_in=True, **look), actions, seconds)
 
-@pytest.mark.parametrize("look", LOOKS, ids=["wide", "narrow", "dark"])
-def test_job_2_what_runs_on_this_target_is_on_the_first_page(open_page, look):
-    """No question: the column of the target. One click: the reason of a cell."""
-    page = open_page("?every=yes", **look)
-    cell = page.get_by_role("link", name="PyTorch 2.8, staging-h100: works, with a note")
-    cell.click()
-    expect(page.locator("#cell")).to_contain_text(BLESSED)
-    assert violations(page) == []
-
-
-def test_jobs_1_and_2_without_scripts(open_page):
-    page = open_page("?q=torch+2.8&columns=gpu&every=yes", java_script_enabled=False)
-    expect(page.locator("#summary")).to_contain_text(re.compile(r"PyTorch 2.8 runs on \d+ of"))
-    page.get_by_role("link", name="PyTorch 2.8, H100-SXM5-80GB: works, with a note").click()
-    expect(page.locator("#cell")).to_contain_text(BLESSED)
-
-
-def test_the_menu_stays_in_sight_and_has_at_most_twelve_links(open_page):
-    page = open_page("facts/gpus")
-    links = page.locator("nav.side a:visible")
-    assert links.count() <= 12
-    page.mouse.wheel(0, 4000)
-    expect(links.first).to_be_in_viewport()
+    return open_
 
 
 @pytest.fixture(scope="module")
@@ -89,13 +68,19 @@ def runs(site) -> Iterator[Runs]:
 
 
 @pytest.fixture
-def candidate(api: Api) -> Iterator[str]:
+def cudnn(scripts) -> str:
+    """Return the cuDNN of a candidate: a canary of one walk is no evidence for the other."""
+    return "9.1.1" if scripts else "9.2.1"
+
+
+@pytest.fixture
+def candidate(api: Api, cudnn: str) -> Iterator[str]:
     """A candidate for a target whose policy asks for a canary before a blessing."""
     canary = {"require": True, "suites": ["conv-only"], "acceptDevelopment": True}
     pool = {"name": "a100", "gpu": GPU, "driver": DRIVER, "count": 2}
     spec = {"pools": [pool], "policy": {"mode": "enforce", "canary": canary}}
     api("POST", "targets", {"metadata": {"name": "bench"}, "spec": spec, "reason": "try"})
-    parts = {"cuda": "12.4.*", "cudnn": "9.1.1", "torch": "2.4.0"}
+    parts = {"cuda": "12.4.*", "cudnn": cudnn, "torch": "2.4.0"}
     spec = {"targets": ["bench"], "components": parts, "status": "candidate"}
     api("POST", "entries", {"metadata": {"name": "new-torch"}, "spec": spec, "reason": "try"})
     yield "new-torch"
@@ -103,19 +88,112 @@ def candidate(api: Api) -> Iterator[str]:
     api("DELETE", "targets/bench?reason=over")
 
 
-def test_job_5_an_entry_is_blessed_with_its_canary(candidate, open_page, api, runs):
+@pytest.fixture
+def racks(api: Api) -> Iterator[str]:
+    """A target with two racks of three nodes each, and no upgrade: whose names are used once."""
+    target = f"racks-{next(_NUMBERS)}"
+    pool = {"name": "a100", "gpu": "A100-SXM4-80GB", "driver": OLD, "count": 6}
+    labels = {
+        "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+        "nvidia.com/cuda.driver-version.full": OLD,
+    }
+    nodes = [
+        {
+            "name": f"rolled-{number}",
+            "target": target,
+            "labels": labels | {"topology.kubernetes.io/rack": f"r{number % 2}"},
+        }
+        for number in range(6)
+    ]
+    spec = {"pools": [pool], "policy": {"mode": "enforce"}}
+    api("POST", "targets", {"metadata": {"name": target}, "spec": spec, "reason": "try"})
+    api("POST", "nodes", {"cluster": "racks", "nodes": nodes})
+    yield target
+    for one in api("GET", f"upgrades?target={target}")["items"]:
+        with suppress(HTTPError):  # it has ended
+            api("POST", f"upgrades/{one['name']}/roll-back?reason=over")
+    for node in nodes:
+        api("DELETE", f"nodes/{node['name']}?cluster=racks&reason=over")
+    api("DELETE", f"targets/{target}?reason=over")
+
+
+def test_job_1_does_torch_2_8_run_on_our_h100s(begin, scripts):
+    """The palette answers while one types; without scripts, Ask does with one question."""
+    if scripts:
+        walk = begin("", actions=1)
+        walk.ask("does torch 2.8 run on H100?")
+        pools = re.compile(r"Runs on \d+ of \d+ pools with H100")
+        walk.see(walk.page.locator("#found"), pools)
+        walk.see(walk.page.locator("#found"), BLESSED)
+    walk = begin("ask", actions=2)
+    walk.fill(walk.page.get_by_label("Stack", exact=True), "torch 2.8 @ H100")
+    button = walk.page.get_by_role("button", name="Ask", exact=True)
+    walk.press(button, follows=not scripts)
+    answer = walk.page.locator("#answers .answer")
+    walk.see(answer, BLESSED)
+    if not scripts:  # on a phone the answer follows the button
+        assert 0 < answer.bounding_box()["y"] - button.bounding_box()["y"] < 120
+
+
+def test_job_2_what_runs_on_this_target(begin, scripts):
+    """No question: the column of the target. One click: the reason of a cell."""
+    walk = begin("?every=yes", actions=1)
+    cell = walk.page.get_by_role("link", name="PyTorch 2.8, staging-h100: works, with a note")
+    walk.press(cell, follows=not scripts)
+    walk.see(walk.page.locator("#cell"), BLESSED)
+    walk.open(walk.page.url)  # its address can be sent to a colleague
+    walk.see(walk.page.locator("#cell"), BLESSED)
+    if scripts:
+        assert violations(walk.page) == []
+
+
+def test_job_3_why_it_is_denied_and_the_change_that_allows_it(begin, api):
+    """No action shows why, and one asks with the change."""
+    stack = {"vllm": "0.14.0", "torch": "2.9.0"}
+    asked = api("POST", "gate", {"target": "inference-l4", "stack": stack})
+    walk = begin(f"verdicts/{asked['id']}", actions=1)
+    heading = "Denied: vLLM 0.14.0 + PyTorch 2.9.0 on inference-l4"
+    walk.see(walk.page.locator("h1"), heading)
+    walk.press(walk.page.locator("#changes a.button").first)
+    walk.see(walk.page.locator("#answers"), re.compile("^\\s*Allowed"))
+    expect(walk.page.locator("#q-stack")).to_have_value(re.compile("torch=2.9.1"))
+
+
+def test_job_4_a_denied_stack_is_waived_for_a_week(begin, api, scripts):
+    asked = api("POST", "gate", {"target": "prod-a100", "stack": DENIED})
+    walk = begin(f"verdicts/{asked['id']}", actions=3, seconds=8)  # Ask is opened, too
+    page = walk.page
+    walk.press(page.get_by_role("link", name="Draft the waiver").first)
+    if scripts:
+        walk.see(page.locator("#effects"), "This waiver allows 1 stack")
+    walk.fill(page.get_by_label("Reason", exact=True), "moves to torch 2.8 on Friday")
+    walk.press(page.get_by_role("button", name="Create"))
+    walk.see(page.get_by_role("status").first, "Created")
+    name = page.url.rpartition("/")[2]
+    try:
+        walk.open(page.url.replace(f"waivers/{name}", f"ask?{urlencode(QUESTION)}"))  # not logged
+        walk.see(page.locator("#answers"), re.compile("^\\s*Allowed"))
+        spec = api("GET", f"waivers/{name}")["spec"]
+        assert spec["targets"] == ["prod-a100"]
+        assert date.fromisoformat(spec["expires"]) - datetime.now(UTC).date() <= timedelta(days=7)
+    finally:
+        api("DELETE", f"waivers/{name}?reason=over")
+
+
+def test_job_5_an_entry_is_blessed_with_its_canary(begin, candidate, cudnn, api, runs, scripts):
     """Three actions: run its suite, say why, bless; the canary runs meanwhile."""
-    page = open_page(f"entries/{candidate}", signed_in=True)
-    walk = Walk(page, actions=3)
+    walk = begin(f"entries/{candidate}", actions=3)
+    page = walk.page
     walk.see(page.locator("main"), "Runs are missing")
     with page.context.expect_page() as opened:
         walk.press(page.get_by_role("button", name="Run conv-only and watch"), follows=False)
     run = opened.value
     expect(run.locator("#state")).to_contain_text("queued")
-    versions = {"cuda": "12.4.1", "cudnn": "9.1.1.17", "torch": "2.4.0+cu124"}
+    versions = {"cuda": "12.4.1", "cudnn": f"{cudnn}.17", "torch": "2.4.0+cu124"}
     with runs.taking(run.url.rpartition("/")[2], versions=versions):
-        expect(run.locator("#state")).to_contain_text("passed", timeout=30_000)
-    wait_until(lambda: api("GET", f"entries/{candidate}")["promotion"]["state"] == "ready")
+        wait_until(lambda: api("GET", f"entries/{candidate}")["promotion"]["state"] == "ready")
+        if scripts:
+            expect(run.locator("#state")).to_contain_text("passed")
     walk.open(page.url)
     walk.see(page.locator("main"), "Every suite has passed")
     walk.fill(page.get_by_label("Reason", exact=True), "its canary passed")
@@ -124,10 +202,56 @@ def test_job_5_an_entry_is_blessed_with_its_canary(candidate, open_page, api, ru
     assert api("GET", f"entries/{candidate}")["spec"]["status"] == "blessed"
 
 
-def test_job_9_a_canary_is_started_followed_and_its_failure_read(open_page, runs):
+def test_job_6_what_does_driver_580_break(begin, scripts):
+    walk = begin("targets/prod-a100", actions=3, seconds=20)  # the first plan after a start
+    page = walk.page
+    walk.press(page.get_by_role("link", name="Change the driver"))
+    walk.fill(page.get_by_role("combobox", name="Driver"), "580")
+    walk.press(page.get_by_role("button", name="Show"), follows=not scripts)
+    walk.see(page.locator("#outcome"), "is the newest of branch 580")
+    walk.see(page.locator("#outcome"), "need an edited entry")
+    expect(page.locator("#outcome .is-fail.finding")).to_have_count(0)  # no fact breaks
+
+
+def test_job_7_an_upgrade_is_carried_out_or_withdrawn(begin, racks, scripts):
+    """Three actions propose it from its plan, one starts a wave; three give it up."""
+    walk = begin(f"targets/{racks}/plan?driver={NEW}", actions=7 if scripts else 6)
+    page = walk.page
+    walk.press(page.get_by_role("link", name="Create an upgrade"))
+    walk.fill(page.get_by_label("Reason", exact=True), "fixes Xid 119")
+    walk.press(page.get_by_role("button", name="Propose"))
+    walk.see(page.get_by_role("status").first, "No wave has started")
+    walk.see(page.locator("#live"), "rack r0 0/3")
+    if scripts:
+        walk.press(page.get_by_role("button", name="Start wave 1"))
+        walk.see(page.get_by_role("status").first, "Started wave 1")
+    verb, done = ("Roll back", "Rolled back") if scripts else ("Withdraw", "Withdrew")
+    walk.press(page.locator("summary", has_text=verb), follows=False)
+    walk.fill(page.get_by_label("Reason", exact=True).nth(1), "the racks move first")
+    walk.press(page.get_by_role("button", name=verb))
+    walk.see(page.get_by_role("status").first, done)
+    now = "Reinstall the former driver" if scripts else "nothing to reinstall"
+    walk.see(page.locator("#now"), now)
+
+
+def test_job_8_which_nodes_drifted_and_since_when(begin, scripts):
+    walk = begin("", actions=2 if scripts else 3)
+    page = walk.page
+    if scripts:
+        walk.go("y")
+    else:
+        walk.press(page.get_by_role("navigation", name="Pages").get_by_role("link", name="Nodes"))
+        walk.press(page.locator(".tabs").get_by_role("link", name="Drift"))
+    walk.press(page.get_by_role("link", name="gpu-017").first)
+    walk.see(page.locator("h1"), "gpu-017 has drifted from prod-a100")
+    walk.see(page.locator("main"), "5 h ago")
+    walk.see(page.locator("#witnesses"), "550.54.15")
+
+
+def test_job_9_a_canary_is_started_followed_and_its_failure_read(begin, runs, api, scripts):
     """Five actions start it; its progress and estimate show; no more to read why it failed."""
-    page = open_page("runs", signed_in=True)
-    walk = Walk(page, actions=5, seconds=60)
+    walk = begin("runs", actions=5, seconds=60)
+    page = walk.page
     walk.press(page.get_by_role("link", name="Submit a run"))
     walk.choose(page.get_by_label("Suite"), "conv-only")
     walk.choose(page.locator("select[name=target]"), "prod-a100")
@@ -135,7 +259,11 @@ def test_job_9_a_canary_is_started_followed_and_its_failure_read(open_page, runs
     walk.fill(page.get_by_label("Stack under test"), stack)
     walk.press(page.get_by_role("button", name="Submit"))
     walk.see(page.locator("#state"), "queued")
-    with runs.taking(page.url.rpartition("/")[2], hold=60):
+    run = page.url.rpartition("/")[2]
+    if not scripts:
+        api("POST", f"runs/{run}/cancel", {"reason": "over"})
+        return
+    with runs.taking(run, hold=60):
         walk.see(page.locator("#state"), "53 %")
         walk.see(page.locator("#state"), "left")
         end_program()
@@ -144,12 +272,28 @@ def test_job_9_a_canary_is_started_followed_and_its_failure_read(open_page, runs
     assert violations(page) == []
 
 
-def test_job_11_what_the_gate_said_on_a_day_and_would_say_now(open_page):
+def test_job_10_two_stacks_are_compared_side_by_side(begin):
+    walk = begin("entries/torch24-cu124", actions=3)
+    page = walk.page
+    walk.press(page.get_by_role("link", name="Compare"))
+    walk.fill(page.get_by_label("with", exact=True), "torch24-cu121")
+    walk.press(page.get_by_role("button", name="Compare"))
+    walk.see(page.locator("#parts"), "9.1.0")
+    expect(page.locator("#parts tbody tr").first).to_contain_text("allowed")
+    expect(page.locator("#parts").get_by_text("differs").first).to_be_attached()
+
+
+def test_job_11_what_the_gate_said_on_a_day(begin, scripts):
     """Three actions lead to the decisions of a day, and one more to an answer as first given."""
     day = (datetime.now(UTC) - timedelta(days=3)).date().isoformat()
-    page = open_page("")
-    walk = Walk(page, actions=4)
-    walk.go("d")
+    walk = begin("", actions=4)
+    page = walk.page
+    if scripts:
+        walk.go("d")
+    else:
+        walk.press(
+            page.get_by_role("navigation", name="Pages").get_by_role("link", name="Decisions")
+        )
     walk.press(page.get_by_text("As a table"), follows=False)
     walk.press(page.get_by_role("link", name=day))
     walk.see(page.locator("#decisions"), "prod-a100")
@@ -157,7 +301,49 @@ def test_job_11_what_the_gate_said_on_a_day_and_would_say_now(open_page):
     walk.see(page.locator("main h1"), re.compile("(Allowed|Denied|No decision): "))
 
 
-def wait_until(is_so: Callable[[], bool], seconds: float = 20) -> None:
+def test_job_12_a_token_is_made_and_revoked(begin, scripts):
+    walk = begin("tokens", actions=4)
+    page, name = walk.page, f"ci-{'wide' if scripts else 'narrow'}"
+    walk.fill(page.get_by_label("Name", exact=True), name)
+    walk.press(page.get_by_role("button", name="Create"))
+    walk.see(page.get_by_role("status").first, f"The token {name}, shown only once")
+    row = page.locator("#tokens tr", has_text=name)
+    walk.press(row.get_by_role("button", name="Revoke"))
+    walk.see(page.locator("#ending"), "Requests with this token will be refused")
+    walk.press(page.get_by_role("button", name=f"Revoke {name}"))
+    walk.see(page.get_by_role("status").first, f"Revoked the token {name}")
+    expect(row).to_contain_text("revoked")
+    expect(row.get_by_role("button")).to_have_count(0)
+
+
+def test_an_upgrade_is_stopped_and_whoever_watches_sees_it(racks, open_page, api):
+    name = f"{racks}-580"
+    body = {"name": name, "target": racks, "driver": NEW, "reason": "fixes Xid 119"}
+    api("POST", "upgrades", body)
+    watching = open_page(f"upgrades/{name}", signed_in=True)
+    start = watching.get_by_role("button", name="Start wave 1")
+    start.focus()
+    page = open_page(f"upgrades/{name}", signed_in=True)
+    walk = Walk(page, actions=2)
+    reason = page.locator("#stop").get_by_label("Reason", exact=True).first
+    walk.fill(reason, "jobs hang on rack r0")
+    walk.press(page.get_by_role("button", name="Stop", exact=True))
+    walk.see(page.get_by_role("status").first, "Every wave waits")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    expect(watching.locator("#now")).to_contain_text("jobs hang on rack r0")
+    expect(start).to_have_count(0)
+    assert violations(watching) == []
+
+
+def test_the_menu_stays_in_sight_and_has_at_most_twelve_links(open_page):
+    page = open_page("facts/gpus")
+    links = page.locator("nav.side a:visible")
+    assert links.count() <= 12
+    page.mouse.wheel(0, 4000)
+    expect(links.first).to_be_in_viewport()
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
     """Wait for the server."""
     end = monotonic() + seconds
     while not is_so():

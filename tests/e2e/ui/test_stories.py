@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.sync_api import expect
 
 
@@ -13,6 +15,9 @@ def test_the_comforting_phrase(open_page):
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#outcome")).to_contain_text("breaks")
     expect(page.locator("#outcome")).to_contain_text("cannot compile PTX")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    assert "torch28-cu128" in Path(download.value.path()).read_text()
 
 
 def test_the_rebuilt_image(open_page):
@@ -33,6 +38,7 @@ def test_the_other_gpu(open_page):
     expect(page.locator(".answer")).to_contain_text("CG801")
     expect(page.locator(".answer")).not_to_contain_text("no code for")  # sm_80 runs on 8.9
     page = open_page("ask?target=inference-l4&stack=cuda%3D12.4,arch%3Dsm_70")
+    expect(page.locator(".answer")).to_contain_text("CG201")
     expect(page.locator(".answer")).to_contain_text("no code for L4")
 
 

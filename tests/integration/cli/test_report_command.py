@@ -108,11 +108,12 @@ def test_markdown_and_html_show_the_same_and_escape_what_others_wrote(run: Run) 
 
 def test_limits_are_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_QUESTIONS", 1)
-    monkeypatch.setattr(service, "MAX_DECISIONS", 2)
     report = json.loads(run("--target", "prod-a100", "--format", "json")[1])
     assert len(report["asked"]) == 1
-    assert len(report["left_out"]) == 2
-    assert "more than 2 decisions" in report["left_out"][0]
+    assert report["counts"]["decisions"] == 4
+    assert report["left_out"] == [
+        "3 different answers: only 1 were re-evaluated, denied ones first, then the most asked"
+    ]
 
 
 def test_a_deleted_target_has_a_report_and_an_unknown_one_has_none(run: Run) -> None:

@@ -34,8 +34,8 @@ class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
 def report(call: Call[ReportOptions]) -> Reply:
     """Report changes, questions, canary runs and node events of a target.
 
-    Each recorded answer is compared with the answer to the same question today. At most 10,000
-    decisions are read and 300 answers re-evaluated; `left_out` says what exceeded a limit.
+    Each recorded answer is compared with the answer to the same question today. At most 300 answers
+    are re-evaluated; `left_out` says what exceeded a limit.
     """
     name = call.args["name"]
     call.principal.require_targets([name])

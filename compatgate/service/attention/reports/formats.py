@@ -84,7 +84,8 @@ def _row(one: Body, on_all: bool) -> tuple[str, ...]:
 
 
 def _answer(one: Body, outcome: str, allowed: str) -> str:
-    return f"{'allowed' if one[allowed] else 'not allowed'} ({one[outcome]})"
+    refused = "undecided" if one[outcome] == "unknown" else "denied"
+    return f"{'allowed' if one[allowed] else refused} ({one[outcome]})"
 
 
 def name_subject(image: str | None, stack: Mapping[str, Any], target: str | None) -> str:

@@ -32,7 +32,7 @@ from compatgate.service.attention.reports.timeline import (
 )
 from compatgate.service.changes.comparison.recorded import evaluate_again
 from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.questions.schemas import DecisionBody
+from compatgate.service.gate.decisions.repository import GivenAnswer
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.queue import repository as runs
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 DAYS = 7
 """A report without a beginning covers so many days."""
 MAX_NODES = 20_000
-MAX_DECISIONS = 10_000
-"""Decisions that a report reads, the newest of the period."""
 MAX_QUESTIONS = 300
 """Verdicts that a report re-evaluates."""
 MAX_RUNS = 500
@@ -62,8 +60,14 @@ def make_report(
     target: str | None,
     since: datetime | None = None,
     until: datetime | None = None,
+    *,
+    questions: int | None = None,
 ) -> TargetReportBody:
-    """Report what happened on a target, which may have been deleted since; None: on all."""
+    """Report what happened on a target, which may have been deleted since; None: on all.
+
+    Args:
+        questions: how many verdicts are re-evaluated at most.
+    """
     now, snapshot = clock.now(), gate.snapshot()
     until = until or now
     since = since or until - timedelta(days=DAYS)
@@ -79,23 +83,21 @@ def make_report(
             _require_history(session, target, snapshot)
         period = Period(session, target, since, until, left_out)
         changes = read_changes(period)
-        rows: list[DecisionBody] = period.read(
-            decisions.list_decisions, MAX_DECISIONS, "decisions", target=target
-        )
-        groups, bodies = _group_answers(period, rows)
+        answers = decisions.list_answers(session, target, since, until)
+        ranked, bodies = _rank_answers(period, answers, questions or MAX_QUESTIONS)
         of_runs: list[RunRow] = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
         links = [*link_events(period, set(keys[:MAX_NODES]) if target else None)]
-    asked = [_ask_again(group, bodies[group[0].verdict_id], snapshot, now) for group in groups]
+    asked = [_ask_again(one, bodies[one.verdict_id], snapshot, now) for one in ranked]
     timeline = [
         *change_events(changes),
         *links,
-        *facts_events(_list_facts(groups, bodies)),
+        *facts_events(_list_facts(ranked, bodies)),
         *question_events(asked, on_all=target is None),
         *run_events(of_runs),
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
     node_events = sum(event.kind == "nodes" for event in links)
-    counts = _count(rows, asked, len(changes), len(of_runs), node_events)
+    counts = _count(answers, asked, len(changes), len(of_runs), node_events)
     return TargetReportBody(
         target=target or ALL_TARGETS,
         since=since,
@@ -113,19 +115,22 @@ def make_report(
 
 
 def _count(
-    rows: Sequence[DecisionBody],
+    answers: Sequence[GivenAnswer],
     asked: Sequence[AskedQuestionBody],
     changes: int,
     runs: int,
     node_events: int,
 ) -> ReportCountsBody:
-    allowed = sum(row.allowed for row in rows)
-    undecided = sum(not row.allowed and row.outcome == "unknown" for row in rows)
+    total = sum(one.decisions for one in answers)
+    allowed = sum(one.decisions for one in answers if one.allowed)
+    undecided = sum(
+        one.decisions for one in answers if not one.allowed and one.outcome == "unknown"
+    )
     return ReportCountsBody(
         changes=changes,
-        decisions=len(rows),
+        decisions=total,
         allowed=allowed,
-        denied=len(rows) - allowed - undecided,
+        denied=total - allowed - undecided,
         undecided=undecided,
         different=sum(one.decisions for one in asked if one.differs),
         runs=runs,
@@ -153,41 +158,35 @@ def _require_history(session: Session, target: str, snapshot: Snapshot) -> None:
         raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
 
 
-def _group_answers(
-    period: Period, rows: Iterable[DecisionBody]
-) -> tuple[list[list[DecisionBody]], dict[str, Body]]:
-    """Return decisions by verdict, denied ones first, then the most asked; and their verdicts."""
-    groups: dict[str, list[DecisionBody]] = {}
-    for row in rows:
-        groups.setdefault(row.verdict_id, []).append(row)
-    ranked = sorted(groups.values(), key=lambda g: (g[0].allowed, -len(g), g[0].verdict_id))
-    if len(ranked) > MAX_QUESTIONS:
+def _rank_answers(
+    period: Period, answers: Iterable[GivenAnswer], most: int
+) -> tuple[list[GivenAnswer], dict[str, Body]]:
+    """Return the denied answers first, then the most asked; and their verdicts."""
+    ranked = sorted(answers, key=lambda one: (one.allowed, -one.decisions, one.verdict_id))
+    if len(ranked) > most:
         period.left_out.append(
-            f"{len(ranked)} different answers: only {MAX_QUESTIONS} were re-evaluated, denied "
-            "ones first, then the most asked"
+            f"{len(ranked)} different answers: only {most} were re-evaluated, denied ones first,"
+            " then the most asked"
         )
-    ranked = ranked[:MAX_QUESTIONS]
-    bodies = decisions.read_bodies(period.session, [group[0].verdict_id for group in ranked])
-    return [group for group in ranked if group[0].verdict_id in bodies], bodies
+    bodies = decisions.read_bodies(period.session, [one.verdict_id for one in ranked[:most]])
+    return [one for one in ranked[:most] if one.verdict_id in bodies], bodies
 
 
 def _list_facts(
-    groups: Iterable[Sequence[DecisionBody]], bodies: Mapping[str, Body]
+    answers: Iterable[GivenAnswer], bodies: Mapping[str, Body]
 ) -> list[tuple[datetime, str]]:
     """Return when each digest of facts was first used in the period, oldest first."""
     first: dict[str, datetime] = {}
-    for group in groups:
-        digest, at = str(bodies[group[0].verdict_id].get("facts") or ""), group[-1].decided_at
-        if digest:
-            first[digest] = min(at, first.get(digest, at))
+    for one in answers:
+        if digest := str(bodies[one.verdict_id].get("facts") or ""):
+            first[digest] = min(one.first, first.get(digest, one.first))
     return sorted((at, digest) for digest, at in first.items())
 
 
 def _ask_again(
-    group: Sequence[DecisionBody], body: Body, snapshot: Snapshot, now: datetime
+    given: GivenAnswer, body: Body, snapshot: Snapshot, now: datetime
 ) -> AskedQuestionBody:
-    """Return an answer of the period, newest decision first, with the answer of today."""
-    newest, oldest = group[0], group[-1]
+    """Return an answer of the period with the answer of today."""
     today: Verdict | None = None
     why = ""
     if body["target"] and body["target"] not in snapshot.targets:
@@ -202,23 +201,23 @@ def _ask_again(
     worst = max((OUTCOME_RANK[one["outcome"]] for one in then), default=0)
     reasons = [one for one in then if OUTCOME_RANK[one["outcome"]] == worst][:_MAX_REASONS]
     return AskedQuestionBody(
-        verdict_id=newest.verdict_id,
+        verdict_id=given.verdict_id,
         target=body["target"],
         stack=body["stack"],
         image=body.get("image"),
-        asked_by=[*dict.fromkeys(row.asked_by for row in group)][:_MAX_NAMES],
-        sources=[*dict.fromkeys(row.source for row in group)][:_MAX_NAMES],
-        decisions=len(group),
-        first=oldest.decided_at,
-        last=newest.decided_at,
-        matrix_revision=oldest.matrix_revision,
-        outcome=newest.outcome,
-        allowed=newest.allowed,
+        asked_by=given.asked_by[:_MAX_NAMES],
+        sources=given.sources[:_MAX_NAMES],
+        decisions=given.decisions,
+        first=given.first,
+        last=given.last,
+        matrix_revision=given.matrix_revision,
+        outcome=given.outcome,
+        allowed=given.allowed,
         reasons=[f"{one['rule']} {one['message']}" for one in reasons],
         today=today.verdict if today else None,
         allowed_today=today.allowed if today else None,
         differs=today is not None
-        and (today.verdict, today.allowed) != (newest.outcome, newest.allowed),
+        and (today.verdict, today.allowed) != (given.outcome, given.allowed),
         new=_list_new(after, then) if today else [],
         gone=_list_new(then, after) if today else [],
         why=why,

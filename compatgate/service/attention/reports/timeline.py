@@ -141,7 +141,7 @@ def link_events(
                 kind, groups = "nodes", _group_nodes(row, nodes)
                 texts = [f"{shorten(names, _MAX_NAMED)}: {text}" for text, names in groups.items()]
             for text in texts:
-                at, ref = parse_moment(row.at), f"link {row.seq}"
+                at, ref = parse_moment(row.at), f"record {row.seq}"
                 yield ReportEventBody(at, kind, row.actor, text, ref)
 
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import convert
+from msgspec import Struct, convert
+from msgspec.structs import replace
 from sqlalchemy import (
     Boolean,
     ColumnElement,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from compatgate.core.rule import Outcome
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import (
@@ -210,6 +212,53 @@ def list_decisions(
     if within is not None:
         query = query.where(in_limit(session, Decision.target, within))
     return page(session, query, Decision.id, _to_row, cursor=cursor, limit=limit, descending=True)
+
+
+class GivenAnswer(Struct, frozen=True):
+    """A verdict, and the decisions of a period that gave it.
+
+    Attributes:
+        matrix_revision: the first that it was decided on.
+        asked_by: who asked, the latest first.
+    """
+
+    verdict_id: str
+    outcome: Outcome
+    allowed: bool
+    decisions: int
+    first: datetime
+    last: datetime
+    matrix_revision: int
+    asked_by: list[str]
+    sources: list[str]
+
+
+def list_answers(
+    session: Session, target: str | None, since: datetime, until: datetime
+) -> list[GivenAnswer]:
+    """Return the answers of a period; the database counts, since there may be very many."""
+    given = (Decision.verdict_id, Decision.outcome, Decision.allowed)
+    asked = (Decision.asked_by, Decision.source)
+    last = func.max(Decision.decided_at)
+    sums = (func.count(), func.min(Decision.decided_at), last, func.min(Decision.matrix_revision))
+    query = select(*given, *sums, *asked).where(Decision.decided_at.between(since, until))
+    query = query.where(*text_filters({"target": target}, beginnings=False))
+    found: dict[str, GivenAnswer] = {}
+    for row in session.execute(query.group_by(*given, *asked).order_by(last.desc())):
+        *counted, asked_by, source = row
+        values: list[Any] = [*counted, [asked_by], [source]]
+        one = GivenAnswer(*values)
+        if known := found.get(one.verdict_id):
+            one = replace(
+                known,
+                decisions=known.decisions + one.decisions,
+                first=min(known.first, one.first),
+                matrix_revision=min(known.matrix_revision, one.matrix_revision),
+                asked_by=[*dict.fromkeys((*known.asked_by, asked_by))],
+                sources=[*dict.fromkeys((*known.sources, source))],
+            )
+        found[one.verdict_id] = one
+    return list(found.values())
 
 
 def text_filters(
