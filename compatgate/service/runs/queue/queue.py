@@ -319,6 +319,7 @@ class DatabaseQueue:
             return runs.find_lengths(
                 session,
                 steps=steps,
+                suite=lease.run.suite,
                 gpu=lease.run.gpu,
                 definition=lease.definition,
                 host=lease.host,

@@ -280,6 +280,8 @@ def list_past_steps(session: Session, run: RunRow, step: str, *, limit: int = 30
 
 _LENGTHS = 30
 """Processes of a step whose lengths are looked at."""
+_OVERHEADS = 5
+"""Runs whose length is compared with that of their processes."""
 
 
 class _Origin(msgspec.Struct, frozen=True):
@@ -302,6 +304,7 @@ def find_lengths(
     session: Session,
     *,
     steps: Collection[str],
+    suite: str,
     gpu: str | None,
     definition: SuiteDefinition | None,
     host: str | None,
@@ -310,8 +313,9 @@ def find_lengths(
 
     Processes of a program as it is defined now come before those that it had earlier, and among
     these the processes of the host before others. A step that was run in pairs has many processes;
-    its first pair tells how long one takes.
+    its first pair tells how long one takes. What a run takes besides its processes is shared out.
     """
+    besides = _find_overhead(session, suite=suite, gpu=gpu, host=host)
     digests = definition.workloads if definition else {}
     names = [f"{step}{end}" for step in steps for end in ("", "-pair1-A", "-pair1-B")]
     query = (
@@ -335,7 +339,35 @@ def find_lengths(
             of_step = lengths.setdefault(f"{one.workload}-{one.seed}", {})
             seconds = (one.finished_at - one.started_at).total_seconds()
             of_step.setdefault((same, where == host), []).append(seconds)
-    return {name: median(some[max(some)][:_LENGTHS]) for name, some in lengths.items()}
+    return {name: besides + median(some[max(some)][:_LENGTHS]) for name, some in lengths.items()}
+
+
+def _find_overhead(session: Session, *, suite: str, gpu: str | None, host: str | None) -> float:
+    """Return the seconds by which a process makes a run longer than the process itself is.
+
+    A host prepares, judges and cleans up. The least of some runs counts: one of them may have
+    pulled an image.
+    """
+    query = (
+        select(Run.id, Run.started_at, Run.finished_at)
+        .where(Run.suite == suite, Run.state.in_(_MEASURED), Run.purpose != "import")
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None), Run.attempts == 1)
+        .where(Run.on_host == host if host else true(), Run.pairs.is_(None))
+        .order_by(Run.seq.desc())
+        .limit(_OVERHEADS)
+    )
+    least = []
+    for run, began, ended in session.execute(query):
+        bodies = session.execute(select(RunStep.body).where(RunStep.run == run)).scalars()
+        steps = [msgspec.json.decode(body, type=_Length) for body in bodies]
+        spent = [
+            (one.finished_at - one.started_at).total_seconds()
+            for one in steps
+            if one.started_at and one.finished_at
+        ]
+        if began and ended and spent:
+            least.append(((ended - began).total_seconds() - sum(spent)) / len(spent))
+    return max(min(least, default=0.0), 0.0)
 
 
 DEFAULT_RUNS = 200

@@ -213,7 +213,12 @@ def expect_run(session: Session, run: RunRow, workloads: Sequence[Workload]) -> 
     planned = plan_processes((w for w in workloads if not has_own_image(w)), pairs)
     planned |= plan_processes((w for w in workloads if has_own_image(w)), 0)
     known = find_lengths(
-        session, steps=planned, gpu=run.gpu, definition=run.definition, host=run.host
+        session,
+        steps=planned,
+        suite=run.suite,
+        gpu=run.gpu,
+        definition=run.definition,
+        host=run.host,
     )
     left = Forecast(planned, known).left_s()
     if left is None:

@@ -16,7 +16,9 @@ from compatgate.service.runs.queue.queue import DatabaseQueue
 
 
 @pytest.fixture
-def end(rooms: Rooms, queue: DatabaseQueue, submit: Callable[..., str]) -> Callable[..., str]:
+def end(
+    rooms: Rooms, queue: DatabaseQueue, submit: Callable[..., str], time: Any
+) -> Callable[..., str]:
     """A run of one step on a host, of which each process took some seconds; its id."""
     hosts = [host("a100-1"), host("a100-2")]
     queue.register("w1", hosts)
@@ -40,6 +42,7 @@ def end(rooms: Rooms, queue: DatabaseQueue, submit: Callable[..., str]) -> Calla
             origin=Origin(digest, GPU, "docker", False),
         )
         queue.record(lease, result)
+        time.forward(seconds=seconds + how.get("besides", 0))
         queue.finish(lease, "passed", "it passed", None)
         return run
 
@@ -88,3 +91,12 @@ def test_a_process_that_broke_off_says_nothing_about_the_next(
     end(100)
     end(1, status=139)
     assert expected(host="a100-1") == 100
+
+
+def test_what_a_run_takes_besides_its_program_counts_but_no_pulled_image(
+    end: Callable[..., str], expected: Callable[..., float | None]
+) -> None:
+    end(2, besides=90)
+    end(2, besides=3)
+    assert expected(host="a100-1") == pytest.approx(5)
+    assert expected(host="a100-2") == pytest.approx(2), "another host may be quicker"
