@@ -313,9 +313,9 @@ def find_lengths(
 
     Processes of a program as it is defined now come before those that it had earlier, and among
     these the processes of the host before others. A step that was run in pairs has many processes;
-    its first pair tells how long one takes. What a run takes besides its processes is shared out.
+    its first pair tells how long one takes. The overhead of a run is spread over its processes.
     """
-    besides = _find_overhead(session, suite=suite, gpu=gpu, host=host)
+    overhead = _find_overhead(session, suite=suite, gpu=gpu, host=host)
     digests = definition.workloads if definition else {}
     names = [f"{step}{end}" for step in steps for end in ("", "-pair1-A", "-pair1-B")]
     query = (
@@ -339,7 +339,7 @@ def find_lengths(
             of_step = lengths.setdefault(f"{one.workload}-{one.seed}", {})
             seconds = (one.finished_at - one.started_at).total_seconds()
             of_step.setdefault((same, where == host), []).append(seconds)
-    return {name: besides + median(some[max(some)][:_LENGTHS]) for name, some in lengths.items()}
+    return {name: overhead + median(some[max(some)][:_LENGTHS]) for name, some in lengths.items()}
 
 
 def _find_overhead(session: Session, *, suite: str, gpu: str | None, host: str | None) -> float:
