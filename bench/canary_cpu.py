@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -82,23 +83,26 @@ def run(
         few: arguments that make it short.
         fault: number of the fault in the file; None for a right program.
     """
-    program = str(canary_dir() / workload.name / "program.py")
-    # A program without options of its own takes none.
-    arguments = few if "--seed" in workload.command or workload.name in SHORTER else ()
-    command = [python, program, *arguments]
+    program = canary_dir() / workload.name / "program.py"
+    has_options = re.search(r"program\.(options|parser)\(", program.read_text())
+    command = [python, str(program), *(few if has_options else ())]
     if fault is not None:
         command[1:1] = [str(HERE / "faulty.py"), str(fault)]
     begin = time.monotonic()
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        output = done.stdout
+        why = f"it ended with status {done.returncode}" if done.returncode else ""
+    except subprocess.TimeoutExpired as stopped:
+        output, why = stopped.stdout or b"", f"it was stopped after {PATIENCE_S} s"
     seconds = time.monotonic() - begin
-    why = f"it ended with status {done.returncode}" if done.returncode else ""
-    return read_report([done.stdout], workload), seconds, why
+    return read_report([output], workload), seconds, why
 
 
 def main() -> int:
@@ -144,7 +148,9 @@ def main() -> int:
 def _words(report: Report) -> str:
     passed = sum(check.ok and not check.skipped for check in report.checks)
     skipped = sum(check.skipped for check in report.checks)
-    return f"{passed} checks passed" + (f", {skipped} skipped" if skipped else "")
+    return f"{passed} check{'s' * (passed != 1)} passed" + (
+        f", {skipped} skipped" if skipped else ""
+    )
 
 
 def _figures(report: Report) -> str:
@@ -163,8 +169,8 @@ def _page(python: str, rows: Sequence[str], found: Sequence[str]) -> str:
     return f"""# Canary programs without a GPU
 
 `make canary-cpu` writes this page. Sizes are small and gloo stands in for NCCL: the figures show
-that a program runs to its end, and say nothing about a GPU. {versions}; {os.cpu_count()} cores, one
-thread a program.
+that a program runs to its end, and say nothing about a GPU. They are of {os.cpu_count()} cores that
+other work shared, so the seconds are an upper bound; one thread a program. {versions}.
 
 | workload | checks | median of the first metrics | seconds |
 |---|---|---|--:|

@@ -16,6 +16,7 @@ import canary_lines as say  # noqa: E402
 import canary_program as program  # noqa: E402
 import canary_timing as timing  # noqa: E402
 import canary_toolkit as toolkit  # noqa: E402
+import freivalds  # noqa: E402
 
 import build  # noqa: E402
 
@@ -94,7 +95,9 @@ def _run(options, outcome, nvcc):
         else:
             say.check(check, ok, words)
     library = outcome["compiles"][2]
-    if library is not None:
+    if library is None:
+        say.check("timed", False, "nothing was compiled")
+    else:
         _time(options, library)
 
 
@@ -130,14 +133,18 @@ def _refused(check, nvcc):
 
 
 def _time(options, library):
+    """Time the product, and check the whole result of the last one."""
     side = SIDES[options.device]
-    matrices = [_numbers(side, 1 if n < 2 else None) for n in range(3)]
+    a, b, c = (_numbers(side, seed) for seed in (options.seed, options.seed + 1, None))
     count = options.warmup + options.repetitions
-    times, wrong = _multiply(options, library, matrices, side, count)
+    times, wrong = _multiply(options, library, (a, b, c), side, count)
     if wrong:
+        say.check("timed", False, wrong)
         return
     split = timing.Times(times[options.warmup :], times[: options.warmup])
     timing.report("kernel", "GFLOP/s", split, timing.per_second(2 * side**3 / 1e9))
+    share = freivalds.whole_product(a, b, c, side)
+    say.check("timed", share <= 1, f"worst row at {share:.3g} of its bound, side {side}")
 
 
 def _multiply(options, library, matrices, side, count):

@@ -8,6 +8,7 @@ DECODERS = {"cuda": "h264_cuvid", "cpu": "h264"}
 ON_GPU = ("-hwaccel", "cuda", "-hwaccel_output_format", "cuda")
 """Frames stay in the GPU's memory; without it they are copied to the host."""
 _QUIET = ("-hide_banner", "-nostdin", "-loglevel", "error")
+_COUNTED = ("-nostats", "-progress", "pipe:1")
 _PATIENCE_S = 120
 
 
@@ -62,14 +63,16 @@ class Decoder:
         return [line.rsplit(",", 1)[1].strip() for line in rows]
 
     def decode(self, path):
-        """Decode a file, and drop its frames.
+        """Decode a file, drop its frames, and return their number: a lost one is no error here.
 
         Raises:
             DoesNotDecode: ffmpeg fails.
         """
         given = ON_GPU if self._device == "cuda" else ()
         output = (*self._every_frame, "-f", "null", "-")
-        self._run(*_QUIET, *given, "-c:v", self.name, "-i", path, *output)
+        said = self._run(*_QUIET, *_COUNTED, *given, "-c:v", self.name, "-i", path, *output)
+        counts = re.findall(r"^frame=\s*(\d+)", said, re.MULTILINE)
+        return int(counts[-1]) if counts else 0
 
     def _run(self, *arguments):
         try:

@@ -20,6 +20,8 @@ WORDS, TOKENS = {"cuda": 256, "cpu": 8}, {"cuda": 128, "cpu": 4}
 CHECKED = {"cuda": ((40, 64, 96, 17), 32), "cpu": ((5, 8, 3), 4)}
 """Lengths of the prompts that are compared, and tokens of each answer."""
 BATCHES = {"alone": 1, "batch": 16}
+COMPARED = 3
+"""Timed answers of a batch that are compared, the first and the last among them."""
 
 
 def main():
@@ -55,9 +57,13 @@ def main():
         lengths, count = CHECKED[device.type]
         right.check(server, model, prompts("checked", lengths), count, dtype)
         clock = timing.WallClock(torch.cuda.synchronize if device.type == "cuda" else None)
+        served = []
         for name, batch in BATCHES.items():
             asked = prompts(name, [WORDS[device.type]] * batch)
-            _measure(server, options, clock, name, asked)
+            answers = _measure(server, options, clock, name, asked)
+            places = {round(n * (batch - 1) / (COMPARED - 1)) for n in range(COMPARED)}
+            served += [(asked[at], answers[at]) for at in sorted(places)]
+        right.check_timed(model, served, TOKENS[device.type], dtype)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # a compiler may still write there
 
@@ -83,12 +89,13 @@ def _version():
 
 
 def _measure(server, options, clock, name, prompts):
-    """Report the time to the first token, and the rate of whole answers."""
+    """Report the time to the first token and the rate of whole answers; return the last ones."""
     count = TOKENS[options.device]
     first = timing.repeat(lambda: server.serve(prompts, 1), clock, options)
     timing.report(f"{name}-first-token", "ms", first, timing.milliseconds)
-    whole = timing.repeat(lambda: server.serve(prompts, count), clock, options)
+    whole, answers = timing.repeat_kept(lambda: server.serve(prompts, count), clock, options)
     timing.report(f"{name}-rate", "tokens/s", whole, timing.per_second(len(prompts) * count))
+    return answers
 
 
 if __name__ == "__main__":

@@ -30,19 +30,45 @@ def check(server, model, prompts, count, dtype):
         count: number of tokens of an answer.
         dtype: precision that the server computes in.
     """
-    size = model.size
-    terms = size.width if dtype == torch.float32 else 1
-    steps = _ROUNDINGS * size.layers + 4
-    bound = 4 * math.sqrt(steps * terms) * numerics.ROUNDING[_PRECISIONS[dtype]]
+    allowed = _allowed(model, dtype)
     alone = [server.answer([prompt], count)[0] for prompt in prompts]
     margin, off, others = _worst(model, prompts, alone)
     total = count * len(prompts)
-    message = f"margin {margin:.3g}, allowed {2 * bound:.3g}; {others} of {total} tokens differ"
-    say.check("answers", margin <= 2 * bound, message)
-    numerics.check_error("probabilities", off, 2 * bound)
+    message = f"margin {margin:.3g}, allowed {allowed:.3g}; {others} of {total} tokens differ"
+    say.check("answers", margin <= allowed, message)
+    numerics.check_error("probabilities", off, allowed)
     margin, off, others = _worst(model, prompts, server.answer(prompts, count))
-    message = f"margin {margin:.3g}, log probabilities {off:.3g}, allowed {2 * bound:.3g}"
-    say.check("batch", max(margin, off) <= 2 * bound, f"{message}; {others} tokens differ")
+    message = f"margin {margin:.3g}, log probabilities {off:.3g}, allowed {allowed:.3g}"
+    say.check("batch", max(margin, off) <= allowed, f"{message}; {others} tokens differ")
+
+
+def check_timed(model, served, count, dtype):
+    """Report the check of answers that were timed, which state no log probabilities.
+
+    Args:
+        model: of `llama`.
+        served: pairs of a prompt and the tokens of its answer.
+        count: number of tokens of an answer.
+        dtype: precision that the server computes in.
+    """
+    short = [len(tokens) for _, tokens in served if len(tokens) != count]
+    if short:
+        say.check("timed", False, f"an answer has {short[0]} tokens instead of {count}")
+        return
+    allowed = _allowed(model, dtype)
+    prompts = [prompt for prompt, _ in served]
+    margin, _, others = _worst(model, prompts, [(tokens, ()) for _, tokens in served])
+    message = f"margin {margin:.3g}, allowed {allowed:.3g}"
+    total = count * len(served)
+    say.check("timed", margin <= allowed, f"{message}; {others} of {total} tokens differ")
+
+
+def _allowed(model, dtype):
+    """Return the largest difference of two values that rounding explains."""
+    size = model.size
+    terms = size.width if dtype == torch.float32 else 1
+    steps = _ROUNDINGS * size.layers + 4
+    return 8 * math.sqrt(steps * terms) * numerics.ROUNDING[_PRECISIONS[dtype]]
 
 
 def _worst(model, prompts, answers):
@@ -52,9 +78,10 @@ def _worst(model, prompts, answers):
         logits = model.logits(torch.tensor(prompt + tokens))[len(prompt) - 1 : -1]
         scale = float(logits.abs().max())
         right = torch.log_softmax(logits, -1)
-        for step, (token, said) in enumerate(zip(tokens, stated)):
+        for step, token in enumerate(tokens):
             margins.append(float(logits[step].max() - logits[step, token]) / scale)
-            difference = abs(said - float(right[step, token])) / scale
-            errors.append(difference if math.isfinite(difference) else math.inf)
             others += int(logits[step].argmax()) != token
+        for step, said in enumerate(stated):
+            difference = abs(said - float(right[step, tokens[step]])) / scale
+            errors.append(difference if math.isfinite(difference) else math.inf)
     return max(margins), max(errors), others

@@ -52,9 +52,9 @@ class Server:
         return found
 
     def serve(self, prompts, count):
-        """Answer without log probabilities; return the number of tokens."""
+        """Return the tokens of greedy answers, without log probabilities."""
         how = self._sampling(temperature=0.0, max_tokens=count, ignore_eos=True, detokenize=False)
-        return sum(len(answer.outputs[0].token_ids) for answer in self._generate(prompts, how))
+        return [list(answer.outputs[0].token_ids) for answer in self._generate(prompts, how)]
 
     def _generate(self, prompts, how):
         asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]

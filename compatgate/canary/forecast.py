@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
+from compatgate.canary.judge.paired.blocks import FIRST_LOOK
+from compatgate.canary.pairs import PairsState
 from compatgate.canary.workload import Workload
 from compatgate.documents.quantities import describe_seconds
 
@@ -78,6 +80,17 @@ class Forecast:
         if done is not None and (done >= _EARLY or length is None):
             return elapsed * (1 - done) / done if done > 0 else None
         return None if length is None else max(length - elapsed, 0.0)
+
+
+def expect_pairs(workloads: Iterable[Workload], earlier: Iterable[PairsState]) -> int:
+    """Return how many pairs a suite takes: as many as in earlier runs, else until the first look.
+
+    One pair decides about a suite without metrics. An earlier run that a failure cut short tells
+    nothing.
+    """
+    least = FIRST_LOOK if any(workload.metrics for workload in workloads) else 1
+    done = [state.done for state in earlier if state.outcome and state.done >= least]
+    return round(median(done)) if done else least
 
 
 def plan_processes(workloads: Iterable[Workload], pairs: int) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import signal
@@ -183,7 +184,7 @@ def vary_python(api: Any, name: str, **environment: str) -> None:
     """Make an image of the Python image with other variables."""
     container = api.create_container(PYTHON, ["true"])["Id"]
     repository, _, tag = name.partition(":")
-    changes = "\n".join(f"ENV {key}={value}" for key, value in environment.items())
+    changes = "\n".join(f"ENV {key}={json.dumps(value)}" for key, value in environment.items())
     api.commit(container, repository=repository, tag=tag, changes=changes)
     api.remove_container(container, v=True)
 

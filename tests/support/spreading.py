@@ -46,6 +46,7 @@ GROUPS = {
     "browser": ("e2e/ui",),  # Chromium
     "programs": (  # PyTorch on the CPU, which takes all cores and gigabytes
         "integration/canary/test_handicaps.py",
+        "integration/canary/test_timed_faults.py",
         "integration/canary/test_torch_faults.py",
         "integration/canary/test_torch_programs.py",
         "integration/canary/test_vllm_program.py",

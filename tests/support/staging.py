@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +22,10 @@ from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.catalog.sources import ROOT
+from compatgate.kit import clock
+from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.runs.queue.models import Run, RunRow
+from compatgate.service.runs.queue.models import ACTIVE, Run, RunRow
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 
@@ -118,6 +121,17 @@ def until(found: Callable[[], T], seconds: float = 60.0) -> T:
     return answer
 
 
+def make_staging(rooms: Rooms, url: str, folder: Path, engine: Engine) -> Staging:
+    """Return a gate's staging: a target of one pool, and the host ``stage`` with one slot."""
+    pool = {"name": "a100", "gpu": GPU, "driver": DRIVER}
+    policy = {"canary": {"require": True, "suites": ["good"]}}
+    body = {"metadata": {"name": "prod"}, "spec": {"pools": [pool], "policy": policy}}
+    rooms.matrix.create("Target", body, Authorship("tester", "to see what happens", force=True))
+    made = Staging(rooms, url, folder)
+    made.hosts(host_table("stage", engine))
+    return made
+
+
 class Staging:
     """Where a test's runs happen.
 
@@ -174,6 +188,13 @@ class Staging:
             for context in contexts.values():
                 context.executor.close()
 
+    def expire_leases(self) -> None:
+        """Let the leases of all runs run out, as after a long silence of their workers."""
+        past = clock.now() - timedelta(seconds=1)
+        with self.rooms.gate.database.writing() as session:
+            held = update(Run).where(Run.state.in_(ACTIVE))
+            session.execute(held.values(lease_until=past))
+
     def work_until_ended(self, *runs: str) -> None:
         """Work here, also after pauses and when leases have run out, until runs have ended."""
 
@@ -185,13 +206,19 @@ class Staging:
 
     @contextmanager
     def worker(
-        self, *options: str, dies_after: str = "", log: Path | None = None
+        self,
+        *options: str,
+        dies_after: str = "",
+        lease: float = LEASE,
+        hosts: Path | None = None,
+        log: Path | None = None,
     ) -> Iterator[subprocess.Popen[str]]:
         """``compatgate worker``; killed at the end of the block if it still runs."""
         program = [str(DYING), dies_after] if dies_after else ["-m", "compatgate", "worker"]
         command = [
-            sys.executable, *program, "--hosts", str(self.hosts_file), "--database", self.url,
-            "--workloads", str(self.workloads), "--lease", str(LEASE), "--retry-pause", str(PAUSE),
+            sys.executable, *program, "--hosts", str(hosts or self.hosts_file),
+            "--database", self.url,
+            "--workloads", str(self.workloads), "--lease", str(lease), "--retry-pause", str(PAUSE),
             "--image", "*", *options,
         ]  # fmt: skip
         with (log or self.folder / "worker.log").open("a") as output:

@@ -86,10 +86,10 @@ description = "images in a second"
 right = "results are those of the CPU, within rounding"
 """
 _PROGRAM = f"""\
-import json, pathlib, random, sys, time
+import json, os, pathlib, random, sys, time
 sys.path.insert(0, "lib")
 import canary_lines as say
-now = json.loads(pathlib.Path("@SCENARIO@").read_text())
+now = json.loads(os.environ.get("SCENARIO") or pathlib.Path("@SCENARIO@").read_text())
 draw = random.Random(now["seed"])
 say.env(driver="{DRIVER}", gpus=[{{"name": "NVIDIA {GPU}"}}], versions=now["versions"])
 say.progress(0.53)
@@ -113,6 +113,12 @@ _XID = (
     b"[  812.104533] NVRM: Xid (PCI:0000:07:00): 79, pid=4242, name=python3, "
     b"GPU has fallen off the bus.\n"
 )
+
+
+def make_scenario(**changes: Any) -> str:
+    """Return what the next program measures, for the file or for ``SCENARIO`` of an image."""
+    usual = {"seed": 20, "ms": 7.96, "right": True, "versions": _MEASURED}
+    return json.dumps(usual | changes)
 
 
 class Runs:
@@ -207,13 +213,12 @@ class Runs:
                 context.executor.close()
 
     @contextmanager
-    def taking(self, run: str, **scenario: Any) -> Iterator[None]:
+    def taking(self, run: str, host: Host = STAGE, **scenario: Any) -> Iterator[None]:
         """A worker that takes this run next, and no other."""
-        usual = {"seed": 20, "ms": 7.96, "right": True, "versions": _MEASURED}
-        (self.folder / "scenario.json").write_text(json.dumps(usual | scenario))
+        (self.folder / "scenario.json").write_text(make_scenario(**scenario))
         with self.rooms.gate.database.writing() as session:
             session.execute(text("UPDATE runs SET priority = 100 WHERE id = :id"), {"id": run})
-        with self._worker(replace(STAGE, slots=1)) as worker:
+        with self._worker(replace(host, slots=1)) as worker:
             thread = Thread(target=worker.run)
             thread.start()
             try:
@@ -222,6 +227,10 @@ class Runs:
                 yield
             finally:
                 thread.join()
+
+    def declare_hosts(self) -> None:
+        """Declare the staging hosts, as their worker does."""
+        self.rooms.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
 
     def begin(self, **fields: Any) -> Lease:
         """A run that a worker has, and that goes on until the test ends it."""
@@ -261,7 +270,7 @@ def fill_runs(rooms: Rooms, folder: Path) -> None:
     names = count(1)
     fixed = SimpleNamespace(token_hex=lambda _: _id(next(names)).removeprefix("run_"))
     with patch.object(submission, "secrets", fixed):
-        rooms.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
+        runs.declare_hosts()
         for day in (9, 8, 7):
             with days_ago(day):
                 runs.sampled(runs.ran(day))
@@ -282,7 +291,7 @@ def fill_runs(rooms: Rooms, folder: Path) -> None:
                 runs.submit("hello", stack={"python": python_version()}, **of_cpu)
                 runs.work(BUILDER)
         runs.submit(priority=5)
-    rooms.runs.queue.register("stage-worker", [STAGE, BUILDER, AWAY])
+    runs.declare_hosts()
 
 
 def _id(number: int) -> str:

@@ -90,6 +90,7 @@ def conclude_step(
         _judge_image(report)
         or _judge_contradiction(report)
         or _judge_tool_fault(ended, report)
+        or _judge_diagnosis(ended, report)
         or _judge_exit(workload, ended, gpu_seen=gpu_seen)
         or _judge_damage(workload, report)
         or _judge_checks(report)
@@ -146,6 +147,16 @@ def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None
         return None
     advice = "build it with a CUDA version that this driver supports"
     return StepVerdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
+
+
+def _judge_diagnosis(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
+    """Return the verdict on a tool that checks the host alone and found a fault.
+
+    Its exit status only repeats that: ``dcgmi diag`` ends with 226, or with 205 if the GPU should
+    be taken out of service.
+    """
+    alone = all(check.host for check in report.checks)
+    return _judge_checks(report) if alone and ended.how == "exited" else None
 
 
 def _judge_exit(workload: Workload, ended: ExecutionEnd, *, gpu_seen: bool) -> StepVerdict | None:

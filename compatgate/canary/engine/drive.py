@@ -67,7 +67,8 @@ def drive(
         False if the host, or a service that the run needed there, failed.
     """
     failed = False
-    context = replace(context, queue=retry_calls(context.queue, context.settings))
+    retrying = RetryingQueue(context.queue, context.settings)
+    context = replace(context, queue=cast("Queue", retrying))
     try:
         with Heartbeat(context.queue, lease, context.settings) as heartbeat:
             try:
@@ -347,8 +348,3 @@ class RetryingQueue:
                 if time.monotonic() >= deadline:
                     raise
             time.sleep(self._settings.poll)
-
-
-def retry_calls(queue: Queue, settings: Settings) -> Queue:
-    """Return a queue whose calls are repeated while its database is away."""
-    return cast("Queue", RetryingQueue(queue, settings))

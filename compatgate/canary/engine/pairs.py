@@ -29,6 +29,7 @@ from compatgate.canary.engine.pair_results import (
 )
 from compatgate.canary.engine.steps import Step, StepRunner
 from compatgate.canary.executors.jobs import Executor, PreparedJob
+from compatgate.canary.forecast import expect_pairs
 from compatgate.canary.judge.paired.blocks import FIRST_LOOK, USUAL_PAIRS, Arm, PairedJudgement
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import BY_HISTORY, BlockPosition, StepResult
@@ -92,6 +93,7 @@ class PairSession:
         self._context = context
         self._queue = context.queue
         self._judged: PairedJudgement | None = None
+        self._expected = 0
         self._images: dict[Arm, str] = {}
         self._single: tuple[str, ...] = ()
         self._alone: tuple[str, ...] = ()
@@ -143,7 +145,9 @@ class PairSession:
         record = _restore(compared, jobs, stored)
         self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}
         explained = self._lease.run.explained
-        known = learn_knowledge(compared, self._queue.earlier_pairs(self._lease), explained)
+        earlier = self._queue.earlier_pairs(self._lease)
+        self._expected = expect_pairs([step.workload for step in compared], earlier)
+        known = learn_knowledge(compared, earlier, explained)
         assert isinstance(self._context.executor, PairExecutor)  # noqa: S101 - asked before
         every = [jobs[step.name][arm] for step in compared for arm in ARMS]
         with self._context.executor.hold(every) as executor:
@@ -211,9 +215,9 @@ class PairSession:
                     record.add(step, self._run_block(executor, step, pair, arm, jobs[step.name]))
 
     def _plan(self, record: BlockRecord, pair: int, steps: Sequence[Step]) -> None:
-        """Plan the blocks that are left: of the first pairs, or of this one, and of other steps."""
+        """Plan the blocks that are left: of the expected pairs, or of this one, and other steps."""
         ended = {step.name: sum(len(record.blocks(step, arm)) for arm in ARMS) for step in steps}
-        whole = len(ARMS) * max(FIRST_LOOK, pair)
+        whole = len(ARMS) * max(self._expected, pair)
         left = {name: max(whole - count, 0) for name, count in ended.items()}
         self._steps.forecast.plan({**dict.fromkeys(self._alone, 1), **left})
 

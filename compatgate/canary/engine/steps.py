@@ -143,11 +143,13 @@ class StepRunner:
         hung = 0
         most = self._context.settings.repeats if step.workload.paired else 0
         again = ""
+        began: datetime | None = None
         while True:
             number = len(reports) + hung
             name = f"{step.name}-again{number}" if number else step.name
             doing = f"running {step.name} ({place}){again}"
             result, report = self.run_once(self._executor, step, prepared, name, step.name, doing)
+            began = began or result.started_at
             if result.attributable and result.exit_code is None:
                 hung += 1
                 result = self._judge_hang(step, result, hung)
@@ -172,6 +174,7 @@ class StepRunner:
             if not judged.more or len(reports) > most:
                 break
             again = f", again: {judged.more} more values are needed"
+        result = msgspec.structs.replace(result, started_at=began)  # what is repeated takes longer
         self._queue.record(self._lease, result)
         return result
 

@@ -86,11 +86,6 @@ class Event(Struct, frozen=True, omit_defaults=False):
     rules: tuple[str, ...] = ()
 
 
-def sort_events(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the most severe first; equal ones in their original order."""
-    return tuple(sorted(events, key=lambda event: -SEVERITY_RANK[event.severity]))
-
-
 MAX_ERRORS = 10_000
 """Maximum number of different errors; a damaged log can contain endless devices and codes."""
 LOADING = re.compile(
@@ -210,12 +205,10 @@ class KernelErrors:
             self._event(*group)
             for group in self._groups.values()
             if not (group[1].follows and _error_key(group[1]) in reported)
-            and not self._is_explained(group[1])
+            and not (group[1].name and self._is_named(group[1].name, group[1].device))
         ]
-        return sort_events([*self._cause_events(), *errors])
-
-    def _is_explained(self, seen: Sighting) -> bool:
-        return bool(seen.name) and self._is_named(seen.name, seen.device)
+        events = [*self._cause_events(), *errors]
+        return tuple(sorted(events, key=lambda event: -SEVERITY_RANK[event.severity]))
 
     def _is_named(self, kind: str, device: str) -> bool:
         """Tell whether a cause explains what a kind of message says about a device."""

@@ -20,10 +20,13 @@ from urllib.error import HTTPError
 from urllib.parse import urlencode
 
 import pytest
+from engines import Engine, missing, vary_python
+from engines import engine as running_engine
+from msgspec.structs import replace
 from playwright.sync_api import expect
 from ui_axe import violations
 from ui_browser import DESK, PHONE
-from ui_runs import DRIVER, GPU, Runs
+from ui_runs import DRIVER, GPU, STAGE, Runs, make_scenario
 from ui_site import workloads_of
 from ui_walk import Walk
 
@@ -35,6 +38,7 @@ Begin = Callable[..., Walk]
 
 OLD, NEW = "535.183.01", "580.95.05"
 _NUMBERS = count(1)
+IMAGE = "compatgate-test/walk:1"
 BLESSED = "blessed as torch28-cu128, if its cuDNN and NCCL are the wheel's"
 DENIED = {"cuda": "12.1", "cudnn": "8.9.7", "torch": "2.2.2+cu121"}
 QUESTION = {"target": "prod-a100", "stack": format_stack(DENIED)}
@@ -248,28 +252,51 @@ def test_job_8_which_nodes_drifted_and_since_when(begin, scripts):
     walk.see(page.locator("#witnesses"), "550.54.15")
 
 
-def test_job_9_a_canary_is_started_followed_and_its_failure_read(begin, runs, api, scripts):
-    """Five actions start it; its progress and estimate show; no more to read why it failed."""
-    walk = begin("runs", actions=5, seconds=60)
+@pytest.fixture
+def engine(scripts) -> Iterator[Engine | None]:
+    """An engine with an image whose program waits for a minute; None where none is needed."""
+    if not scripts or missing():
+        yield None
+        return
+    with running_engine(gpus=True) as started:
+        vary_python(started.api, IMAGE, SCENARIO=make_scenario(hold=60))
+        yield started
+
+
+def test_job_9_a_canary_is_started_followed_and_its_failure_read(begin, runs, api, scripts, engine):
+    """Seven actions start it; its progress and estimate show, and what follows its container's end.
+
+    Without an engine the program is a process, and its end is that of the run.
+    """
+    walk = begin("runs", actions=7, seconds=60)
     page = walk.page
     walk.press(page.get_by_role("link", name="Submit a run"))
     walk.choose(page.get_by_label("Suite"), "conv-only")
     walk.choose(page.locator("select[name=target]"), "prod-a100")
     stack = "cuda=12.4,cudnn=9.1.0,torch=2.4.1+cu124"
     walk.fill(page.get_by_label("Stack under test"), stack)
+    if engine:
+        walk.fill(page.get_by_label("Image under test"), IMAGE)
+        walk.fill(page.locator("input[name=against]"), "none")
     walk.press(page.get_by_role("button", name="Submit"))
     walk.see(page.locator("#state"), "queued")
     run = page.url.rpartition("/")[2]
     if not scripts:
         api("POST", f"runs/{run}/cancel", {"reason": "over"})
         return
-    with runs.taking(run, hold=60):
+    host = replace(STAGE, executor="docker", endpoint=engine.endpoint) if engine else STAGE
+    with runs.taking(run, host, hold=60):
         walk.see(page.locator("#state"), "53 %")
         walk.see(page.locator("#state"), "left")
-        end_program()
-        walk.see(page.locator("#state"), "SIGKILL")
-    walk.see(page.locator("#next"), "run it again")
+        kill_container(engine, run) if engine else end_program()
+        walk.see(page.locator("#state"), "stopped on its host" if engine else "SIGKILL")
+    walk.see(page.locator("#next"), "Attempt 2 of 3 starts" if engine else "run it again")
     assert violations(page) == []
+    if engine:
+        vary_python(engine.api, IMAGE, SCENARIO=make_scenario())
+        with runs.taking(run, host):
+            walk.see(page.locator("#state"), "passed")
+        runs.declare_hosts()
 
 
 def test_job_10_two_stacks_are_compared_side_by_side(begin):
@@ -349,6 +376,12 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 30) -> None:
     while not is_so():
         assert monotonic() < end
         sleep(0.1)
+
+
+def kill_container(engine: Engine, run: str) -> None:
+    """Kill the containers of a run that are running, as a person on its host."""
+    for container in engine.api.containers(filters={"label": f"dev.compatgate.run={run}"}):
+        engine.api.kill(container["Id"])
 
 
 def end_program(parent: int | None = None) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from canary_programs import (
     NO_GPU,
@@ -14,6 +19,11 @@ from canary_programs import (
 )
 from cuda_toolkit import Toolkit
 
+from compatgate.canary.protocol import read_report
+from compatgate.canary.workloads.library import read_workload
+from compatgate.resources import canary_dir
+
+NAME = "extension"
 FEW = ("--device", "cpu", "--repetitions", "2", "--warmup", "0")
 
 
@@ -34,9 +44,32 @@ def test_what_the_stack_is_for_is_compiled_and_gives_the_hosts_result(toolkit: T
     assert "cuda" in report.env.versions
 
 
+def test_one_lost_tile_of_the_timed_product_is_found(toolkit: Toolkit, tmp_path: Path) -> None:
+    """On the CPU ``right`` compares the host's product with itself, so ``timed`` alone sees it."""
+    program = canary_dir() / NAME / "program.py"
+    whole = "      c[row * side + column] = sum;\n"
+    lost = whole.replace("= sum", "= row / 16 == 1 && column / 16 == 2 ? 0.0f : sum")
+    text = program.with_name("extension.cu").read_text()
+    assert whole in text
+    source, starter = tmp_path / "extension.cu", tmp_path / "starter.py"
+    source.write_text(text.replace(whole, lost))
+    starter.write_text(f"""
+import runpy, sys
+sys.argv = {[str(program), *FEW]!r}
+sys.path[:0] = [{str(program.parent)!r}]
+import build
+build.SOURCE = {str(source)!r}
+runpy.run_path({str(program)!r}, run_name="__main__")
+""")
+    environment = {**os.environ, **_environment(toolkit)}
+    done = subprocess.run([sys.executable, starter], capture_output=True, env=environment)
+    assert done.returncode == 0, done.stderr.decode()
+    assert set(failed(read_report([done.stdout], read_workload(canary_dir() / NAME)))) == {"timed"}
+
+
 def test_an_architecture_that_the_toolkit_does_not_know_fails(toolkit: Toolkit) -> None:
     wrong = failed(run("extension", *FEW, "--arch", "20", environment=_environment(toolkit)))
-    assert set(wrong) == {"compiles", "compiles-ptx", "right", "right-ptx"}
+    assert set(wrong) == {"compiles", "compiles-ptx", "right", "right-ptx", "timed"}
     assert "nvcc" in wrong["compiles"]
     assert "compute_20" in wrong["compiles"]
     assert wrong["right"] == "nothing was compiled"

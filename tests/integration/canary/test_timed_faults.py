@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import tomllib
 
 import pytest
-from canary_programs import failed, torch_python
+from canary_programs import failed
 from torch_programs import run_with_torch
 
 from compatgate.canary.protocol import read_report
@@ -21,16 +20,9 @@ FEW = ("--device", "cpu", "--repetitions", "1", "--warmup", "0")
 
 
 def _run(name: str, *arguments: str, before: tuple[str, ...] = ()) -> Report:
-    """Run a program with few repetitions; one of another framework has no process ready."""
+    """Run a program with few repetitions."""
     command = [*before, str(canary_dir() / name / "program.py"), *FEW, *arguments]
-    if framework := FRAMEWORKS.get(name):
-        python = torch_python()
-        there = [python, "-c", f"import importlib.util as u; exit(not u.find_spec({framework!r}))"]
-        if subprocess.run(there, check=False).returncode:
-            pytest.skip(f"{framework} is not installed (`make torch` does that)")
-        done = subprocess.run([python, *command], capture_output=True, check=False, timeout=300)
-    else:
-        done = run_with_torch(command)
+    done = run_with_torch(command, framework=FRAMEWORKS.get(name, "torch"))
     assert done.returncode == 0, done.stderr.decode()
     return read_report([done.stdout], read_workload(canary_dir() / name))
 

@@ -66,6 +66,20 @@ def test_frames_that_are_lost_or_in_another_order_are_found(
     assert report.metrics == ()
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("timed", "119 of 120 frames came while timed"),
+        ("long", "120 of 120 frames came, 2 of them wrong"),
+    ],
+)
+def test_frames_of_the_timed_stream_that_are_lost_or_change_places_are_found(
+    fault: str, said: str, ffmpeg: dict[str, str]
+) -> None:
+    report = run(NAME, *ON_CPU, environment={**ffmpeg, "STAND_IN_FAULT": fault})
+    assert failed(report) == {"timed": said}
+
+
 def test_an_ffmpeg_that_does_not_start_is_a_failure_that_says_why(ffmpeg: dict[str, str]) -> None:
     wrong = failed(run(NAME, *ON_CPU, environment={**ffmpeg, "STAND_IN_FAULT": "dies"}))
     assert "error while loading shared libraries: libavcodec.so.60" in wrong["exact"]

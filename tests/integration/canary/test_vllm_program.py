@@ -40,12 +40,21 @@ def test_answers_are_those_of_double_precision_and_timed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("fault", "checks"),
-    [("order", {"answers", "probabilities", "batch"}), ("batch", {"batch"})],
+    [
+        ("order", {"answers", "probabilities", "batch", "timed"}),
+        ("batch", {"batch", "timed"}),
+        ("timed", {"timed"}),
+    ],
 )
-def test_tokens_that_are_read_in_another_order_are_found(
+def test_tokens_that_are_read_in_another_order_or_forgotten_are_found(
     fault: str, checks: set[str], tmp_path: Path
 ) -> None:
     assert set(failed(_report(tmp_path, fault))) == checks
+
+
+def test_an_answer_that_is_too_short_to_be_timed_is_found(tmp_path: Path) -> None:
+    wrong = failed(_report(tmp_path, "short"))
+    assert wrong == {"timed": "an answer has 3 tokens instead of 4"}
 
 
 def test_a_vllm_that_does_not_start_is_a_failure_that_says_why(tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
 import pytest
+from msgspec.structs import replace
 
 from compatgate.canary.forecast import (
     Forecast,
     describe_left,
+    expect_pairs,
     limit_run,
     plan_processes,
 )
-from compatgate.canary.workload import ImageSpec, Workload
+from compatgate.canary.judge.paired.blocks import FIRST_LOOK
+from compatgate.canary.pairs import PairsState
+from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 
 GEMM = Workload("gemm", "-", ("x",), ImageSpec(inside=True), seeds=(0, 1), timeout_s=600)
 SOAK = Workload("soak", "-", ("x",), ImageSpec(inside=True), timeout_s=18_000, paired=False)
@@ -41,6 +45,16 @@ def test_without_an_earlier_run_the_share_counts_processes():
     forecast.end("gemm-0", 20.0)
     assert (forecast.left_s(), forecast.share()) == (None, 0.5)
     assert Forecast({"soak-0": 1}, {}).share("soak-0", 10, 0.53) == 0.53
+
+
+def test_as_many_pairs_are_expected_as_earlier_runs_took():
+    timed = replace(GEMM, metrics={"time": MetricSpec("ms", "lower")})
+    assert expect_pairs([SOAK, timed], []) == FIRST_LOOK
+    done = [PairsState("passed", done=number) for number in (7, 15, 7)]
+    cut = [PairsState("failed", done=1), PairsState(done=9)]
+    assert expect_pairs([timed], cut) == FIRST_LOOK, "these did not come to the judge's answer"
+    assert expect_pairs([timed], [*done, *cut]) == 7
+    assert expect_pairs([GEMM], []) == 1, "nothing is judged but its checks"
 
 
 def test_a_workload_of_hours_runs_once_in_pairs_as_well():

@@ -70,7 +70,7 @@ def make_container_body(
                 for name, place in mounts
                 if name and place
             ],
-            "DeviceRequests": _gpu_requests(job, devices),
+            "DeviceRequests": _gpu_requests(job, config, devices),
         },
     }  # fmt: skip
 
@@ -129,15 +129,24 @@ def _tmpfs_mounts(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
     return places
 
 
-def _gpu_requests(job: Job, devices: Literal["request", "cdi"]) -> list[dict[str, Any]]:
+_DRIVER_PARTS = ("compute", "compat32", "graphics", "utility", "video", "display")
+"""Parts of the driver that an engine can request (moby, daemon/nvidia_linux.go)."""
+
+
+def _gpu_requests(
+    job: Job, config: dict[str, Any], devices: Literal["request", "cdi"]
+) -> list[dict[str, Any]]:
     if not job.gpu_slots:
         return []
     slots = [str(slot) for slot in job.gpu_slots]
     if devices == "cdi":
         return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={slot}" for slot in slots]}]
-    return [
-        {"Driver": "nvidia", "DeviceIDs": slots, "Capabilities": [["gpu", "compute", "utility"]]}
-    ]
+    stated = _read_variable(config, "NVIDIA_DRIVER_CAPABILITIES").replace(" ", "").split(",")
+    parts: list[str] = []
+    # A named part replaces those of the image, which is under test; but programs need NVML.
+    if any(stated) and not {"all", "utility"} & set(stated):
+        parts = [*(part for part in stated if part in _DRIVER_PARTS), "utility"]
+    return [{"Driver": "nvidia", "DeviceIDs": slots, "Capabilities": [["gpu", *parts]]}]
 
 
 def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:

@@ -8,7 +8,7 @@ run. A run that waits for many slots cannot starve.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -40,7 +40,7 @@ from compatgate.service.runs.queue.leases import Offer, could_take
 from compatgate.service.runs.queue.models import ACTIVE, RunRow, StepRow
 
 _LONGEST = 2000
-_MAX_SESSIONS = 30
+MAX_SESSIONS = 30
 """Sessions from which the noise of metrics is learned."""
 
 
@@ -316,7 +316,14 @@ class DatabaseQueue:
     def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
         """See `Queue`."""
         with self._database.reading() as session:
-            return runs.find_lengths(session, gpu=lease.run.gpu, steps=steps)
+            return runs.find_lengths(
+                session,
+                steps=steps,
+                suite=lease.run.suite,
+                gpu=lease.run.gpu,
+                definition=lease.definition,
+                host=lease.host,
+            )
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
         """See `Queue`."""
@@ -353,14 +360,9 @@ class DatabaseQueue:
         """See `Queue`."""
         run = lease.run
         with self._database.reading() as session:
-            result = runs.list_earlier_pairs(
-                session, suite=run.suite, gpu=run.gpu, limit=_MAX_SESSIONS
+            return runs.list_earlier_pairs(
+                session, suite=run.suite, gpu=run.gpu, limit=MAX_SESSIONS
             )
-        states = []
-        for body in result:
-            with suppress(msgspec.ValidationError):  # written by another version
-                states.append(msgspec.convert(body, PairsState))
-        return states
 
     def finish(
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None

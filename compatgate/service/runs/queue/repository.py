@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -12,7 +13,9 @@ from sqlalchemy import ColumnElement, delete, func, insert, or_, select, true
 from sqlalchemy.orm import Session
 
 from compatgate.canary.history import MeasuredStep
+from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Report
+from compatgate.core.binding import SuiteDefinition
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
@@ -91,7 +94,7 @@ def find_pairs(session: Session, run_id: str) -> dict[str, Any] | None:
 
 def list_earlier_pairs(
     session: Session, *, suite: str, gpu: str | None, limit: int
-) -> list[dict[str, Any]]:
+) -> list[PairsState]:
     """Return the pairs of ended runs of a suite on a SKU, newest first."""
     query = (
         select(Run.pairs)
@@ -100,7 +103,11 @@ def list_earlier_pairs(
         .order_by(Run.seq.desc())
         .limit(limit)
     )
-    return [pairs for pairs in session.execute(query).scalars() if pairs]
+    states = []
+    for body in session.execute(query).scalars():
+        with suppress(msgspec.ValidationError):  # written by another version
+            states.append(msgspec.convert(body, PairsState))
+    return states
 
 
 def find_run(session: Session, run_id: str) -> RunRow:
@@ -273,6 +280,12 @@ def list_past_steps(session: Session, run: RunRow, step: str, *, limit: int = 30
 
 _LENGTHS = 30
 """Processes of a step whose lengths are looked at."""
+_OVERHEADS = 5
+"""Runs whose length is compared with that of their processes."""
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    digest: str = ""
 
 
 class _Length(msgspec.Struct, frozen=True):
@@ -284,42 +297,81 @@ class _Length(msgspec.Struct, frozen=True):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     block: dict[str, Any] | None = None
+    origin: _Origin | None = None
 
 
-def find_lengths(session: Session, *, gpu: str | None, steps: Collection[str]) -> dict[str, float]:
+def find_lengths(
+    session: Session,
+    *,
+    steps: Collection[str],
+    suite: str,
+    gpu: str | None,
+    definition: SuiteDefinition | None,
+    host: str | None,
+) -> dict[str, float]:
     """Return by step the median seconds of its latest processes that ended well on a SKU.
 
-    A step that was run in pairs has many processes; its first pair tells how long one takes.
+    Processes of a program as it is defined now come before those that it had earlier, and among
+    these the processes of the host before others. A step that was run in pairs has many processes;
+    its first pair tells how long one takes. The overhead of a run is spread over its processes.
     """
+    overhead = _find_overhead(session, suite=suite, gpu=gpu, host=host)
+    digests = definition.workloads if definition else {}
     names = [f"{step}{end}" for step in steps for end in ("", "-pair1-A", "-pair1-B")]
     query = (
-        select(RunStep.run, RunStep.name, RunStep.body)
+        select(RunStep.run, RunStep.name, RunStep.host, RunStep.body)
         .join(Run, Run.id == RunStep.run)
-        .where(RunStep.name.in_(names), Run.state.in_(_MEASURED))
+        .where(RunStep.name.in_(names), Run.state.in_(_MEASURED), Run.purpose != "import")
         .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
         .order_by(Run.seq.desc())
         .limit(_LENGTHS * len(names))
     )
     found = [
-        (run, name, msgspec.json.decode(body, type=_Length))
-        for run, name, body in session.execute(query)
+        (run, name, where, msgspec.json.decode(body, type=_Length))
+        for run, name, where, body in session.execute(query)
     ]
-    paired = {(run, f"{one.workload}-{one.seed}") for run, _, one in found if one.block}
-    lengths: dict[str, list[float]] = {}
-    for run, name, one in found:
+    paired = {(run, f"{one.workload}-{one.seed}") for run, _, _, one in found if one.block}
+    lengths: dict[str, dict[tuple[bool, bool], list[float]]] = {}
+    for run, name, where, one in found:
         merged = one.block is None and (run, name) in paired
         if one.exit_code == 0 and one.started_at and one.finished_at and not merged:
+            same = one.origin is not None and one.origin.digest == digests.get(one.workload)
+            of_step = lengths.setdefault(f"{one.workload}-{one.seed}", {})
             seconds = (one.finished_at - one.started_at).total_seconds()
-            lengths.setdefault(f"{one.workload}-{one.seed}", []).append(seconds)
-    return {name: median(some[:_LENGTHS]) for name, some in lengths.items()}
+            of_step.setdefault((same, where == host), []).append(seconds)
+    return {name: overhead + median(some[max(some)][:_LENGTHS]) for name, some in lengths.items()}
+
+
+def _find_overhead(session: Session, *, suite: str, gpu: str | None, host: str | None) -> float:
+    """Return the seconds by which a process makes a run longer than the process itself is.
+
+    A host prepares, judges and cleans up. The least of some runs counts: one of them may have
+    pulled an image.
+    """
+    query = (
+        select(Run.id, Run.started_at, Run.finished_at)
+        .where(Run.suite == suite, Run.state.in_(_MEASURED), Run.purpose != "import")
+        .where(Run.gpu == gpu if gpu else Run.gpu.is_(None), Run.attempts == 1)
+        .where(Run.on_host == host if host else true(), Run.pairs.is_(None))
+        .order_by(Run.seq.desc())
+        .limit(_OVERHEADS)
+    )
+    least = []
+    for run, began, ended in session.execute(query):
+        bodies = session.execute(select(RunStep.body).where(RunStep.run == run)).scalars()
+        steps = [msgspec.json.decode(body, type=_Length) for body in bodies]
+        spent = [
+            (one.finished_at - one.started_at).total_seconds()
+            for one in steps
+            if one.started_at and one.finished_at
+        ]
+        if began and ended and spent:
+            least.append(((ended - began).total_seconds() - sum(spent)) / len(spent))
+    return max(min(least, default=0.0), 0.0)
 
 
 DEFAULT_RUNS = 200
 _MEASURED = ("passed", "failed", "inconclusive")
-
-
-class _Origin(msgspec.Struct, frozen=True):
-    digest: str = ""
 
 
 class _EndedStep(msgspec.Struct, frozen=True):

@@ -16,9 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from compatgate.canary.forecast import Forecast, limit_run, plan_processes
+from compatgate.canary.forecast import Forecast, expect_pairs, limit_run, plan_processes
 from compatgate.canary.hosts import BUILDERS, CLUSTERS
-from compatgate.canary.judge.paired.blocks import FIRST_LOOK
 from compatgate.canary.run import EntryVerification
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import Library
@@ -38,8 +37,12 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, find_pool
 from compatgate.service.runs.queue.leases import could_take
 from compatgate.service.runs.queue.models import HostRow, RunRow, new_run
-from compatgate.service.runs.queue.queue import make_offer
-from compatgate.service.runs.queue.repository import driver_key, find_lengths
+from compatgate.service.runs.queue.queue import MAX_SESSIONS, make_offer
+from compatgate.service.runs.queue.repository import (
+    driver_key,
+    find_lengths,
+    list_earlier_pairs,
+)
 from compatgate.service.runs.queue.schemas import RunRequest
 
 NO_HOSTS_HINT = "no worker has registered any; run: compatgate worker --hosts FILE"
@@ -203,17 +206,27 @@ def plan_runs(
 
 def expect_run(session: Session, run: RunRow, workloads: Sequence[Workload]) -> RunRow:
     """Return the run with how long it is expected to take, from the lengths of earlier runs."""
-    pairs = FIRST_LOOK if run.against and run.against.image else 0
+    pairs = 0
+    if run.against and run.against.image:
+        earlier = list_earlier_pairs(session, suite=run.suite, gpu=run.gpu, limit=MAX_SESSIONS)
+        pairs = expect_pairs(workloads, earlier)
     planned = plan_processes((w for w in workloads if not has_own_image(w)), pairs)
     planned |= plan_processes((w for w in workloads if has_own_image(w)), 0)
-    known = find_lengths(session, gpu=run.gpu, steps=planned)
+    known = find_lengths(
+        session,
+        steps=planned,
+        suite=run.suite,
+        gpu=run.gpu,
+        definition=run.definition,
+        host=run.host,
+    )
     left = Forecast(planned, known).left_s()
     if left is None:
         most = describe_seconds(limit_run(workloads, planned))
         doing = f"takes at most {most}; no earlier run shows how long"
     else:
         doing = f"expected to take about {describe_seconds(left)}"
-        doing += f", with {pairs} pairs" if pairs else ""
+        doing += f", with {pairs} pair{'s' * (pairs > 1)}" if pairs else ""
     return replace(run, doing=doing, left_s=left)
 
 

@@ -1,115 +1,113 @@
-"""Workers that are killed at every point of a run: nothing is lost, and nothing is left behind."""
+"""Workers that are killed at every point of a run: nothing is lost, and nothing is left behind.
+
+Each run of the table has a host and a worker of its own. All are killed first; then their leases
+run out, and one more worker finds all of them.
+"""
 
 from __future__ import annotations
 
 import signal
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import pytest
 from engines import PYTHON, Engine
-from staging import GOOD, HANGS, Staging, until
+from sqlalchemy import update
+from staging import GOOD, HANGS, Staging, host_table, until
+
+from compatgate.service.runs.queue.models import Run
 
 QUEUE = "compatgate.service.runs.queue.queue:DatabaseQueue"
 DOCKER = "compatgate.canary.executors.docker:DockerExecutor"
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
-def kill_after(staging: Staging, call: str) -> str:
-    """A run whose worker is killed after a call; its id."""
-    staging.workload("good", GOOD)
-    run = staging.submit("good")
-    with staging.worker(dies_after=call) as worker:
-        assert worker.wait(60) == -signal.SIGKILL
-    return run
+class Death(NamedTuple):
+    """A worker that is killed.
+
+    Attributes:
+        call: after which it is killed.
+        state: of the run it leaves.
+        attempts: of the run at its end.
+        before: attempts whose workers died as well.
+    """
+
+    call: str
+    state: str
+    attempts: int = 2
+    before: int = 0
 
 
-def assert_ends_well(staging: Staging, engine: Engine, run: str, attempts: int = 2) -> None:
-    staging.work_until_ended(run)
-    found = staging.run(run)
-    assert (found.state, found.attempts) == ("passed", attempts), found.reason
-    assert engine.left_of(run) == []
-    assert [kept.run for kept in staging.rooms.runs.evidence().items] == [run]
-    assert staging.rooms.runs.hosts().items[0].busy == 0
+IN_A_STATE = {
+    "preparing": Death(f"{QUEUE}.enter:preparing", "preparing"),
+    "running": Death(f"{DOCKER}.start", "running"),
+    "judging": Death(f"{QUEUE}.enter:judging", "judging"),
+}
+DEATHS = IN_A_STATE | {
+    "leased": Death(f"{QUEUE}.lease", "leased"),
+    "recorded": Death(f"{QUEUE}.record", "running"),
+    "cleaned": Death(f"{DOCKER}.clean", "judging"),
+    "ended": Death(f"{QUEUE}.finish", "passed", attempts=1),
+    "hopeless": Death(f"{DOCKER}.start", "running", attempts=4, before=2),
+}
+"""Name of host, workload and suite to the death."""
+
+
+def kill_workers(staging: Staging, deaths: dict[str, Death], engine: Engine) -> dict[str, str]:
+    """Submit a run for each death, and return the runs by name once each worker was killed."""
+    tables = {name: host_table(name, engine) for name in deaths}
+    staging.hosts(*tables.values())
+    for name in deaths:
+        staging.workload(name, HANGS if name == "running" else GOOD)
+    runs = {name: staging.submit(name, host=name) for name in deaths}
+    with staging.rooms.gate.database.writing() as session:
+        for name, death in deaths.items():
+            of_run = update(Run).where(Run.id == runs[name])
+            session.execute(of_run.values(attempts=death.before))
+    with ExitStack() as stack:
+        workers = {}
+        for name, death in deaths.items():
+            own, log = (staging.folder / f"{name}.{end}" for end in ("toml", "log"))
+            own.write_text(tables[name])
+            worker = staging.worker(dies_after=death.call, lease=60, hosts=own, log=log)
+            workers[name] = stack.enter_context(worker)
+        for name, worker in workers.items():
+            assert worker.wait(60) == -signal.SIGKILL, name
+    return runs
+
+
+def test_the_run_of_a_killed_worker_is_followed_to_its_end(
+    staging: Staging, gpu_engine: Engine, database_url: str
+) -> None:
+    """All deaths on SQLite; on PostgreSQL, whose locks differ, one in each state."""
+    deaths = DEATHS if database_url.startswith("sqlite") else IN_A_STATE
+    runs = kill_workers(staging, deaths, gpu_engine)
+    found = {name: staging.run(run).state for name, run in runs.items()}
+    assert found == {name: death.state for name, death in deaths.items()}
+    container = f"/compatgate-{runs['running']}-1-running-0"
+    assert container in gpu_engine.left_of(runs["running"]), "it goes on without its worker"
+    (judged,) = staging.show(runs["judging"]).steps
+    staging.workload("running", GOOD)
+    staging.workload("judging", GOOD.replace("True", "False"))
+
+    staging.expire_leases()
+    staging.work_until_ended(*runs.values())
+
+    rows = {name: staging.run(run) for name, run in runs.items()}
+    states = {name: "inconclusive" if death.before else "passed" for name, death in deaths.items()}
+    assert {name: row.state for name, row in rows.items()} == states
+    assert {n: r.attempts for n, r in rows.items()} == {n: d.attempts for n, d in deaths.items()}
+    assert staging.show(runs["judging"]).steps == (judged,), "what was judged is not run again"
+    assert staging.states(runs["running"]).count("leased") == 2
+    assert [one for run in runs.values() for one in gpu_engine.left_of(run)] == []
+    evidence = sorted(row.run for row in staging.rooms.runs.evidence().items)
+    assert evidence == sorted(run for name, run in runs.items() if states[name] == "passed")
+    assert {row.name: row.busy for row in staging.rooms.runs.hosts().items if row.busy} == {}
     assert staging.rooms.chain.verify().ok
-
-
-@pytest.mark.parametrize(
-    ("call", "state"),
-    [
-        (f"{QUEUE}.enter:preparing", "preparing"),
-        (f"{DOCKER}.start", "running"),
-        (f"{QUEUE}.enter:judging", "judging"),
-    ],
-    ids=["preparing", "running", "judging"],
-)
-def test_a_worker_killed_in_any_state_is_followed_by_another(
-    staging: Staging, gpu_engine: Engine, call: str, state: str
-) -> None:
-    run = kill_after(staging, call)
-    assert staging.run(run).state == state
-    assert_ends_well(staging, gpu_engine, run)
-
-
-@ON_SQLITE
-@pytest.mark.parametrize("call", [f"{QUEUE}.lease", f"{QUEUE}.record", f"{DOCKER}.clean"])
-def test_a_worker_killed_between_two_states_is_followed_by_another(
-    staging: Staging, gpu_engine: Engine, call: str
-) -> None:
-    run = kill_after(staging, call)
-    assert not staging.run(run).has_ended
-    assert_ends_well(staging, gpu_engine, run)
-
-
-@ON_SQLITE
-def test_a_worker_killed_once_the_end_is_written_leaves_it_as_it_is(
-    staging: Staging, gpu_engine: Engine
-) -> None:
-    run = kill_after(staging, f"{QUEUE}.finish")
-    assert staging.run(run).state == "passed"
-    assert_ends_well(staging, gpu_engine, run, attempts=1)
-
-
-@ON_SQLITE
-def test_what_was_judged_is_not_run_again(staging: Staging, gpu_engine: Engine) -> None:
-    run = kill_after(staging, f"{QUEUE}.enter:judging")
-    (before,) = staging.show(run).steps
-    staging.workload("good", GOOD.replace("True", "False"))
-    assert_ends_well(staging, gpu_engine, run)
-    (after,) = staging.show(run).steps
-    assert after == before
-
-
-@ON_SQLITE
-def test_the_container_of_a_killed_worker_is_removed_before_the_next_one_starts(
-    staging: Staging, gpu_engine: Engine
-) -> None:
-    staging.workload("good", HANGS)
-    run = staging.submit("good")
-    with staging.worker() as worker:
-        staging.await_output(run, b"began")
-        worker.kill()
-        worker.wait()
-    left = gpu_engine.left_of(run)
-    assert f"/compatgate-{run}-1-good-0" in left, "what goes on without its worker"
-    staging.workload("good", GOOD)
-    assert_ends_well(staging, gpu_engine, run)
-    assert staging.states(run).count("leased") == 2
-
-
-@ON_SQLITE
-def test_a_run_whose_workers_die_again_and_again_is_given_up(
-    staging: Staging, gpu_engine: Engine
-) -> None:
-    run = kill_after(staging, f"{DOCKER}.start")
-    for _ in range(2):
-        with staging.worker(dies_after=f"{DOCKER}.start") as worker:
-            assert worker.wait(60) == -signal.SIGKILL
-    assert staging.run(run).attempts == 3
-    staging.work_until_ended(run)
-    found = staging.run(run)
-    assert found.state == "inconclusive"
-    assert found.reason.startswith("gave up after 3 attempts: workers stopped responding; ")
-    assert found.reason.endswith(f"compatgate canary rerun {run}")
-    assert gpu_engine.left_of(run) == []
+    if "hopeless" in rows:
+        reason = rows["hopeless"].reason
+        assert reason.startswith("gave up after 3 attempts: workers stopped responding; ")
+        assert reason.endswith(f"compatgate canary rerun {runs['hopeless']}")
 
 
 @ON_SQLITE

@@ -1,28 +1,33 @@
 """Faults on a real engine: what the run shows, what becomes evidence, what the gate answers.
 
 The table of docs/reference/faults.md has a row for each. A simulated host probe says that the GPU
-is there, as NVML does on a staging host.
+is there, as NVML does on a staging host. All tests share one gate with its approved baseline.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from database_template import new_database
 from engines import Engine, vary_python
-from staging import DRIVER, ENV, STACK, Staging, host_table
+from staging import DRIVER, ENV, STACK, Staging, host_table, make_staging
 
 from compatgate.canary.executors.jobs import HostObservation
 from compatgate.canary.judge.baseline import RELIABLE_RUNS
 from compatgate.resources import package_dir
-
-pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+from compatgate.service.app import open_rooms
 
 PAGE = package_dir().parent / "docs" / "reference" / "faults.md"
 GOOD = "compatgate-test/faults:good"
+TIMEOUT_S = 10
+"""Ten times as long as a good program takes on a busy machine."""
+FLOOD_MIB = int(os.environ.get("COMPATGATE_TEST_FLOOD_MIB", "32"))
+"""Printed by the fault that the page calls 1 GB: four times the log that an engine keeps of it."""
 PROGRAM = f"""\
 import os, random, sys, time
 fault, values = os.environ.get("FAULT", ""), random.Random(0).gauss
@@ -33,7 +38,7 @@ if fault == "hang": time.sleep(600)
 if fault == "fork-bomb":
     while True: os.fork()
 if fault == "log":
-    for _ in range(1024): sys.stdout.write(("x" * 1023 + "\\n") * 1024)
+    for _ in range({FLOOD_MIB}): sys.stdout.write(("x" * 1023 + "\\n") * 1024)
 if fault != "no-check": say.check("right", True)
 ratio = float(os.environ.get("RATIO", "1"))
 if fault != "no-metric":
@@ -56,7 +61,7 @@ FAULTS = {
 REASONS = {
     "2.5 x slower": "150 % higher",
     "10 x slower": "900 % higher",
-    "hang": "was stopped after 60 s",
+    "hang": f"was stopped after {TIMEOUT_S} s",
     "crash": "ended with status 139",
     "exit 77": "found no GPU",
     "missing metric": "did not report metric time",
@@ -84,30 +89,51 @@ class Probe:
         return HostObservation(self.state, "as the test says", {"state": self.state})
 
 
-@pytest.fixture
-def probe(monkeypatch: pytest.MonkeyPatch) -> Probe:
-    made = Probe()
-    monkeypatch.setattr("compatgate.canary.worker.LocalWatch", lambda *_: made)
-    return made
-
-
-@pytest.fixture
-def proven(staging: Staging, gpu_engine: Engine, probe: Probe) -> Staging:
+@pytest.fixture(scope="module")
+def shared(
+    gpu_engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Staging, Probe]]:
     """A gate that passes, after good runs whose baseline a person approved."""
-    staging.hosts(host_table("stage", gpu_engine, health="local"))
-    vary_python(gpu_engine.api, GOOD, RATIO="1")
-    staging.workload("good", PROGRAM, timeout="60s", more=METRIC)
-    for _ in range(RELIABLE_RUNS):
-        first = staging.submit("good", image=GOOD, against="none")
+    folder, probe = tmp_path_factory.mktemp("faults"), Probe()
+    url = new_database(folder / "gate.db")
+    rooms = open_rooms(url, overlays=[])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("compatgate.canary.worker.LocalWatch", lambda *_: probe)
+        staging = make_staging(rooms, url, folder, gpu_engine)
+        staging.hosts(host_table("stage", gpu_engine, health="local"))
+        vary_python(gpu_engine.api, GOOD, RATIO="1")
+        staging.workload("good", PROGRAM, timeout=f"{TIMEOUT_S}s", more=METRIC)
+        for _ in range(RELIABLE_RUNS):
+            first = staging.submit("good", image=GOOD, against="none")
+            staging.work()
+            assert staging.run(first).state == "inconclusive", "there is no baseline yet"
+        (proposed,) = rooms.baselines.list().items
+        rooms.baselines.approve(proposed.id, by="tester")
+        second = staging.submit("good", image=GOOD, against="none")
         staging.work()
-        assert staging.run(first).state == "inconclusive", "there is no baseline yet"
-    (proposed,) = staging.rooms.baselines.list().items
-    staging.rooms.baselines.approve(proposed.id, by="tester")
-    second = staging.submit("good", image=GOOD, against="none")
-    staging.work()
-    assert staging.run(second).state == "passed", staging.run(second).reason
+        assert staging.run(second).state == "passed", staging.run(second).reason
+        yield staging, probe
+    rooms.close()
+
+
+@pytest.fixture
+def probe(shared: tuple[Staging, Probe]) -> Iterator[Probe]:
+    yield shared[1]
+    shared[1].state = "healthy"
+
+
+@pytest.fixture
+def proven(shared: tuple[Staging, Probe]) -> Iterator[Staging]:
+    """The gate, which passes; failures that a test leaves are discarded."""
+    staging, _ = shared
     assert answer(staging) == PASSED
-    return staging
+    yield staging
+    if answer(staging) == PASSED:
+        return
+    for row in staging.rooms.runs.evidence(outcome="failed").items:
+        stored = staging.show(row.run).evidence
+        if stored and stored.discarded is None:
+            staging.rooms.runs.discard(row.run, by="tester", reason="of another test")
 
 
 def answer(staging: Staging) -> tuple[str, bool]:

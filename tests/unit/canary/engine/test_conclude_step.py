@@ -18,6 +18,7 @@ WORKLOAD = Workload(
 ENV = Env(driver="535.104.05", gpus=(Device("NVIDIA A100-SXM4-80GB"),), versions={"cuda": "12.2"})
 TIME = Metric("time", "ms", (1.0, 1.1))
 GOOD = Check("numerics", ok=True)
+SICK = Check("memory", ok=False, message="GPU 0: row remapped", host=True)
 WHOLE = Report(env=ENV, metrics=(TIME,), checks=(GOOD,))
 EXITED = ExecutionEnd("exited", 0)
 
@@ -33,6 +34,18 @@ CASES = {
     "too much memory": (ExecutionEnd("memory", 137), WHOLE, "failed", "more than 1073741824 bytes"),
     "a crash": (ExecutionEnd("exited", 139), WHOLE, "failed", "ended with status 139 (SIGSEGV)"),
     "an error": (ExecutionEnd("exited", 1), WHOLE, "failed", "ended with status 1"),
+    "a diagnosis of a sick GPU, whose exit status says the same": (
+        ExecutionEnd("exited", 226),
+        Report(env=ENV, checks=(SICK,)),
+        "inconclusive",
+        "the host, not the stack: check memory failed: GPU 0: row remapped",
+    ),
+    "an error on a sick GPU": (
+        ExecutionEnd("exited", 1),
+        Report(env=ENV, metrics=(TIME,), checks=(GOOD, SICK)),
+        "failed",
+        "ended with status 1",
+    ),
     "no GPU found": (ExecutionEnd("exited", 77), WHOLE, "inconclusive", "found no GPU"),
     "nothing to test": (
         ExecutionEnd("exited", 78),

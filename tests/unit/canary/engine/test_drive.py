@@ -96,6 +96,9 @@ def test_a_hang_that_does_not_repeat_is_judged_by_its_repetition(context, lease,
     queue, executor = Memory(), Script(HANG, (lines(1.0), exited()))
     drive(lease, context(executor, queue, workloads=(with_(**SHORT),)))
     assert queue.ended[0] == "passed"
+    (step,) = queue.recorded
+    took = (step.finished_at - step.started_at).total_seconds()
+    assert took >= SHORT["timeout_s"], "a step lasts from its first execution to its last"
 
 
 def test_a_hang_while_the_host_did_not_answer_is_no_fault_of_the_candidate(context, lease, with_):

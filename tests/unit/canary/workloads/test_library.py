@@ -128,8 +128,10 @@ def test_mistakes_in_several_workloads_are_reported_together(
 
 
 FILES = sorted(canary_dir().glob("*/Dockerfile"))
-VERSIONED = re.compile(r"[a-z0-9./-]+:\d+\.\d+\.\d+[a-z0-9.-]*")
-RELEASED = re.compile(r"/archive/(refs/tags/v\d+\.\d+(\.\d+)?|[0-9a-f]{40})\.tar\.gz")
+VERSIONED = re.compile(r"[a-z0-9./-]+:\d+\.\d+\.\d+[a-z0-9.-]*(@sha256:[0-9a-f]{64})?")
+BY_TAG = {"dcgm-diag"}
+"""Tools whose image has no digest that NVIDIA or others have published."""
+COMMIT = re.compile(r"/archive/[0-9a-f]{40}\.tar\.gz")
 
 
 def _of_tools() -> set[str]:
@@ -137,17 +139,25 @@ def _of_tools() -> set[str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
-def test_tools_alone_are_built_and_name_their_images_by_version(file: Path) -> None:
+def test_tools_alone_are_built_and_name_images_by_digest_and_sources_by_commit(file: Path) -> None:
     text = file.read_text()
     named = contents.find_base_images(text)
     assert file.parent.name in _of_tools()
     assert named
-    assert all(VERSIONED.fullmatch(image) for image in named), named
+    versions = [VERSIONED.fullmatch(image) for image in named]
+    assert all(versions), named
+    assert file.parent.name in BY_TAG or all(one and one[1] for one in versions), named
     assert contents.is_self_contained(text)
     assert contents.BASE_ARGUMENT not in contents.find_arguments(text)
     for line in text.splitlines():
         if line.startswith("ADD "):
-            assert RELEASED.search(line), line
+            assert COMMIT.search(line), line
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_tools_that_run_in_the_image_under_test_are_not_left_to_root(file: Path) -> None:
+    user = read_workload(file.parent).user
+    assert ("\nUSER 65534:65534\n" in file.read_text()) == (user == "nobody")
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,29 @@ def test_without_slots_no_gpu_is_given_even_to_an_image_that_wants_all() -> None
 
 
 def test_gpus_by_cdi_name() -> None:
-    (request,) = containers._gpu_requests(Job("r", 1, "s", WORKLOAD, gpu_slots=(3,)), "cdi")
+    job = Job("r", 1, "s", WORKLOAD, gpu_slots=(3,))
+    body = containers.make_container_body(job, "img@sha256:0", {}, "vol", "cdi")
+    (request,) = body["HostConfig"]["DeviceRequests"]
     assert request == {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=3"]}
+
+
+@pytest.mark.parametrize(
+    ("stated", "requested"),
+    [
+        (None, ["gpu"]),
+        ("", ["gpu"]),
+        ("all", ["gpu"]),
+        ("compute,utility,video", ["gpu"]),
+        ("compute, video", ["gpu", "compute", "video", "utility"]),
+        ("compute,ngx", ["gpu", "compute", "utility"]),
+    ],
+)
+def test_an_image_gets_the_parts_of_the_driver_that_it_states_and_nvml(
+    stated: str | None, requested: list[str]
+) -> None:
+    config = {} if stated is None else {"Env": [f"NVIDIA_DRIVER_CAPABILITIES={stated}"]}
+    (request,) = _body(config)["HostConfig"]["DeviceRequests"]
+    assert request["Capabilities"] == [requested]
 
 
 def test_an_engine_that_cannot_limit_is_refused() -> None:
