@@ -41,7 +41,7 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.rules.caveats import incomplete, some_pools, waived
 from compatgate.core.rules.matrix import evidence_for
 from compatgate.core.stack import Stack, complete_stack
-from compatgate.core.stack_facts import list_builds
+from compatgate.core.stack_facts import list_builds, list_plugins
 from compatgate.core.versions import format_parts
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -105,9 +105,10 @@ def assess(
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
 
     stack = complete(stack)
-    stack, judged = _judge_builds(list_builds(stack, facts, target.pools), judge) or (
-        stack,
-        judge(stack),
+    stack, judged = (
+        _judge_builds(list_builds(stack, facts, target.pools), judge)
+        or _judge_plugins([complete(one) for one in list_plugins(stack, facts)], judge)
+        or (stack, judge(stack))
     )
     for name, other in stack.alternatives.items():
         # A waiver for the image covers what it holds; evidence of the image's digest does not.
@@ -150,6 +151,20 @@ def _judge_builds(
             return None
         last = stack, pools
     return last
+
+
+def _judge_plugins(
+    stacks: Sequence[Stack], judge: Callable[[Stack], list[PoolResult]]
+) -> tuple[Stack, list[PoolResult]] | None:
+    """Return the first of some stacks that runs, or the first one where each is denied."""
+    judged = [(stack, judge(stack)) for stack in stacks]
+    outcomes = [
+        {finding.outcome for one in pools for finding in one.findings} for _, pools in judged
+    ]
+    for one, said in zip(judged, outcomes, strict=True):
+        if said.isdisjoint(REFUSING):
+            return one
+    return judged[0] if judged and all("fail" in said for said in outcomes) else None
 
 
 def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:

@@ -385,8 +385,24 @@ def incomplete(context: RuleContext) -> Answer:
         problems.append(_report_no_cuda(context))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]
     said = (*context.stack.unread, *context.stack.assumed)
+    if context.stack.assumed and _is_cuda_a_guess(context):
+        need = "cuda=..., the CUDA that is installed"
+        problems += [Problem("warn", "cuda", what, need=need) for what in context.stack.assumed]
+        said = context.stack.unread
     problems += [one for what in said for one in report_left_out("stack", what)]
     return [*problems, *_report_measured(context)] or PASS
+
+
+def _is_cuda_a_guess(context: RuleContext) -> bool:
+    """Tell whether the assumed CUDA is one of several that an installation may have.
+
+    A wheel may bring none and load any minor (ONNX Runtime), and conda have builds for several.
+    """
+    for found in context.frameworks:
+        build, release = found.build, found.release
+        if build and release and not (build.cuda or build.plugins or "torch" in release.pins):
+            return True
+    return any(one.toolkits for package in context.packages for one in package.statements)
 
 
 def _report_measured(context: RuleContext) -> Iterator[Problem]:
