@@ -105,9 +105,10 @@ def assess(
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
 
     stack = complete(stack)
+    plugins, all_known = list_plugins(stack, facts)
     stack, judged = (
         _judge_builds(list_builds(stack, facts, target.pools), judge)
-        or _judge_plugins([complete(one) for one in list_plugins(stack, facts)], judge)
+        or _judge_plugins([complete(one) for one in plugins], judge, complete=all_known)
         or (stack, judge(stack))
     )
     for name, other in stack.alternatives.items():
@@ -154,17 +155,17 @@ def _judge_builds(
 
 
 def _judge_plugins(
-    stacks: Sequence[Stack], judge: Callable[[Stack], list[PoolResult]]
+    stacks: Sequence[Stack], judge: Callable[[Stack], list[PoolResult]], *, complete: bool
 ) -> tuple[Stack, list[PoolResult]] | None:
-    """Return the first of some stacks that runs, or the first one where each is denied."""
-    judged = [(stack, judge(stack)) for stack in stacks]
-    outcomes = [
-        {finding.outcome for one in pools for finding in one.findings} for _, pools in judged
-    ]
-    for one, said in zip(judged, outcomes, strict=True):
-        if said.isdisjoint(REFUSING):
-            return one
-    return judged[0] if judged and all("fail" in said for said in outcomes) else None
+    """Return the first of some stacks that runs; of all that there are, the first if all fail."""
+    denied = []
+    for stack in stacks:
+        pools = judge(stack)
+        outcomes = {finding.outcome for one in pools for finding in one.findings}
+        if outcomes.isdisjoint(REFUSING):
+            return stack, pools
+        denied += [(stack, pools)] if "fail" in outcomes else []
+    return denied[0] if denied and complete and len(denied) == len(stacks) else None
 
 
 def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:

@@ -110,10 +110,16 @@ def cuda_of_package(package: GpuPackage) -> CudaBuild | None:
     for asked in package.needs.on({"cuda": None}.keys()):
         texts += _AT_LEAST.findall(asked.spec)
     found = [tuple(map(int, text.split("."))) for text in texts]
-    if named := _NAMED_CUDA.search(package.name):
-        found.append(split_tag(named[1]))
+    if named := find_named_cuda(package.name):
+        found.append(named)
     found += _cudas_of_wheel(package)
     return max(found) if len({cuda[0] for cuda in found}) == 1 else None
+
+
+def find_named_cuda(name: str) -> CudaBuild | None:
+    """Return the CUDA that a package's name states: 12 for ``cudf-cu12``."""
+    named = _NAMED_CUDA.search(name)
+    return split_tag(named[1]) if named else None
 
 
 def _cudas_of_wheel(package: GpuPackage) -> Iterator[CudaBuild]:

@@ -304,14 +304,23 @@ class RuleContext:
 
     @property
     def infers_cuda(self) -> bool:
-        """Tell whether the CUDA is assumed, and rests on releases near one without facts."""
-        return bool(self.stack.assumed) and (
-            any(
-                found.like or (found.release and found.release.inferred)
-                for found in self.frameworks
-            )
-            or any(package.near for package in self.packages)
-        )
+        """Tell whether the CUDA is assumed, and rests on releases near one without facts.
+
+        The oldest CUDA of the major that a package's name states (``cudf-cu12``) rests on the name.
+        """
+        if not self.stack.assumed:
+            return False
+        if any(
+            found.like or (found.release and found.release.inferred) for found in self.frameworks
+        ):
+            return True
+        near = [package for package in self.packages if package.near]
+        if not near or self.cuda is None:
+            return bool(near)
+        from compatgate.core.package_cuda import find_named_cuda
+
+        oldest = self.cuda.minor == 0
+        return not (oldest and all((self.cuda.major,) == find_named_cuda(one.name) for one in near))
 
     @lazy_property
     def toolkit(self) -> Toolkit | None:

@@ -422,30 +422,29 @@ def list_builds(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> tuple[Stac
     return tuple(_with_build(stack, name, build, titles) for build in builds)
 
 
-def list_plugins(stack: Stack, facts: Facts) -> tuple[Stack, ...]:
-    """Return a stated stack with each plugin of its framework, the default first.
+def list_plugins(stack: Stack, facts: Facts) -> tuple[tuple[Stack, ...], bool]:
+    """Return a stated stack with each plugin of its framework, and whether these are all.
 
     ``jax=0.7.2`` says nothing of the package with its code for CUDA. Empty: the stack has a plugin,
     or states its CUDA, or is that of a lockfile or of files, which has none.
     """
     if "cuda" in stack.components or stack.open or stack.alternatives:
-        return ()
+        return (), False
     if stack.wheels or stack.measured or stack.image or stack.content:
-        return ()
+        return (), False
     named = [(n, v) for n, v in stack.components.items() if n in facts.framework_names]
     if len(named) != 1:
-        return ()
+        return (), False
     (name, version), table = named[0], facts.framework(named[0][0])
     release = find_release(table, version) if table else None
     if table is None or release is None or version.local or _find_plugin_build(release, stack):
-        return ()
-    if not table.source_of_completeness(release.version):
-        return ()
-    return tuple(
+        return (), False
+    stacks = tuple(
         _with_plugin(stack, f"{name} {version}", release, build.plugins[0])
         for build in release.preferred
         if build.plugins
     )
+    return stacks, table.source_of_completeness(release.version) is not None
 
 
 def _with_plugin(stack: Stack, title: str, release: Release, plugin: str) -> Stack:

@@ -37,7 +37,8 @@ def cudnn_cuda(context: RuleContext) -> Answer:
 
     A cuDNN build is for one CUDA major, and works with every minor of it. CUDA 12 builds begin
     with 8.8.0, CUDA 11 builds end with 9.10.2, CUDA 13 builds begin with 9.12.0. The build is
-    stated as a local version, ``cudnn=9.1.0+cu12``.
+    stated as a local version, ``cudnn=9.1.0+cu12``. A major alone (``cudnn=8``) is compared with
+    CUDA and with what frameworks ask for, by its major.
 
     Fix: use a cuDNN release that was built for this CUDA major.
 
