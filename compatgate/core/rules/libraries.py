@@ -196,7 +196,8 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
         return False  # machine code of the same major runs
     fact = context.facts.arch.capabilities.get(format_parts(device))
     if fact and context.cuda and fact.first_toolkit[0] > context.cuda.major:
-        return True
+        toolkit = context.facts.arch.toolkits.get(format_parts(context.cuda.major_minor))
+        return toolkit is None or not covers(toolkit.sass, device)
     newest = max(build.capabilities, default=None)
     return newest is not None and device > newest
 
