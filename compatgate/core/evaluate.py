@@ -105,10 +105,9 @@ def assess(
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
 
     stack = complete(stack)
-    plugins, all_known = list_plugins(stack, facts)
     stack, judged = (
         _judge_builds(list_builds(stack, facts, target.pools), judge)
-        or _judge_plugins([complete(one) for one in plugins], judge, complete=all_known)
+        or _judge_plugins(*list_plugins(stack, facts), complete, judge)
         or (stack, judge(stack))
     )
     for name, other in stack.alternatives.items():
@@ -155,17 +154,21 @@ def _judge_builds(
 
 
 def _judge_plugins(
-    stacks: Sequence[Stack], judge: Callable[[Stack], list[PoolResult]], *, complete: bool
+    stacks: Iterable[Stack],
+    all_known: bool,
+    complete: Callable[[Stack], Stack],
+    judge: Callable[[Stack], list[PoolResult]],
 ) -> tuple[Stack, list[PoolResult]] | None:
     """Return the first of some stacks that runs; of all that there are, the first if all fail."""
-    denied = []
-    for stack in stacks:
+    denied = list[tuple[Stack, list[PoolResult]]]()
+    for stack in map(complete, stacks):
         pools = judge(stack)
         outcomes = {finding.outcome for one in pools for finding in one.findings}
         if outcomes.isdisjoint(REFUSING):
             return stack, pools
-        denied += [(stack, pools)] if "fail" in outcomes else []
-    return denied[0] if denied and complete and len(denied) == len(stacks) else None
+        all_known = all_known and "fail" in outcomes
+        denied.append((stack, pools))
+    return denied[0] if denied and all_known else None
 
 
 def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:
