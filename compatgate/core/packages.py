@@ -313,7 +313,7 @@ def _group_run_modes(library: Library, device: Pair, facts: CudaArch) -> UnitGro
     groups = library.code_of_units
     others = [names for names, _ in groups if set(names) != _DEFAULT_CODE]
     if others and not any("sm_52" in names for names in others):
-        groups = [one for one in groups if set(one[0]) != _DEFAULT_CODE]
+        groups = tuple(one for one in groups if set(one[0]) != _DEFAULT_CODE)
     for names, units in groups:
         codes = [code for name in names for code in parse_arch(name)]
         how = find_run_mode(codes, device, facts)
