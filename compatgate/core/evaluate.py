@@ -41,7 +41,7 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.core.rules.caveats import incomplete, some_pools, waived
 from compatgate.core.rules.matrix import evidence_for
 from compatgate.core.stack import Stack, complete_stack
-from compatgate.core.stack_facts import list_builds
+from compatgate.core.stack_facts import list_builds, list_plugins
 from compatgate.core.versions import format_parts
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -105,9 +105,10 @@ def assess(
         return assume_cuda(complete_stack(one, facts.frameworks), facts, target.pools)
 
     stack = complete(stack)
-    stack, judged = _judge_builds(list_builds(stack, facts, target.pools), judge) or (
-        stack,
-        judge(stack),
+    stack, judged = (
+        _judge_builds(list_builds(stack, facts, target.pools), judge)
+        or _judge_plugins(*list_plugins(stack, facts), complete, judge)
+        or (stack, judge(stack))
     )
     for name, other in stack.alternatives.items():
         # A waiver for the image covers what it holds; evidence of the image's digest does not.
@@ -150,6 +151,24 @@ def _judge_builds(
             return None
         last = stack, pools
     return last
+
+
+def _judge_plugins(
+    stacks: Iterable[Stack],
+    all_known: bool,
+    complete: Callable[[Stack], Stack],
+    judge: Callable[[Stack], list[PoolResult]],
+) -> tuple[Stack, list[PoolResult]] | None:
+    """Return the first of some stacks that runs; of all that there are, the first if all fail."""
+    denied = list[tuple[Stack, list[PoolResult]]]()
+    for stack in map(complete, stacks):
+        pools = judge(stack)
+        outcomes = {finding.outcome for one in pools for finding in one.findings}
+        if outcomes.isdisjoint(REFUSING):
+            return stack, pools
+        all_known = all_known and "fail" in outcomes
+        denied.append((stack, pools))
+    return denied[0] if denied and all_known else None
 
 
 def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:

@@ -11,7 +11,7 @@ from msgspec import structs
 from compatgate.core.facts import Facts
 from compatgate.core.request import Os, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.stack_facts import assume_default_wheels, cuda_of_wheel
+from compatgate.core.stack_facts import assume_default_wheels, cuda_of_wheel, reported_cuda
 from compatgate.core.versions import CudaBuild, format_parts, parse_version, split_tag
 
 if TYPE_CHECKING:
@@ -60,8 +60,22 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
     finder = package_finder(facts, os, pool.cpu, stack.get("python"))
     for package in finder.all_of(stack).packages:
         like = package.near[-1] if package.near else package  # an older one may need less
-        if cuda := cuda_of_package(like) or _cuda_of_pin(like, stack, facts, pool):
+        if solved := _newest_supported(package, pool, facts):
+            yield solved, package.title
+        elif cuda := cuda_of_package(like) or _cuda_of_pin(like, stack, facts, pool):
             yield cuda, like.title
+
+
+def _newest_supported(package: GpuPackage, pool: Pool, facts: Facts) -> CudaBuild | None:
+    """Return the CUDA of the build that conda's solver takes: the newest that the driver supports.
+
+    It is the oldest one where the driver is older than all.
+    """
+    built = next((one.toolkits for one in package.statements if one.toolkits), ())
+    if not built or package.version.cuda:
+        return None
+    driver = reported_cuda(pool.driver, pool.driver_os, facts) if pool.driver else None
+    return max((one for one in built if driver and one <= driver), default=built[0])
 
 
 def _cuda_of_pin(package: GpuPackage, stack: Stack, facts: Facts, pool: Pool) -> CudaBuild | None:
@@ -96,10 +110,16 @@ def cuda_of_package(package: GpuPackage) -> CudaBuild | None:
     for asked in package.needs.on({"cuda": None}.keys()):
         texts += _AT_LEAST.findall(asked.spec)
     found = [tuple(map(int, text.split("."))) for text in texts]
-    if named := _NAMED_CUDA.search(package.name):
-        found.append(split_tag(named[1]))
+    if named := find_named_cuda(package.name):
+        found.append(named)
     found += _cudas_of_wheel(package)
     return max(found) if len({cuda[0] for cuda in found}) == 1 else None
+
+
+def find_named_cuda(name: str) -> CudaBuild | None:
+    """Return the CUDA that a package's name states: 12 for ``cudf-cu12``."""
+    named = _NAMED_CUDA.search(name)
+    return split_tag(named[1]) if named else None
 
 
 def _cudas_of_wheel(package: GpuPackage) -> Iterator[CudaBuild]:

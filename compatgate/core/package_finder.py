@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -24,11 +25,11 @@ from compatgate.core.package_wheels import (
     release_label,
     released_record,
 )
-from compatgate.core.packages import GpuPackage
+from compatgate.core.packages import GpuPackage, requirements_of
 from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Cpu, Os
 from compatgate.core.stack import Stack
-from compatgate.core.stack_facts import find_framework
+from compatgate.core.stack_facts import default_build, find_framework
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import Version, format_parts, gpus_of_label, parse_version
 
@@ -38,6 +39,7 @@ _MAX_FINDERS = 64
 """Number of cached platforms."""
 _PACKAGES_BYTES, _SETS_BYTES = 24 * MIB, 24 * MIB
 """Bytes of cached packages, and of cached sets, of all platforms together."""
+_POST_RELEASE = re.compile(r"\.post\d+$")
 AS_BUILT = "as its project's workflow builds it"
 _PACKAGE_BYTES = 1500
 """Bytes of a package with what rules derive of it, as measured."""
@@ -119,21 +121,65 @@ class PackageFinder:
         if wheel or code or version.local:
             return self.find(name, version, wheel, code)
         found = self.find(name, version, label=self._label_beside_torch(stack, name))
-        return found if found.record else self._find_of_torchs_label(stack, found)
+        found = self._find_of_torchs_label(stack, found)
+        return self._find_of_cuda(stack, found)
+
+    def _find_of_cuda(self, stack: Stack, package: GpuPackage) -> GpuPackage:
+        """Return a package as its project's build for the stack's CUDA, where the index's fails.
+
+        ``paddlepaddle-gpu`` says 2.6.1 of itself whatever its build, which is 2.6.1.post120 for
+        CUDA 12.0. A CUDA of which there is no build may be the machine's, and decides nothing.
+        """
+        cuda, name, version = stack.components.get("cuda"), package.name, package.version
+        if cuda is None or _POST_RELEASE.search(version.public):
+            return package
+        labels = {
+            wheels.cuda: label
+            for one in package.statements
+            for wheels in one.wheels
+            for label in wheels.labels
+            if label.startswith("post") and wheels.cuda
+        }
+        label = labels.get(cuda.major_minor)
+        if label is None:
+            return package
+        like = package.near[-1] if package.near else package
+        linked = like.runtimes(cuda)
+        needs = [one for one in requirements_of(like, stack) if one.name == "cuda"]
+        if cuda.major in (linked or {cuda.major}) and all(one.holds for one in needs):
+            return package
+        other = self.find(name, parse_version(name, f"{version.public}.{label}"))
+        if not (other.record or other.near):
+            return package
+        assumed = f"the wheel is assumed to be its project's for CUDA {cuda}"
+        return replace(other, version=version, assumed=assumed)
 
     def _find_of_torchs_label(self, stack: Stack, package: GpuPackage) -> GpuPackage:
-        """Return a package without a record as the wheel that has the label of the stack's torch.
+        """Return a package as the wheel that has the label of the stack's torch, where it is known.
 
-        ``torchvision=0.16.1`` beside ``torch=2.1.1+cu121`` comes from the index of that torch.
+        ``torchvision=0.16.1`` beside ``torch=2.1.1+cu121`` comes from the index of that torch if
+        the package index has none; beside ``torch=2.1.1,cuda=11.8``, without a label, in any case.
         """
         torch, name, version = stack.components.get("torch"), package.name, package.version
-        if torch is None or not names_cuda(torch):
+        if torch is None or (package.record and (torch.local or not package.assumed)):
             return package
-        other = self.find(name, parse_version(name, f"{version.public}+{torch.local}"))
-        if other.record is None:
+        label = torch.local if names_cuda(torch) else self._label_of_stated_cuda(torch, stack)
+        other = self.find(name, parse_version(name, f"{version.public}+{label}")) if label else None
+        if other is None or other.record is None:
             return package
-        assumed = f"the wheel is assumed to have the label of torch's, {torch.local}"
+        assumed = f"the wheel is assumed to have the label of torch's, {label}"
         return replace(other, version=version, assumed=assumed)
+
+    def _label_of_stated_cuda(self, torch: Version, stack: Stack) -> str:
+        """Return the label of torch's build for the stack's CUDA, where the index has another."""
+        table, cuda = self._facts.framework("torch"), stack.components.get("cuda")
+        if table is None or cuda is None or torch.local:
+            return ""
+        match = find_framework("torch", torch, cuda, table)
+        usual = default_build(match.release) if match.release else None
+        if match.build is None or usual is None or match.build == usual:
+            return ""
+        return match.build.label or ""
 
     def find(
         self,

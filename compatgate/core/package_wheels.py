@@ -151,7 +151,32 @@ def find_labelled_record(
     if found and is_build_of_index(found[0], version, facts, os, cpu):
         return found
     record = scripted_record(records, said, version, os, cpu)
-    return (record, "as its project's build script makes it") if record else None
+    if record is None:
+        return None
+    return _with_abi_of_torch(
+        record, version, facts, platform
+    ), "as its project's build script makes it"
+
+
+def _with_abi_of_torch(
+    record: Record, version: Version, facts: Facts, platform: Platform
+) -> Record:
+    """Return the record of a labelled wheel with the C++ ABI of torch's wheel of that label.
+
+    The builds of one torch may differ in it: those of 2.6 for CUDA 12.6 alone have the new one.
+    """
+    table, torch = facts.framework("torch"), record.built_for_torch
+    if table is None or torch is None or version.cuda is None or len(version.cuda) < 2:
+        return record
+    cuda = (version.cuda[0], version.cuda[1])
+    new_abi = has_new_abi(table, parse_version("torch", torch), cuda, platform)
+    libraries = tuple(
+        structs.replace(one, torch=structs.replace(one.torch, cxx11=new_abi))
+        if one.torch and new_abi is not None
+        else one
+        for one in record.libraries
+    )
+    return structs.replace(record, libraries=libraries)
 
 
 def _has_version(record: Record, version: Version) -> bool:

@@ -310,7 +310,11 @@ UnitGroups = list[tuple[RunMode | None, int]]
 
 def _group_run_modes(library: Library, device: Pair, facts: CudaArch) -> UnitGroups:
     found: UnitGroups = []
-    for names, units in library.code_of_units:
+    groups = library.code_of_units
+    others = [names for names, _ in groups if set(names) != _DEFAULT_CODE]
+    if others and not any("sm_52" in names for names in others):
+        groups = tuple(one for one in groups if set(one[0]) != _DEFAULT_CODE)
+    for names, units in groups:
         codes = [code for name in names for code in parse_arch(name)]
         how = find_run_mode(codes, device, facts)
         if how or not all(code.suffix for code in codes):
@@ -325,6 +329,11 @@ def _count_units(groups: UnitGroups) -> tuple[int, int, float]:
         counts[how] += units
     return counts["sass"], counts["ptx"], _STRAY_SHARE * sum(counts.values())
 
+
+_DEFAULT_CODE = {"sm_52", "compute_52"}
+"""What nvcc of CUDA 11 and 12 makes where nothing names the code. In a library whose other units
+have none for 5.2 these were not meant for a GPU, and most hold no kernel (bindings, link stubs).
+Source: CUDA Compiler Driver NVCC, option ``--gpu-architecture``."""
 
 LibraryModes = tuple[tuple[Library, RunMode | None], ...]
 """A library that a package loads, or alternatives of one, and how each runs on a GPU."""

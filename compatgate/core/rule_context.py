@@ -304,14 +304,23 @@ class RuleContext:
 
     @property
     def infers_cuda(self) -> bool:
-        """Tell whether the CUDA is assumed, and rests on releases near one without facts."""
-        return bool(self.stack.assumed) and (
-            any(
-                found.like or (found.release and found.release.inferred)
-                for found in self.frameworks
-            )
-            or any(package.near for package in self.packages)
-        )
+        """Tell whether the CUDA is assumed, and rests on releases near one without facts.
+
+        The oldest CUDA of the major that a package's name states (``cudf-cu12``) rests on the name.
+        """
+        if not self.stack.assumed:
+            return False
+        if any(
+            found.like or (found.release and found.release.inferred) for found in self.frameworks
+        ):
+            return True
+        near = [package for package in self.packages if package.near]
+        if not near or self.cuda is None:
+            return bool(near)
+        from compatgate.core.package_cuda import find_named_cuda
+
+        oldest = self.cuda.minor == 0
+        return not (oldest and all((self.cuda.major,) == find_named_cuda(one.name) for one in near))
 
     @lazy_property
     def toolkit(self) -> Toolkit | None:
@@ -495,7 +504,7 @@ class RuleContext:
         One without a row is like the nearest of its minor (``6.0``); what that says is derived.
         """
         have = self.stack.get("cudnn")
-        if have is None:
+        if have is None or len(have.parts) == 1:
             return None
         known = self.facts.cudnn_releases
         return known.get(have.at(3)) or _find_cudnn_of_minor(have, known)

@@ -266,10 +266,15 @@ class FrameworkMatch(Struct, frozen=True):
         """Return the vendor that the version's label names; empty for NVIDIA."""
         return gpus_of_label(self.version.local)
 
-    @property
-    def needs_known_gpu(self) -> bool:
-        """Return whether the toolkit of its build must know the GPU."""
-        return bool(self.table.refuses_newer_gpus or (self.build and self.build.compiles))
+    def needs_toolkit_from(self, first: Pair) -> bool:
+        """Return whether the stack's toolkit must know a GPU that came with one.
+
+        TensorRT refuses GPUs by the toolkit of its own build, whatever is installed beside it.
+        """
+        own = self.build.cuda if self.build else None
+        if self.table.refuses_newer_gpus and not (own and own >= first):
+            return True
+        return bool(self.build and self.build.compiles)
 
     @property
     def newest(self) -> Version:
@@ -415,6 +420,39 @@ def list_builds(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> tuple[Stac
         return ()
     titles = " and ".join(build.title for build in builds)
     return tuple(_with_build(stack, name, build, titles) for build in builds)
+
+
+def list_plugins(stack: Stack, facts: Facts) -> tuple[tuple[Stack, ...], bool]:
+    """Return a stated stack with each plugin of its framework, and whether these are all.
+
+    ``jax=0.7.2`` says nothing of the package with its code for CUDA. Empty: the stack has a plugin,
+    or states its CUDA, or is that of a lockfile or of files, which has none.
+    """
+    if "cuda" in stack.components or stack.open or stack.alternatives:
+        return (), False
+    if stack.wheels or stack.measured or stack.image or stack.content:
+        return (), False
+    named = [(n, v) for n, v in stack.components.items() if n in facts.framework_names]
+    if len(named) != 1:
+        return (), False
+    (name, version), table = named[0], facts.framework(named[0][0])
+    release = find_release(table, version) if table else None
+    if table is None or release is None or version.local or _find_plugin_build(release, stack):
+        return (), False
+    stacks = tuple(
+        _with_plugin(stack, f"{name} {version}", release, build.plugins[0])
+        for build in release.preferred
+        if build.plugins
+    )
+    return stacks, table.source_of_completeness(release.version) is not None
+
+
+def _with_plugin(stack: Stack, title: str, release: Release, plugin: str) -> Stack:
+    """Return a stack with the plugin of a framework, and what that assumes."""
+    what = f"{title} is assumed to be installed with {plugin}: without its plugin for CUDA it "
+    what += "computes only on the CPU"
+    packages = {**stack.packages, plugin: parse_version(plugin, release.version.public)}
+    return replace(stack, packages=packages, conflicts=(*stack.conflicts, what))
 
 
 def _with_build(stack: Stack, name: str, build: Build, titles: str) -> Stack:

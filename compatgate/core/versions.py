@@ -240,8 +240,11 @@ def _parse_cuda(name: str, text: str) -> Version:
 
 
 _LIBRARY = re.compile(
-    r"v?(\d{1,3}(?:\.\d{1,4}){1,3})(?:\.post\d+)?(?:-[\w.~]*?\d)?(?:\+(?P<local>[\w.\-]+))?"
+    r"v?(\d{1,3}(?:\.\d{1,4}){0,3})(?:\.post\d+)?(?:-[\w.~]*?\d)?(?:\+(?P<local>[\w.\-]+))?"
 )
+
+
+_MAJOR = re.compile(r"\d{1,2}")
 
 
 def _library_parser(example: str) -> _Parser:
@@ -252,7 +255,8 @@ def _library_parser(example: str) -> _Parser:
         if parts := _split_integer(stem):
             return _make_library_version(text, parts, label)
         match = _LIBRARY.fullmatch(text)
-        if not match:
+        alone = name == "cudnn" and _MAJOR.fullmatch(stem)  # images and bug reports name no more
+        if not match or ("." not in match[1] and not alone):
             raise _version_error(name, text, example)
         return _make_library_version(
             text, tuple(int(p) for p in match[1].split(".")), match["local"] or ""

@@ -244,6 +244,8 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         unless: packages with which it makes machine code in the place of PTX.
         cuda: CUDA, or its major, that its wheels on the package index are built for.
         opens: libraries of CUDA that it opens by name and cannot work without, ``cublas``.
+        toolkits: CUDAs that a channel of conda builds it for, ascending: the solver takes the
+            newest that the driver supports.
     """
 
     versions: str
@@ -261,6 +263,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     unless: tuple[str, ...] = ()
     cuda: str = ""
     opens: tuple[str, ...] = ()
+    toolkits: tuple[Pair, ...] = ()
 
 
 class PackageRecords(Struct, frozen=True):

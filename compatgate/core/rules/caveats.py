@@ -362,9 +362,12 @@ def incomplete(context: RuleContext) -> Answer:
     image leaves open. If CUDA is not stated, the version label of a framework gives it
     (``torch=2.4.1+cu121``). Without a label, the rule assumes the wheel of the package index, and
     the message says so. If no build is the default (torch 0.4.1), all known builds are judged. If
-    all of them run, the verdict is that of the build with the newest CUDA. Two notes do not affect
-    the verdict: an image was named but not read, and a package was judged by a wheel that was
-    measured on request (with the digest of the wheel).
+    all of them run, the verdict is that of the build with the newest CUDA. A stated JAX is judged
+    with its plugins: with the first that runs, or as a failure if none does. A CUDA that is one of
+    several which an installation may have is a warning: the wheel loads any minor (ONNX Runtime),
+    or conda has builds for several (OpenMM). Two notes do not affect the verdict: an image was
+    named but not read, and a package was judged by a wheel that was measured on request (with the
+    digest of the wheel).
 
     Fix: state the missing value.
 
@@ -385,8 +388,24 @@ def incomplete(context: RuleContext) -> Answer:
         problems.append(_report_no_cuda(context))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]
     said = (*context.stack.unread, *context.stack.assumed)
+    if context.stack.assumed and _is_cuda_a_guess(context):
+        need = "cuda=..., the CUDA that is installed"
+        problems += [Problem("warn", "cuda", what, need=need) for what in context.stack.assumed]
+        said = context.stack.unread
     problems += [one for what in said for one in report_left_out("stack", what)]
     return [*problems, *_report_measured(context)] or PASS
+
+
+def _is_cuda_a_guess(context: RuleContext) -> bool:
+    """Tell whether the assumed CUDA is one of several that an installation may have.
+
+    A wheel may bring none and load any minor (ONNX Runtime), and conda have builds for several.
+    """
+    for found in context.frameworks:
+        build, release = found.build, found.release
+        if build and release and not (build.cuda or build.plugins or "torch" in release.pins):
+            return True
+    return any(one.toolkits for package in context.packages for one in package.statements)
 
 
 def _report_measured(context: RuleContext) -> Iterator[Problem]:

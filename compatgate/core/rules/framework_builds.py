@@ -475,6 +475,8 @@ def _check_code(context: RuleContext, found: FrameworkMatch, build: Build, devic
     code = build.code_for(pool.os, pool.cpu)
     if code is None and (near := _judge_like_near(context, found, build, device)):
         return near
+    if code is None and build.minimum_capability is not None:
+        return _check_minimum(context, found, build, device, build.minimum_capability)
     if code is None:
         where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
         whose = f"{build.channel}'s build" if build.channel else "the wheel"

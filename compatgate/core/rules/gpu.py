@@ -353,13 +353,13 @@ def _propose_compilation(context: RuleContext) -> Iterator[Candidate]:
     yield from changes.add_forward_compat(context)
 
 
-def _older_code_runs(context: RuleContext, toolkit: ToolkitArch) -> bool:
+def _older_code_runs(context: RuleContext, toolkit: ToolkitArch, first: Pair) -> bool:
     """Tell whether code that this toolkit can make runs on the GPU, and is all that is needed.
 
     Where the workload's code is not known, it can be machine code for an older GPU of the same
     major, which CG405 and CG411 judge; PTX counts only where it is known to be there.
     """
-    if any(found.needs_known_gpu for found in context.frameworks):
+    if any(found.needs_toolkit_from(first) for found in context.frameworks):
         return False
     codes, device = context.code, context.capability
     if codes is None:
@@ -433,7 +433,7 @@ def toolkit_arch(context: RuleContext) -> Answer:
         return Problem("unknown", "gpu", message, have=format_parts(device))
     dropped = fact.last_toolkit is not None and cuda.major_minor > fact.last_toolkit
     message, need = _describe_range(context, cuda, fact, dropped=dropped)
-    runs_anyway = not dropped and _older_code_runs(context, toolkit)
+    runs_anyway = not dropped and _older_code_runs(context, toolkit, fact.first_toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
     of_packages = (library for one in context.packages for library in one.libraries)
     if newer and not context.frameworks and any(one.carries_code for one in of_packages):

@@ -20,6 +20,7 @@ from compatgate.core.rule import (
     Answer,
     FindingOutcome,
     Problem,
+    report_left_out,
     report_missing_fact,
     report_no_effect,
     rule,
@@ -36,7 +37,8 @@ def cudnn_cuda(context: RuleContext) -> Answer:
 
     A cuDNN build is for one CUDA major, and works with every minor of it. CUDA 12 builds begin
     with 8.8.0, CUDA 11 builds end with 9.10.2, CUDA 13 builds begin with 9.12.0. The build is
-    stated as a local version, ``cudnn=9.1.0+cu12``.
+    stated as a local version, ``cudnn=9.1.0+cu12``. A major alone (``cudnn=8``) is compared with
+    CUDA and with what frameworks ask for, by its major.
 
     Fix: use a cuDNN release that was built for this CUDA major.
 
@@ -46,6 +48,8 @@ def cudnn_cuda(context: RuleContext) -> Answer:
     have, cuda = context.stack.get("cudnn"), context.cuda
     if have is None:
         return NOT_APPLICABLE
+    if len(have.parts) == 1:
+        return _check_series(context, have)
     release = context.cudnn_release
     if release is None:
         known = [one.version for one in context.facts.cudnn.releases]
@@ -68,6 +72,27 @@ def cudnn_cuda(context: RuleContext) -> Answer:
         need=f"a build for CUDA {cuda.major if cuda else major}",
         source=release.source,
         candidates=lambda: changes.other_cudnn(context),
+    )
+
+
+def _check_series(context: RuleContext, have: Version) -> Answer:
+    """Judge a cuDNN of which the stack states the major alone."""
+    releases = context.facts.cudnn.releases
+    builds = {cuda for one in releases if one.version.major == have.major for cuda in one.builds}
+    cuda = context.cuda
+    if cuda is None or cuda.major in builds:
+        message = f"which release of cuDNN {have} is installed is not stated: its GPUs and driver "
+        return report_left_out("cudnn", f"{message}not checked")
+    names = ", ".join(str(major) for major in sorted(builds))
+    message = f"no cuDNN {have} has a build for CUDA {cuda.major}"
+    message += f", only for CUDA {names}" if names else ""
+    return Problem(
+        "fail" if builds else "unknown",
+        "cudnn",
+        message,
+        have=have.text,
+        need=f"a build for CUDA {cuda.major}",
+        source=releases[-1].source,
     )
 
 
@@ -98,7 +123,8 @@ def cudnn_gpu(context: RuleContext) -> Answer:
     compatibility.
     """
     have, device = context.stack.get("cudnn"), context.capability
-    if have is None and device is not None and device not in context.facts.arch.tegra:
+    no_release = have is None or len(have.parts) == 1
+    if no_release and device is not None and device not in context.facts.arch.tegra:
         return ask_each_framework(context, _check_brought)
     build = build_of(context)
     if have is None or device is None or build is None or context.cudnn_release is None:
@@ -166,11 +192,14 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
         return True
     if version >= context.facts.cudnn.forward_compatible_from:
         return False
+    if covers(build.capabilities, device):
+        return False  # machine code of the same major runs
     fact = context.facts.arch.capabilities.get(format_parts(device))
     if fact and context.cuda and fact.first_toolkit[0] > context.cuda.major:
-        return True
+        toolkit = context.facts.arch.toolkits.get(format_parts(context.cuda.major_minor))
+        return toolkit is None or not covers(toolkit.sass, device)
     newest = max(build.capabilities, default=None)
-    return newest is not None and device > newest and not covers(build.capabilities, device)
+    return newest is not None and device > newest
 
 
 def _explain_unsupported(
@@ -317,7 +346,7 @@ def _infer_support(context: RuleContext, device: Pair, minimum: Pair | None) -> 
         return Support.NEWER
     series = context.cuda and format_parts(context.cuda.major_minor)
     toolkit = context.facts.arch.toolkits.get(series) if series else None
-    known = minimum is not None and toolkit is not None and device in toolkit.sass
+    known = minimum is not None and toolkit is not None and covers(toolkit.sass, device)
     return Support.LISTED if known else Support.UNKNOWN
 
 

@@ -351,8 +351,25 @@ def _report_other_runtime(
     )
 
 
+def _is_beside_other_torch(context: RuleContext, package: GpuPackage) -> bool:
+    """Tell whether an assumed wheel is beside a torch that is not the package index's.
+
+    ``torch=2.4.1,cuda=11.8`` came from an index for CUDA 11.8, as its xformers may have: who leaves
+    out one label leaves out all.
+    """
+    found = next((one for one in context.built if one.name == "torch"), None)
+    if not (package.assumed and found and found.release and found.build):
+        return False
+    if package.version.local or found.version.local:
+        return False
+    usual = default_build(found.release)
+    return bool(usual and package.needs.on({"torch": None}.keys())) and usual != found.build
+
+
 def _means_other_build(context: RuleContext, package: GpuPackage) -> bool:
     """Tell whether the stack's cuDNN is for another build of a framework than the index's wheel."""
+    if _is_beside_other_torch(context, package):
+        return True
     found = next((one for one in context.built if one.name == package.name), None)
     cudnn = context.stack.get("cudnn")
     if found is None or found.release is None or found.build is None or cudnn is None:
