@@ -355,12 +355,15 @@ def _is_beside_other_torch(context: RuleContext, package: GpuPackage) -> bool:
     """Tell whether an assumed wheel is beside a torch that is not the package index's.
 
     ``torch=2.4.1,cuda=11.8`` came from an index for CUDA 11.8, as its xformers may have: who leaves
-    out one label leaves out all.
+    out one label leaves out all. Beside ``torch=2.9.1+cu130``, a torchaudio without label may be
+    that of the same index if it is there.
     """
     found = next((one for one in context.built if one.name == "torch"), None)
     if not (package.assumed and found and found.release and found.build):
         return False
-    if package.version.local or found.version.local:
+    label = found.version.local
+    wheels = [wheels for one in package.statements for wheels in one.wheels]
+    if package.version.local or (label and not any(label in one.labels for one in wheels)):
         return False
     usual = default_build(found.release)
     return bool(usual and package.needs.on({"torch": None}.keys())) and usual != found.build
