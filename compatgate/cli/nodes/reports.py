@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +16,8 @@ from compatgate.discovery.probe import probe_machine, read_probe
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, repeat
-from compatgate.kit.cli.output import format_json_time, list_fields, print_answer, read_text
-from compatgate.kit.cli.terminal import width_of
+from compatgate.kit.cli.output import format_json_time, print_answer, read_text
+from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
 from compatgate.strict_json import DECODE_ERRORS
@@ -158,11 +157,40 @@ def print_nodes(form: str, nodes: Sequence[Body], empty: str) -> int:
 
 def format_node(node: Body) -> str:
     """Return every detail of a node as lines."""
-    heading = ("cluster", "name")
-    details = {name: value for name, value in node.items() if value not in ("", [], {})}
-    fields = {name: value for name, value in details.items() if name not in heading}
-    lines = [f"{node['cluster']}/{node['name']}", *list_fields(fields, width_of(sys.stdout), 2)]
+    stale = ", stale" if node["stale"] else ""
+    facts = {
+        "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
+        "GPUs": format_gpus(node) or "none known",
+        **({"platform": node["platform"]} if node["platform"] else {}),
+        **({"node": _format_parts(node["node"])} if node["node"] else {}),
+        "targets": ", ".join(node["targets"]) or "none",
+        "since": format_json_time(node["since"]),
+        "seen": f"{format_json_time(node['seen_at'])}{stale}, by {node['reported_by']}",
+    }
+    lines = [f"{node['cluster']}/{node['name']}"]
+    lines += [f"  {name:<8} {strip_controls(str(value))}" for name, value in facts.items()]
+    for title, texts in (
+        ("drift", [one["message"] for one in node["drift"]]),
+        ("sources disagree", node["disagreements"]),
+        ("notes", node["notes"]),
+        ("witnesses", [*map(_source_text, node["witnesses"])]),
+    ):
+        lines += [title, *(f"  - {strip_controls(text)}" for text in texts)] if texts else []
     return "\n".join(lines)
+
+
+def _format_parts(parts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parts.items())
+
+
+def _source_text(witness: dict[str, Any]) -> str:
+    said = [f"driver {witness['driver']}"] if witness.get("driver") else []
+    said += [format_gpus(witness)] if witness.get("gpus") else []
+    said += [f"platform {witness['platform']}"] if witness.get("platform") else []
+    said += [_format_parts(witness["node"])] if witness.get("node") else []
+    said += [f"{name}: {count}" for name, count in witness.get("resources", {}).items()]
+    what = ", ".join(said) or "nothing"
+    return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"
 
 
 _WHERE = """\
