@@ -133,23 +133,20 @@ class PackageFinder:
         cuda, name, version = stack.components.get("cuda"), package.name, package.version
         if cuda is None or _POST_RELEASE.search(version.public):
             return package
-        labels = {
-            wheels.cuda: label
-            for one in package.statements
-            for wheels in one.wheels
-            for label in wheels.labels
-            if label.startswith("post") and wheels.cuda
-        }
+        stated = [(wheels.cuda, label) for one in package.statements for wheels in one.wheels
+                  for label in wheels.labels if wheels.cuda]  # fmt: skip
+        labels = {cuda: label for cuda, label in stated if label.startswith("post")}
         label = labels.get(cuda.major_minor)
         if label is None:
             return package
         like = package.near[-1] if package.near else package
-        linked = like.runtimes(cuda)
+        of_index = {major for (major, _), label in stated if label == UNLABELLED}
+        linked = like.runtimes(cuda) or of_index
         needs = [one for one in requirements_of(like, stack) if one.name == "cuda"]
         if cuda.major in (linked or {cuda.major}) and all(one.holds for one in needs):
             return package
         other = self.find(name, parse_version(name, f"{version.public}.{label}"))
-        if not (other.record or other.near):
+        if other.is_open and not other.near:
             return package
         assumed = f"the wheel is assumed to be its project's for CUDA {cuda}"
         return replace(other, version=version, assumed=assumed)
