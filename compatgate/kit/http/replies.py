@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
-from flask import Flask, Response, request
+from flask import Flask, Response, current_app, request
 from msgspec import Struct
-from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from werkzeug.routing import RequestRedirect
 
 from compatgate.core.performance import begin_budget, end_budget
@@ -357,9 +357,17 @@ def _to_response(error: CompatgateError) -> Response:
     return Response(body, status, headers)
 
 
+def _has_address(methods: Iterable[str]) -> bool:
+    """Tell whether one of the methods is possible here: the router allows too large numbers."""
+    adapter = current_app.create_url_adapter(request)
+    return adapter is not None and any(adapter.test(method=method) for method in methods)
+
+
 def _http_problem(error: HTTPException) -> Response:
     if isinstance(error, RequestRedirect):
         return error.get_response()  # type: ignore[return-value]
+    if isinstance(error, MethodNotAllowed) and not _has_address(error.valid_methods or ()):
+        error = NotFound()
     slug = error.name.lower().replace(" ", "-")
     texts = {
         404: f"{request.path} does not exist; /api/v1/openapi.json lists every route",
