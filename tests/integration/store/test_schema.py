@@ -29,7 +29,7 @@ from compatgate.service.matrix.documents import revisions
 
 def test_models_and_migrations_say_the_same(database: Database) -> None:
     with database.writing() as session:
-        config = tables._config()
+        config = tables.alembic_config()
         config.attributes["connection"] = session.connection()
         config.stdout = io.StringIO()  # alembic keeps the stream of whoever imported it first
         command.check(config)
@@ -37,7 +37,7 @@ def test_models_and_migrations_say_the_same(database: Database) -> None:
 
 def test_the_expected_version_is_the_newest_migration() -> None:
     assert (
-        ScriptDirectory.from_config(tables._config()).get_current_head()
+        ScriptDirectory.from_config(tables.alembic_config()).get_current_head()
         == tables.expected_version()
     )
 
