@@ -220,10 +220,8 @@ def _served_tree(tree: Path, folder: Path) -> Iterator[tuple[str, str]]:
     own = tree / ".venv/bin/python"
     python = str(own) if own.exists() else sys.executable
     database = f"sqlite:///{folder}/gate.db"
-    environment = os.environ | {
-        "PYTHONPATH": f"{tree}:{tree / 'bench'}",
-        "COMPATGATE_WORKLOADS": str(folder / "workloads"),
-    }
+    places = (tree, tree / "bench", tree / "tests/support")
+    environment = os.environ | {"PYTHONPATH": ":".join(map(str, places))}
 
     def run(*words: str) -> str:
         command = [python, *words]
@@ -233,6 +231,7 @@ def _served_tree(tree: Path, folder: Path) -> Iterator[tuple[str, str]]:
 
     if not (folder / "gate.db").exists():
         run("-c", _FILL, database, str(folder / "workloads"))
+    environment["COMPATGATE_WORKLOADS"] = str(folder / "workloads")
     name, scopes = f"bench-{time.time_ns()}", ("--scope", "admin")
     made = run(
         "-m", "compatgate", "token", "create", "--name", name, *scopes, "--database", database
