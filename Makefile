@@ -25,8 +25,8 @@ check: $(VENV)/.installed  ## what needs neither root nor a server: lint, pages,
 
 test:  ## everything that CI runs; WORKERS processes share the tests
 	@echo "make test installs into $(VENV) (1.3 GB)$(if $(CI), and $(TORCH) (7 GB)), and as root with apt what"
-	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take a"
-	@echo "quarter of an hour on two cores. make check is the quick part: two minutes, and no root."
+	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take"
+	@echo "half an hour on two cores. make check is the quick part: two minutes, and no root."
 	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
 	$(MAKE) --no-print-directory --jobs=2 types tests
 

@@ -604,7 +604,8 @@ def find_issues(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue
 
     A pool whose GPU is not known is on no list of GPUs.
     """
-    return [issue for issue in table.issues if _concerns(issue, stack, pool)]
+    have = stack.versions.keys()  # tells most issues apart
+    return [one for one in table.issues if have >= one.of_stack and _concerns(one, stack, pool)]
 
 
 def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
@@ -617,13 +618,9 @@ def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
     have = stack.versions
     if issue.wheels and (stack.arch is not None or _is_own_build(issue, stack)):
         return False
-    for name in issue.components:  # most issues are told apart by this alone
-        if name not in have and name != "driver":
-            return False
-    for name, text in issue.components.items():
-        if name != "driver" and not parse_constraint(name, text).allows(have[name]):
-            return False
-    return True
+    return all(
+        parse_constraint(name, issue.components[name]).allows(have[name]) for name in issue.of_stack
+    )
 
 
 def _is_own_build(issue: KnownIssue, stack: Stack) -> bool:

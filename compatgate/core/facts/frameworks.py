@@ -310,7 +310,7 @@ class Framework(Struct, frozen=True, dict=True):
         return frozenset[str]().union(*builds, *(release.pins for release in self.releases))
 
 
-class KnownIssue(Struct, frozen=True):
+class KnownIssue(Struct, frozen=True, dict=True):
     """A combination that is known to break although every published rule holds.
 
     Attributes:
@@ -342,6 +342,11 @@ class KnownIssue(Struct, frozen=True):
     unless: tuple[str, ...] = ()
     advice: str = ""
     fixes: tuple[dict[str, str], ...] = ()
+
+    @lazy_property
+    def of_stack(self) -> frozenset[str]:
+        """Return the components that a stack must have; the driver is the pool's."""
+        return frozenset(self.components) - {"driver"}
 
 
 class KnownIssues(Struct, frozen=True):

@@ -8,7 +8,7 @@ import forms
 import pytest
 
 EVERY = list(forms.list_forms(forms.PACKAGE))
-MOST = {"run": 6, "pool of a target": 8, "waiver": 6}
+MOST = {"run": 5, "pool of a target": 8, "waiver": 6}
 """Today's counts; they only fall."""
 MOST_GROUPS = 15
 
