@@ -144,7 +144,7 @@ def parse_constraint(component: str, text: str) -> Constraint:
             raise _constraint_error(
                 component, text, f"a build label goes with == or !=: =={literal}"
             )
-        if len(version.parts) == 1 and not wildcard and operator in ("==", "=", "!=", "~="):
+        if version.is_major and not wildcard and operator in ("==", "=", "!=", "~="):
             raise _constraint_error(
                 component, text, f"{literal} alone would mean {literal}.0; write {literal}.*"
             )

@@ -71,7 +71,7 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
             else:
                 pin = _pinned_version(self.spec)
                 spec = _BUILD_OF_CUDA.sub(r"\1", self.spec) if self.name == "cuda" else self.spec
-                of_major = self.name == "cudnn" and len(have.parts) == 1
+                of_major = self.name == "cudnn" and have.is_major
                 texts = (have.text, f"{have.text}.999") if of_major else (have.text,)
                 holds = _is_pinned(self.name, pin, have.text) or any(
                     _satisfies(spec, text) for text in texts

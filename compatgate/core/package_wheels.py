@@ -153,9 +153,8 @@ def find_labelled_record(
     record = scripted_record(records, said, version, os, cpu)
     if record is None:
         return None
-    return _with_abi_of_torch(
-        record, version, facts, platform
-    ), "as its project's build script makes it"
+    made = _with_abi_of_torch(record, version, facts, platform)
+    return made, "as its project's build script makes it"
 
 
 def _with_abi_of_torch(
@@ -170,10 +169,10 @@ def _with_abi_of_torch(
         return record
     cuda = (version.cuda[0], version.cuda[1])
     new_abi = has_new_abi(table, parse_version("torch", torch), cuda, platform)
+    if new_abi is None:
+        return record
     libraries = tuple(
-        structs.replace(one, torch=structs.replace(one.torch, cxx11=new_abi))
-        if one.torch and new_abi is not None
-        else one
+        structs.replace(one, torch=structs.replace(one.torch, cxx11=new_abi)) if one.torch else one
         for one in record.libraries
     )
     return structs.replace(record, libraries=libraries)

@@ -504,7 +504,7 @@ class RuleContext:
         One without a row is like the nearest of its minor (``6.0``); what that says is derived.
         """
         have = self.stack.get("cudnn")
-        if have is None or len(have.parts) == 1:
+        if have is None or have.is_major:
             return None
         known = self.facts.cudnn_releases
         return known.get(have.at(3)) or _find_cudnn_of_minor(have, known)

@@ -46,6 +46,11 @@ class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=Fa
         return self.parts[0]
 
     @property
+    def is_major(self) -> bool:
+        """Return whether it states its major alone."""
+        return len(self.parts) == 1
+
+    @property
     def minor(self) -> int:
         """Return the second part, 0 when not stated."""
         return self.parts[1] if len(self.parts) > 1 else 0

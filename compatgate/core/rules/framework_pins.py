@@ -249,7 +249,7 @@ def _compare_with_pin(
     outcome: FindingOutcome = "fail"
     if pin.floor and pin.same_major and have.major != pin.floor.major:
         why = f"{pin.component} {have} is another major"
-    elif pin.component == "cudnn" and len(have.parts) == 1:
+    elif pin.component == "cudnn" and have.is_major:
         return PASS if pin.floor and have.major == pin.floor.major else NOT_APPLICABLE
     elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
         why = f"{pin.component} {have} is older"

@@ -48,7 +48,7 @@ def cudnn_cuda(context: RuleContext) -> Answer:
     have, cuda = context.stack.get("cudnn"), context.cuda
     if have is None:
         return NOT_APPLICABLE
-    if len(have.parts) == 1:
+    if have.is_major:
         return _check_series(context, have)
     release = context.cudnn_release
     if release is None:
@@ -123,7 +123,7 @@ def cudnn_gpu(context: RuleContext) -> Answer:
     compatibility.
     """
     have, device = context.stack.get("cudnn"), context.capability
-    no_release = have is None or len(have.parts) == 1
+    no_release = have is None or have.is_major
     if no_release and device is not None and device not in context.facts.arch.tegra:
         return ask_each_framework(context, _check_brought)
     build = build_of(context)
