@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -256,11 +257,13 @@ def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
 def _list_checked_rules(judged: Iterable[PoolResult]) -> Checked:
     """List the rules that passed, and those that did not apply, where no pool objects."""
     judged = list(judged)
-    objecting = {f.rule for one in judged for f in one.findings}
-    passed = dict.fromkeys(r for one in judged for r in one.passed if r not in objecting)
-    silent = dict.fromkeys(
-        r for one in judged for r in one.not_applicable if r not in objecting and r not in passed
-    )
+    passed = dict.fromkeys(chain.from_iterable(one.passed for one in judged))
+    silent = dict.fromkeys(chain.from_iterable(one.not_applicable for one in judged))
+    for rule_id in {finding.rule for one in judged for finding in one.findings}:
+        passed.pop(rule_id, None)
+        silent.pop(rule_id, None)
+    for rule_id in passed.keys() & silent.keys():
+        del silent[rule_id]
     return Checked(tuple(passed), tuple(silent))
 
 

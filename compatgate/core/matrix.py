@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -56,13 +56,7 @@ class Entry(Struct, frozen=True, gc=False):
 
         A component that the entry constrains and the stack does not state does not match.
         """
-        if self.gpus and not self.is_for(pool):
-            return False
-        for component, constraint in self.components.items():
-            have = pool.driver if component == "driver" else stack.get(component)
-            if have is None or not constraint.allows(have):
-                return False
-        return True
+        return self.is_for(pool) and _meets(self.components.items(), stack, pool)
 
     def differences(self, stack: Stack, pool: Pool) -> list[str]:
         """Return the constrained components that the stack or pool does not meet, or not state."""
@@ -88,6 +82,14 @@ class Entry(Struct, frozen=True, gc=False):
         """Return a rank among matching entries: more components, then narrower constraints."""
         exactness = sum(c.exactness for c in self.components.values())
         return (len(self.components) + bool(self.gpus), exactness)
+
+
+def _meets(conditions: Iterable[tuple[str, Constraint]], stack: Stack, pool: Pool) -> bool:
+    for component, constraint in conditions:
+        have = pool.driver if component == "driver" else stack.get(component)
+        if have is None or not constraint.allows(have):
+            return False
+    return True
 
 
 def matches_image(image: str | None, pattern: str) -> bool:
@@ -209,17 +211,34 @@ class Evidence(Struct, frozen=True, gc=False):
         )
 
 
+class _IndexedEntry(NamedTuple):
+    entry: Entry
+    conditions: tuple[tuple[str, Constraint], ...]
+
+
+def _index(entry: Entry) -> _IndexedEntry:
+    """Put the narrowest constraint first: most entries already fail it, and the rest is not asked.
+
+    The driver comes last among equals: a target's entries mostly share it.
+    """
+    conditions = sorted(
+        entry.components.items(), key=lambda one: (-one[1].exactness, one[0] == "driver")
+    )
+    return _IndexedEntry(entry, tuple(conditions))
+
+
 class EntryIndex:
     """Entries by target, then by the one CUDA series that they pin."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self._by_target: dict[str, dict[tuple[int, int] | None, list[Entry]]] = {}
+        self._by_target: dict[str, dict[tuple[int, int] | None, list[_IndexedEntry]]] = {}
         self._revoked: dict[str, list[Entry]] = {}
         for entry in entries:
             cuda = entry.components.get("cuda")
             series = cuda.series if cuda else None
+            indexed = _index(entry)
             for target in entry.targets:
-                self._by_target.setdefault(target, {}).setdefault(series, []).append(entry)
+                self._by_target.setdefault(target, {}).setdefault(series, []).append(indexed)
                 if entry.status == "revoked":
                     self._revoked.setdefault(target, []).append(entry)
         self._specificities: dict[str, tuple[int, int]] = {}
@@ -232,8 +251,11 @@ class EntryIndex:
             entry.name: entry
             for name in (target, ANY_TARGET)
             if (by_series := self._by_target.get(name))
-            for entry in (*by_series.get(series, ()), *(by_series.get(None, ()) if series else ()))
-            if entry.matches(stack, pool)
+            for entry, conditions in (
+                *by_series.get(series, ()),
+                *(by_series.get(None, ()) if series else ()),
+            )
+            if (not entry.gpus or entry.is_for(pool)) and _meets(conditions, stack, pool)
         }
         return self._sort(target, found.values())
 
@@ -291,7 +313,7 @@ class EntryIndex:
             entry.name: entry
             for name in (target, ANY_TARGET)
             for entries in self._by_target.get(name, {}).values()
-            for entry in entries
+            for entry, _ in entries
         }
         return list(found.values())
 

@@ -604,8 +604,14 @@ def find_issues(stack: Stack, pool: Pool, table: KnownIssues) -> list[KnownIssue
 
     A pool whose GPU is not known is on no list of GPUs.
     """
-    have = stack.versions.keys()  # tells most issues apart
-    return [one for one in table.issues if have >= one.of_stack and _concerns(one, stack, pool)]
+    have = stack.versions.keys()
+    return [
+        one
+        for components, issues in table.by_components.items()
+        if have >= components
+        for one in issues
+        if _concerns(one, stack, pool)
+    ]
 
 
 def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:

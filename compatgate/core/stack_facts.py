@@ -406,14 +406,16 @@ def list_builds(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> tuple[Stac
         return ()
     name, cuda = named[0], stack.get("cuda")
     version, table = stack.components[name], facts.framework(name)
-    release = find_release(table, version) if table else None
-    if table is None or release is None or version.local or has_plugins(release):
+    if table is None or version.local or (cuda and not table.has_open_builds(version)):
+        return ()
+    release = find_release(table, version)
+    if release is None or has_plugins(release):
         return ()
     if name in stack.measured or name in stack.wheels:
         return ()
     if any(is_index_wheel_cpu_only(table, release, pool) for pool in pools):
         return ()
-    if cuda and (find_build(release, version, cuda) or not table.has_open_builds(version)):
+    if cuda and find_build(release, version, cuda):
         return ()
     builds = sorted(release.builds, key=lambda one: one.cuda or (one.cuda_major, 0))
     if cuda and not all(build.label for build in builds):
@@ -613,12 +615,12 @@ def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> b
 
 def is_conda(version: Version) -> bool:
     """Return whether a version is that of a build by one of conda's channels."""
-    return _label_parts(version)[0] == CONDA
+    return version.local.startswith(CONDA) and _label_parts(version)[0] == CONDA
 
 
 def is_jetson(version: Version) -> bool:
     """Return whether the label names an index for Jetson: ``torch=2.5.0+jp6.cu126``."""
-    return re.fullmatch(r"jp\d+", _label_parts(version)[0]) is not None
+    return re.match(r"jp\d+(?![^.\-_])", version.local) is not None
 
 
 def conda_channel(version: Version) -> str:

@@ -349,10 +349,18 @@ class KnownIssue(Struct, frozen=True, dict=True):
         return frozenset(self.components) - {"driver"}
 
 
-class KnownIssues(Struct, frozen=True):
+class KnownIssues(Struct, frozen=True, dict=True):
     """Table ``known_issues``."""
 
     issues: tuple[KnownIssue, ...]
+
+    @lazy_property
+    def by_components(self) -> dict[frozenset[str], list[KnownIssue]]:
+        """Return the issues by the components that a stack must have."""
+        found: dict[frozenset[str], list[KnownIssue]] = {}
+        for issue in self.issues:
+            found.setdefault(issue.of_stack, []).append(issue)
+        return found
 
 
 class Container(Struct, frozen=True):
