@@ -240,6 +240,7 @@ class FrameworkMatch(Struct, frozen=True):
             ``build`` only where the recipe of a conda channel is known.
         without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
         like: the release that a release candidate or nightly build is assumed to be like.
+        stands_in: it is such a release.
     """
 
     name: str
@@ -250,6 +251,7 @@ class FrameworkMatch(Struct, frozen=True):
     published: bool = True
     without_cuda: bool = False
     like: FrameworkMatch | None = None
+    stands_in: bool = False
 
     @property
     def title(self) -> str:
@@ -334,7 +336,7 @@ def _find_nearest(
         if build:
             label = f"+{version.local}" if version.local else ""
             of_release = parse_version(name, release.version.public + label)
-            return FrameworkMatch(name, of_release, table, release, build)
+            return FrameworkMatch(name, of_release, table, release, build, stands_in=True)
     return None
 
 

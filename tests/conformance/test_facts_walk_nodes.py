@@ -112,7 +112,8 @@ def test_each_tool_is_new_enough_from_its_published_minimum_on(walk):
         for version, expected in ((before, need["outcome"]), (need["needs"], "pass")):
             stated = {**node, need["component"]: version}
             driver = when.get("driver_from", "470.256.02")
-            walk.expect(expected, "CG113", STACK, driver=driver, gpu=gpu, node=stated)
+            os = when.get("os", ["linux"])[0]
+            walk.expect(expected, "CG113", STACK, driver=driver, gpu=gpu, node=stated, os=os)
     walk.done(at_least=24)
 
 

@@ -109,6 +109,7 @@ class When(Struct, frozen=True):
     """The nodes that a statement is about; each condition must hold.
 
     Attributes:
+        os: systems of the pool, empty for all; ``wsl`` has the driver numbers of Windows.
         mig: only pools of MIG slices.
         driver_from: only drivers from this one on.
         uses: parts that the node has, whatever their version.
@@ -116,6 +117,7 @@ class When(Struct, frozen=True):
         node: values of parts of the node, by name.
     """
 
+    os: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     segments: tuple[str, ...] = ()
     capabilities: tuple[Pair, ...] = ()

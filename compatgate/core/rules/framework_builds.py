@@ -57,10 +57,11 @@ def framework_cuda(context: RuleContext) -> Answer:
     fails there. It is unknown if the stack names a CUDA, if its files were read, or if the pool is
     a Jetson, for which other indexes have wheels without a label; but a digest can pin the index's
     own file, which fails. On Windows it is a warning if a build for the stated CUDA is known: the
-    wheel is assumed to be that build. This rule does not check builds
-    of a conda channel (``torch=2.5.1+conda.cu126``), which are not wheels. A build that uses the
-    installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a toolkit that it does not
-    accept.
+    wheel is assumed to be that build. A release candidate or nightly build is assumed to be like
+    the nearest release: a warning, and what fails for that release is unknown. This rule does not
+    check builds of a conda channel (``torch=2.5.1+conda.cu126``), which are not wheels. A build
+    that uses the installed toolkit (``jaxlib=0.3.15+cuda11.cudnn82``) fails with a toolkit that it
+    does not accept.
 
     Example: torch 2.4.1 has builds for CUDA 11.8, 12.1 and 12.4; with CUDA 12.6 it fails.
 
@@ -68,7 +69,20 @@ def framework_cuda(context: RuleContext) -> Answer:
 
     Source: the project's install page and previous versions, package metadata of each release.
     """
-    return ask_each_framework(context, _check_cuda)
+    answer = ask_each_framework(context, _check_cuda)
+    if answer != PASS:
+        return answer
+    return [
+        Problem(
+            "warn",
+            found.name,
+            f"{found.title} is no release: it is assumed to be like {found.like.title}",
+            have=found.version.text,
+            source=found.like.release.source if found.like.release else None,
+        )
+        for found in context.frameworks
+        if found.like
+    ] or PASS
 
 
 def _check_cuda(context: RuleContext, found: FrameworkMatch) -> Answer:
@@ -225,11 +239,6 @@ def _explain_unpublished(found: FrameworkMatch) -> str:
             f"{found.title} was built by a channel of conda: what is published about the wheels "
             f"of {found.name} does not hold for it; its CUDA, Python and pins not checked"
         )
-    if found.like:
-        return (
-            f"{found.title} is no release: its GPU code is assumed to be like that of "
-            f"{found.like.title}; its CUDA, Python and pins not checked"
-        )
     return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
 
 
@@ -350,13 +359,12 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
         return NOT_APPLICABLE  # CG411 judges what was measured
     if problem := _find_pinned_torch_without_code(context, found, device):
         return (problem,)
-    if not found.published and not found.without_cuda:
-        if context.stack.arch is not None:
-            return NOT_APPLICABLE  # CG201 judges it
+    private = (found.stands_in or not found.published) and not found.without_cuda
+    if private and context.stack.arch is not None:
+        return NOT_APPLICABLE  # CG201 judges it
+    if private and not found.stands_in:
         if build is None and _is_for_jetson(context, found):
             return PASS
-        if build is None and found.like:
-            return _check_like(context, found, found.like)
         if build is None and (of_image := _judge_by_image(context, found)):
             return of_image
         if build is None:
@@ -405,21 +413,6 @@ def _find_pinned_torch_without_code(
     fact = context.facts.arch.capabilities.get(format_parts(device))
     came_later = fact and fact.first_toolkit > max(map(_toolkit_of, torch.builds))
     return replace(problem, source=fact.source) if fact and came_later else problem
-
-
-def _check_like(context: RuleContext, found: FrameworkMatch, release: FrameworkMatch) -> Answer:
-    """Judge a release candidate or nightly build by the nearest release, which never denies."""
-    answer = _check_arch(context, release)
-    if isinstance(answer, str):
-        return answer
-    return [
-        replace(
-            one,
-            outcome="unknown" if one.outcome == "fail" else one.outcome,
-            message=f"{found.title} is assumed to be like {release.title}: {one.message}",
-        )
-        for one in list_problems(answer)
-    ]
 
 
 def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair) -> Answer:
@@ -692,13 +685,25 @@ def _check_driver(context: RuleContext, found: FrameworkMatch) -> Answer:
 def ask_each_framework(
     context: RuleContext, check: Callable[[RuleContext, FrameworkMatch], Answer]
 ) -> Answer:
-    """Check every framework of the stack; collect the problems, and pass if one check passes."""
+    """Check every framework of the stack; collect the problems, and pass if one check passes.
+
+    A release candidate or nightly build is judged by the nearest release, which never denies.
+    """
     problems: list[Problem] = []
     passed = False
     for found in context.frameworks:
-        answer = check(context, found)
+        answer = check(context, found.like or found)
         if isinstance(answer, str):
             passed = passed or answer == PASS
+        elif found.like:
+            problems += [_assume_like(found, found.like, one) for one in list_problems(answer)]
         else:
             problems += list_problems(answer)
     return problems or (PASS if passed else NOT_APPLICABLE)
+
+
+def _assume_like(found: FrameworkMatch, near: FrameworkMatch, problem: Problem) -> Problem:
+    """Return what the nearest release of a candidate or nightly build lets assume."""
+    outcome = "unknown" if problem.outcome == "fail" else problem.outcome
+    message = f"{found.title} is assumed to be like {near.title}: {problem.message}"
+    return replace(problem, outcome=outcome, message=message)

@@ -32,6 +32,8 @@ _TOOLS = ("container-toolkit", "dcgm", "gpu-operator")
 def _applies(when: When, context: RuleContext) -> bool | None:
     """Tell whether a statement is about this pool; None: a part of the node is not stated."""
     gpu, driver = context.pool.gpu, context.driver
+    if when.os and context.pool.os not in when.os:
+        return False
     if when.gpus and (gpu is None or gpu.name not in when.gpus):
         return False
     if when.capabilities and (gpu is None or gpu.capability not in when.capabilities):
