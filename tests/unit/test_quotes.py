@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from compatgate.errors import explain_form, locate_error, quote_error
 
 PACKAGE = Path(__file__).parents[2] / "compatgate"
-TREES = {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
-OURS = {
-    node.name
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef)
-}
+
+
+@cache
+def parse_package() -> dict[Path, ast.Module]:
+    """Return the package's files, read once: not while tests are collected."""
+    return {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+
+
+@cache
+def list_classes() -> frozenset[str]:
+    return frozenset(
+        node.name
+        for tree in parse_package().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
 
 
 def caught_elsewhere(handler: ast.ExceptHandler) -> bool:
     """Return whether a handler catches an error that compatgate does not define."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     names = {ast.unparse(kind).rpartition(".")[2] for kind in kinds if kind is not None}
-    return handler.name is not None and not names <= OURS
+    return handler.name is not None and not names <= list_classes()
 
 
 def as_text(node: ast.AST, name: str) -> bool:
@@ -51,7 +61,7 @@ def quotes(tree: ast.AST) -> Iterator[int]:
 def test_only_one_function_passes_on_what_another_library_says() -> None:
     found = [
         f"{path.relative_to(PACKAGE)}:{line}"
-        for path, tree in TREES.items()
+        for path, tree in parse_package().items()
         for line in quotes(tree)
     ]
     assert not found, "write a sentence that names the field, then {quote_error(error)}"
@@ -60,9 +70,11 @@ def test_only_one_function_passes_on_what_another_library_says() -> None:
 def test_no_message_consists_of_what_another_library_says() -> None:
     bare = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path, tree in TREES.items()
+        for path, tree in parse_package().items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in OURS and node.args
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in list_classes()
+        and node.args
         if getattr(getattr(node.args[0], "func", None), "id", "") == "quote_error"
     ]
     assert not bare, "begin with a sentence that names the field"
