@@ -29,7 +29,7 @@ from compatgate.core.packages import GpuPackage, requirements_of
 from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Cpu, Os
 from compatgate.core.stack import Stack
-from compatgate.core.stack_facts import default_build, find_framework
+from compatgate.core.stack_facts import default_build, find_framework, find_release
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import Version, format_parts, gpus_of_label, parse_version
 
@@ -39,7 +39,13 @@ _MAX_FINDERS = 64
 """Number of cached platforms."""
 _PACKAGES_BYTES, _SETS_BYTES = 24 * MIB, 24 * MIB
 """Bytes of cached packages, and of cached sets, of all platforms together."""
+_RELEASE_OF = re.compile(
+    r"(?P<release>\d+(?:\.\d+)*)(?:(?:a|b|rc)\d+)?(?P<post>\.post\d+)?(?P<nightly>\.dev\d+)?(?:\+|$)"
+)
+"""The parts of a candidate's or a nightly build's version: ``2.0.0rc1.post110``."""
 _POST_RELEASE = re.compile(r"\.post\d+$")
+_INSTALLED_TOGETHER = {"torchvision", "torchaudio"}
+"""What PyTorch's install command takes from the index of torch. Source: pytorch.org, Get Started."""
 AS_BUILT = "as its project's workflow builds it"
 _PACKAGE_BYTES = 1500
 """Bytes of a package with what rules derive of it, as measured."""
@@ -155,17 +161,35 @@ class PackageFinder:
         """Return a package as the wheel that has the label of the stack's torch, where it is known.
 
         ``torchvision=0.16.1`` beside ``torch=2.1.1+cu121`` comes from the index of that torch if
-        the package index has none; beside ``torch=2.1.1,cuda=11.8``, without a label, in any case.
+        the package index has none, beside ``torch=2.1.1,cuda=11.8``, without a label, in any case.
+        Where the package index's wheel does not load beside torch, it does if the stack has both
+        torchvision and torchaudio, as PyTorch's install command takes all three from one index.
         """
         torch, name, version = stack.components.get("torch"), package.name, package.version
-        if torch is None or (package.record and (torch.local or not package.assumed)):
+        if torch is None or (package.record and not package.assumed):
+            return package
+        together = _INSTALLED_TOGETHER <= stack.versions.keys() and name in _INSTALLED_TOGETHER
+        if package.record and torch.local and not together:
+            return package
+        if package.record and torch.local and self._loads_beside(torch, package):
             return package
         label = torch.local if names_cuda(torch) else self._label_of_stated_cuda(torch, stack)
         other = self.find(name, parse_version(name, f"{version.public}+{label}")) if label else None
         if other is None or other.record is None:
             return package
         assumed = f"the wheel is assumed to have the label of torch's, {label}"
-        return replace(other, version=version, assumed=assumed)
+        return replace(other, version=version, assumed=assumed, of_torchs_label=True)
+
+    def _loads_beside(self, torch: Version, package: GpuPackage) -> bool:
+        """Tell whether the package index's wheel loads beside a torch with a label."""
+        table, majors = self._facts.framework("torch"), package.cuda_majors
+        release = find_release(table, torch) if table else None
+        usual = default_build(release) if release else None
+        if usual is None or not usual.cuda or not torch.cuda or usual.cuda == torch.cuda:
+            return True
+        if majors and torch.cuda[0] not in majors:
+            return False
+        return self._facts.packages.refusal_of(package.name, usual.cuda, torch.cuda) is None
 
     def _label_of_stated_cuda(self, torch: Version, stack: Stack) -> str:
         """Return the label of torch's build for the stack's CUDA, where the index has another."""
@@ -293,8 +317,12 @@ class PackageFinder:
         """Return what a release without a record is assumed to be like; empty where nothing is.
 
         It is a wheel that statements derive from the project's build files, or else the measured
-        releases before and after it, if both exist. ``recorded`` is the package with the records.
+        releases before and after it, if both exist. For a project that had wheels for this system
+        before, it is the wheel of the same release for the other system. ``recorded`` is the
+        package with the records.
         """
+        if version.key[1] == 0 and (leads_to := _RELEASE_OF.match(version.whole)):
+            return self._find_leading(name, version, leads_to)
         platform, records = self._platform, self._facts.records(recorded)
         of_record = recorded != name  # the label says which package it is, transformer-engine-cu12
         plain = parse_version(name, version.public) if of_record else version
@@ -309,8 +337,37 @@ class PackageFinder:
         measured = [one for one in releases if find_record(records, one, None, platform)]
         before = [one.text for one in measured if one <= version][-1:]
         after = [one.text for one in measured if one >= version][:1]
+        if version in releases and before and (other := self._find_on_other_system(name, version)):
+            return other
         pair = dict.fromkeys((*before, *after) if before and after else ())
         return tuple(self.find(name, parse_version(name, f"{text}{label}")) for text in pair)
+
+    def _find_leading(
+        self, name: str, version: Version, leads_to: re.Match[str]
+    ) -> tuple[GpuPackage, ...]:
+        """Return the releases that a candidate or nightly build leads to, with its label.
+
+        The numbers of nightly builds may lag: those of torchvision were 0.22.0 when torch's were
+        2.8.0 already. So for these it is the release of the next minor, too.
+        """
+        major, minor = version.major_minor
+        end = f"{leads_to['post'] or ''}{'+' if version.local else ''}{version.local}"
+        texts = [f"{leads_to['release']}{end}"]
+        if leads_to["nightly"]:
+            texts.append(f"{major}.{minor + 1}.0{end}")
+        found = [self.find(name, parse_version(name, text)) for text in texts]
+        return tuple(like for one in found for like in ((one,) if one.record else one.near))
+
+    def _find_on_other_system(self, name: str, version: Version) -> tuple[GpuPackage, ...]:
+        """Return a release as its wheel for the other system, Linux or Windows on x86-64."""
+        here = self._platform
+        if here.cpu != "x86_64":
+            return ()
+        os: Os = "linux" if here.os == "windows" else "windows"
+        there = Platform(os, here.cpu, here.python)
+        if find_record(self._facts.records(name), version, None, there) is None:
+            return ()
+        return (package_finder(self._facts, os, here.cpu, here.python).find(name, version),)
 
 
 def _notes_of_image(version: Version, facts: Facts) -> tuple[Statement, ...]:

@@ -49,7 +49,9 @@ class GpuPackage(Struct, frozen=True, dict=True):
         fetched: the record is that of the wheel that the package's installer fetches beside the
             stack's torch.
         variant: libraries that it chooses by the GPU.
-        near: the measured releases before and after this one, where it has no record.
+        near: what this release is assumed to be like, where it has no record: the measured releases
+            before and after, or for a candidate or nightly build the releases that it leads to.
+        of_torchs_label: the wheel is assumed to be that of torch's index, not of the package index.
     """
 
     name: str
@@ -67,6 +69,7 @@ class GpuPackage(Struct, frozen=True, dict=True):
     fetched: bool = False
     variant: Variant | None = None
     near: tuple[GpuPackage, ...] = ()
+    of_torchs_label: bool = False
 
     @lazy_property
     def is_known(self) -> bool:

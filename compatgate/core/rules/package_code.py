@@ -24,6 +24,7 @@ from compatgate.core.packages import (
     GpuPackage,
     LibraryModes,
     is_made_for,
+    is_pinned_with,
     is_specific,
     is_stray,
     library_modes,
@@ -138,7 +139,8 @@ def _judge_compiled(context: RuleContext, package: GpuPackage) -> tuple[Problem]
 def _suits_near(context: RuleContext, package: GpuPackage) -> bool:
     """Tell whether the releases before and after one without a record are known to run here."""
     if package.near:
-        return all(_runs_here(context, one) for one in package.near)
+        several = any if _is_nightly(package) else all
+        return several(_runs_here(context, one, package) for one in package.near)
     around = _images_around(context, package)
     return bool(around) and all(is_supported_by_image(context, one) for one in around)
 
@@ -155,7 +157,12 @@ def _images_around(context: RuleContext, package: GpuPackage) -> tuple[Container
     return tuple(replace(image, min_cc_stated=one.min_cc_stated) for one in around)
 
 
-def _runs_here(context: RuleContext, package: GpuPackage) -> bool:
+def _is_nightly(package: GpuPackage) -> bool:
+    """Tell whether one of several releases is enough, as a nightly build leads to either."""
+    return ".dev" in package.version.whole
+
+
+def _runs_here(context: RuleContext, package: GpuPackage, instead_of: GpuPackage) -> bool:
     """Tell whether a measured release runs on the GPU, the driver and the rest of the stack."""
     device, cuda, torch = context.capability, context.cuda, context.stack.get("torch")
     if device is None:
@@ -163,7 +170,11 @@ def _runs_here(context: RuleContext, package: GpuPackage) -> bool:
     beside = format_parts(torch.major_minor) if torch else None
     of_one_torch = package.torch_abis or package.built_for_torch
     if of_one_torch and (beside is None or package.built_for_torch != beside):
-        return False
+        known = [*context.packages, *(near for one in context.packages for near in one.near)]
+        if package.built_for_torch or not is_pinned_with(
+            instead_of, "torch", known, context.stack
+        ):
+            return False
     if package.shipped and check_package(context, package, device) != PASS:
         return False
     linked = package.runtimes(cuda) if cuda else {}
@@ -193,9 +204,18 @@ def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
         message += f"{' and '.join(images)}, whose notes support this GPU and driver"
         return Problem("warn", package.name, message, have=have)
     message = f"no record describes the content of {title}; it is assumed to be "
-    built = [one for one in package.near if one.record and not one.record.wheel]
-    names = " and ".join(one.version.text for one in package.near)
-    message += AS_BUILT if built else f"like {names}, which were measured and run here"
+    near = package.near
+    if _is_nightly(package):
+        near = tuple(one for one in near if _runs_here(context, one, package))
+    built = [one for one in near if one.record and not one.record.wheel]
+    names = " and ".join(one.version.text for one in near)
+    here = "which were measured and run here" if len(near) > 1 else "which was measured and runs here"
+    if near[0].platform.os != package.platform.os:
+        names = f"its wheel for {near[0].platform.os.capitalize()}"
+    if built:
+        message += AS_BUILT if near[0].version == package.version else f"built like {names}"
+    else:
+        message += f"like {names}, {here}"
     return Problem("warn", package.name, message, have, advise_record(package.name, have))
 
 

@@ -152,6 +152,8 @@ def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> P
     of another major, which CG414 cannot see.
     """
     label, cuda = package.version.cuda, torch.cuda
+    if package.of_torchs_label:
+        return _report_torchs_label(context, package, torch)
     built_for = label or _cuda_of_index_wheel(context, package, torch)
     if cuda is None or built_for is None or built_for == cuda:
         return None
@@ -174,6 +176,21 @@ def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> P
         need=f"{package.name} {package.version.public} for CUDA {format_parts(cuda)}",
         source=refused_by or source_of(package),
     )
+
+
+def _report_torchs_label(
+    context: RuleContext, package: GpuPackage, torch: Version
+) -> Problem | None:
+    """Say which wheel is meant where the package index's own would be for another CUDA."""
+    found = next((one for one in context.built if one.name == "torch"), None)
+    usual = default_build(found.release) if found and found.release else None
+    if usual is None or not usual.cuda or not torch.cuda or usual.cuda == torch.cuda:
+        return None
+    message = f"{package.title} is assumed to come from the index of torch {torch}: the package "
+    message += "index's own wheel is for another build of torch, and does not load beside it"
+    need = f"{package.name}={package.version}+{torch.local}, if it is that wheel"
+    have = package.version.text
+    return Problem("warn", package.name, message, have, need, source_of(package))
 
 
 def _may_differ(context: RuleContext, package: GpuPackage, *, other_major: bool) -> bool:
