@@ -482,7 +482,7 @@ def month_of_image(version: Version) -> str:
 
 _OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d\.\d\d)$")
 """Ends the labels of the frameworks in NVIDIA's images: ``2.6.0a0+df5bbc0.nv24.12``."""
-_MONTH = re.compile(r"\d\d\.\d\d")
+_MONTH = re.compile(r"\d\d\.(?:0[1-9]|1[0-2])")
 
 
 def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | None:
@@ -498,13 +498,16 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
         or (month_of_image(version) and not jetson)
     )
     title, month = next(named, ("", ""))
-    image = facts.containers.find(month) if month else None
-    if image is None or image.cuda is None:
+    found = facts.containers.cuda_of(month) if month else None
+    if found is None:
         return None
-    what = f"{title} is assumed to be NVIDIA's image {month}, with CUDA {image.cuda}"
-    series = make_version(format_parts(image.cuda.major_minor), image.cuda.major_minor)
+    cuda, around = found
+    what = f"{title} is assumed to be NVIDIA's image {month}, with CUDA {cuda}"
+    if around:
+        what += f" at most, as those of {' and '.join(around)} have the same major"
+    series = make_version(format_parts(cuda.major_minor), cuda.major_minor)
     brought = {} if stack.cuda_compat else {"cuda_compat": series, "compat_use": "tried"}
-    components = {"cuda": image.cuda, **stack.components}
+    components = {"cuda": cuda, **stack.components}
     return replace(stack, components=components, assumed=(what,), **brought)
 
 

@@ -396,6 +396,20 @@ class Containers(Struct, frozen=True):
         known = [one for one in self.containers if one.release == month and one.cuda]
         return next((one for one in known if one.min_cc_stated), known[0] if known else None)
 
+    def cuda_of(self, month: str) -> tuple[Version, tuple[str, ...]] | None:
+        """Return the CUDA of a month's image, and the months that it is taken from.
+
+        A month without an image of known CUDA has at most that of the next one, if the images
+        before and after have the same major.
+        """
+        image = self.find(month)
+        if image and image.cuda:
+            return image.cuda, ()
+        around = [(one.release, one.cuda) for one in self.around(month) if one.cuda]
+        if len({cuda.major for _, cuda in around}) != 1:
+            return None
+        return around[-1][1], tuple(release for release, _ in around)
+
     def around(self, month: str) -> tuple[Container, ...]:
         """Return the images before and after a month whose notes state GPUs and a driver."""
         noted = [one for one in self.containers if one.cuda and one.driver_stated]

@@ -148,11 +148,13 @@ def _suits_near(context: RuleContext, package: GpuPackage) -> bool:
 def _images_around(context: RuleContext, package: GpuPackage) -> tuple[Container, ...]:
     """Return NVIDIA's images before and after a month of Triton without notes of its own."""
     month = package.version.text
-    image = context.facts.containers.find(month) if package.name == "tritonserver" else None
-    if image is None or (image.min_cc_stated and image.driver_stated):
+    if package.name != "tritonserver" or not context.facts.containers.cuda_of(month):
+        return ()
+    image = context.facts.containers.find(month)
+    if image and image.min_cc_stated and image.driver_stated:
         return ()
     around = context.facts.containers.around(month)
-    if image.driver_stated is None:
+    if image is None or image.driver_stated is None:
         return around
     return tuple(replace(image, min_cc_stated=one.min_cc_stated) for one in around)
 
