@@ -72,7 +72,7 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
                 pin = _pinned_version(self.spec)
                 spec = _BUILD_OF_CUDA.sub(r"\1", self.spec) if self.name == "cuda" else self.spec
                 of_major = self.name == "cudnn" and have.is_major
-                texts = (have.text, f"{have.text}.999") if of_major else (have.text,)
+                texts = _releases_of_major(spec, have) if of_major else (have.text,)
                 holds = _is_pinned(self.name, pin, have.text) or any(
                     _satisfies(spec, text) for text in texts
                 )
@@ -87,6 +87,7 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
 
 _BUILD_OF_CUDA = re.compile(r"(>=\d+\.\d+)\.\d{2,}")
 """A component's build (``nvidia-cuda-runtime-cu12>=12.1.105``), which no toolkit states."""
+_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _MAX_CACHED = 64
 """Results that a release caches, for other versions and for other parts of a stack."""
 
@@ -241,6 +242,16 @@ def _is_pinned(name: str, pin: str | None, have: str) -> bool:
         return agree(parse_version(name, have), parse_version(name, pin))
     except BadInput:
         return True
+
+
+def _releases_of_major(spec: str, major: Version) -> list[str]:
+    """Return releases of a major that meet a range if any does: its ends, and those of the range.
+
+    ``cudnn=8`` may be 8.1: it is not known not to meet ``>=8.1,<8.9``.
+    """
+    ends = [text for text in _NUMBERS.findall(spec) if text.split(".")[0] == major.text]
+    just_above = [f"{text}.0.0.1" for text in ends]
+    return [major.text, f"{major.text}.999", *ends, *just_above]
 
 
 @lru_cache(maxsize=8192)
