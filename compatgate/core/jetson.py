@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CompatPackage, Pair, Source
 from compatgate.core.stack_facts import ForwardCompatUse
-from compatgate.core.versions import Version, format_parts
+from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.facts.jetson import Jetson, JetsonDevice, JetsonRelease, Upgrade
@@ -108,6 +108,26 @@ def has_index(host: JetsonHost, name: str, label: str) -> bool:
         wheels.label == label and device.capability in wheels.code
         for wheels in host.table.wheels_of(name, release.l4t, device.name)
     )
+
+
+def like_wheel(host: JetsonHost, name: str, version: Version) -> tuple[str, Source] | None:
+    """Return which of NVIDIA's wheels for this device a build is, or is like, and its source.
+
+    Wheels of one minor that are listed for an L4T release differ in their month alone.
+    """
+    release, device = host.release, host.device
+    if release is None or device is None:
+        return None
+    listed = [
+        (text, parse_version(name, text), wheels.source)
+        for wheels in host.table.wheels_of(name, release.l4t, device.name)
+        for text in wheels.versions
+        if device.capability in wheels.code
+    ]
+    same = next((one for one in listed if one[1].local == version.local), None)
+    like = [one for one in listed if one[1].major_minor == version.major_minor]
+    text, _, source = same or (like[-1] if like else (None, None, None))
+    return (text, source) if text and source else None
 
 
 Match = Literal["same", "older", "minor", "refused", "not-published"]

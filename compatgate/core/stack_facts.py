@@ -475,13 +475,17 @@ def _with_build(stack: Stack, name: str, build: Build, titles: str) -> Stack:
 
 
 def month_of_image(version: Version) -> str:
-    """Return the month of NVIDIA's image whose build a label names, ``24.12``; else nothing."""
+    """Return the month of NVIDIA's image whose build a label names, ``24.12``; else nothing.
+
+    Labels compare without leading zeros (PEP 440): that of 24.05 ends in ``nv24.5``.
+    """
     found = _OF_IMAGE.search(version.local)
-    return found[1] if found else ""
+    return f"{found[1]}.{int(found[2]):02}" if found else ""
 
 
-_OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d\.\d\d)$")
-"""Ends the labels of the frameworks in NVIDIA's images: ``2.6.0a0+df5bbc0.nv24.12``."""
+_OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d)\.(\d{1,2})$")
+"""Ends the labels of the frameworks in NVIDIA's images, and of those for Jetson:
+``2.6.0a0+df5bbc0.nv24.12``."""
 _MONTH = re.compile(r"\d\d\.(?:0[1-9]|1[0-2])")
 
 
@@ -498,6 +502,8 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
         or (month_of_image(version) and not jetson)
     )
     title, month = next(named, ("", ""))
+    if not month and jetson:
+        return _assume_jetpack(stack, facts, pools)
     found = facts.containers.cuda_of(month) if month else None
     if found is None:
         return None
@@ -509,6 +515,21 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
     brought = {} if stack.cuda_compat else {"cuda_compat": series, "compat_use": "tried"}
     components = {"cuda": cuda, **stack.components}
     return replace(stack, components=components, assumed=(what,), **brought)
+
+
+def _assume_jetpack(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | None:
+    """Return a stack with the CUDA of the JetPack that NVIDIA built its wheel for."""
+    from compatgate.core.jetson import describe_jetson
+
+    name = next((n for n, v in stack.components.items() if month_of_image(v)), None)
+    hosts = [describe_jetson(pool, facts.jetson) for pool in pools] if name else []
+    cuda = hosts[0].cuda if hosts and len({host.cuda for host in hosts}) == 1 else None
+    if name is None or cuda is None:
+        return None
+    what = f"{name} {stack.components[name]} is assumed to be NVIDIA's wheel for "
+    what += f"{hosts[0].title}, with CUDA {format_parts(cuda)}"
+    version = parse_version("cuda", format_parts(cuda))
+    return replace(stack, components={"cuda": version, **stack.components}, assumed=(what,))
 
 
 def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:

@@ -252,7 +252,8 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
     titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     release_name = f"{found.name} {found.version.public}"
     build = f"build of {release_name} for CUDA {format_parts(asked)}"
-    complete = None if release.inferred else found.table.source_of_completeness(release.version)
+    of_patch = release.inferred and len(found.version.parts) > 2  # 1.13 is the series, whose rows are known
+    complete = None if of_patch else found.table.source_of_completeness(release.version)
     return Problem(
         "fail" if complete else "unknown",
         found.name,
@@ -365,6 +366,8 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
     if private and not found.stands_in:
         if build is None and _is_for_jetson(context, found):
             return PASS
+        if build is None and (on_jetson := _judge_on_jetson(context, found)):
+            return on_jetson
         if build is None and (of_image := _judge_by_image(context, found)):
             return of_image
         if build is None:
@@ -439,19 +442,19 @@ def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair
 def _judge_by_image(context: RuleContext, found: FrameworkMatch) -> Answer | None:
     """Warn where the notes of the NVIDIA image that a label names support GPU and driver."""
     month, containers = month_of_image(found.version), context.facts.containers
-    image = containers.find(month) if month else None
-    if image is None or context.jetson:
+    if not month or context.jetson:
         return None
     from compatgate.core.rules.package_code import is_supported_by_image
 
-    noted = image.min_cc_stated and image.driver_stated
-    images = (image,) if noted else containers.around(month)
+    image = containers.find(month)
+    noted = image is not None and image.min_cc_stated and image.driver_stated
+    images = (image,) if image and noted else containers.around(month)
     if not images or not all(is_supported_by_image(context, one) for one in images):
         return None
     of = " and ".join(one.release for one in images)
     message = f"{found.title} is assumed to be that of NVIDIA's image {month}; the notes of {of} "
     message += f"support {context.gpu_name} and driver {context.driver}"
-    return _make_problem(found, "warn", message, source=image.source)
+    return _make_problem(found, "warn", message, source=images[0].source)
 
 
 def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
@@ -461,6 +464,23 @@ def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
     from compatgate.core.jetson import has_index
 
     return has_index(context.jetson, found.name, found.version.local)
+
+
+def _judge_on_jetson(context: RuleContext, found: FrameworkMatch) -> Answer | None:
+    """Judge a build of NVIDIA for Jetson by the wheels that it lists for the L4T release."""
+    if context.jetson is None or not month_of_image(found.version):
+        return None
+    from compatgate.core.jetson import like_wheel
+
+    known = like_wheel(context.jetson, found.name, found.version)
+    if known is None:
+        return None
+    text, source = known
+    if text == found.version.text:
+        return PASS
+    message = f"{found.title} is assumed to have the GPU code of NVIDIA's wheel {text} for "
+    message += context.jetson.title
+    return _make_problem(found, "warn", message, source=source)
 
 
 def _check_code(context: RuleContext, found: FrameworkMatch, build: Build, device: Pair) -> Answer:
@@ -474,7 +494,10 @@ def _check_code(context: RuleContext, found: FrameworkMatch, build: Build, devic
         where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
         whose = f"{build.channel}'s build" if build.channel else "the wheel"
         return _report_unknown_code(context, found, f"{whose} for {where}")
-    if find_run_mode(code, device, context.facts.arch):
+    mode = find_run_mode(code, device, context.facts.arch)
+    if mode == "ptx" and (problem := _find_outdated_ptx(context, found, build, code)):
+        return problem
+    if mode:
         return PASS
     message = f"{build.kind} of {found.title} has no code for {context.gpu_name}"
     have = ", ".join(one.name for one in code)
@@ -483,6 +506,32 @@ def _check_code(context: RuleContext, found: FrameworkMatch, build: Build, devic
         text = f"{message} itself; {dispute.text}"
         return replace(problem, outcome="unknown", message=text, source=dispute.source)
     return problem
+
+
+def _find_outdated_ptx(
+    context: RuleContext, found: FrameworkMatch, build: Build, code: tuple[Arch, ...]
+) -> Problem | None:
+    """Report a GPU for which a wheel has only PTX that is older than its machine code.
+
+    A program chooses kernels by the GPU's capability when it runs. Those that it has for newer
+    GPUs are empty in PTX for an old one: torch 2.7.0+cu118 for Windows has PTX of 3.7 alone.
+    """
+    newest = max((one.capability for one in code if one.kind == "sass" and not one.suffix), default=None)
+    ptx = max(one.capability for one in code if one.kind == "ptx")
+    if newest is None or ptx >= newest:
+        return None
+    message = f"{build.kind} of {found.title} has only PTX of {format_parts(ptx)} for "
+    message += f"{context.gpu_name}, older than its machine code for {format_parts(newest)}: whether "
+    message += "that is enough is not known"
+    return Problem(
+        "unknown",
+        found.name,
+        message,
+        have=", ".join(one.name for one in code),
+        need=f"machine code or PTX for {format_parts(newest)} or newer",
+        source=build.source_for(context.pool.os, context.pool.cpu),
+        candidates=lambda: changes.build_with_code(context, found),
+    )
 
 
 def _judge_like_near(

@@ -182,3 +182,49 @@ def test_a_version_without_a_wheel_of_its_own_has_the_label_of_torchs(ask_with):
         ask_with(H100, "torch=2.9.1+cu128,fast=1.0", wheel("1.0+cu128", "sm_90")).verdict == "pass"
     )
     assert open_package(ask_with(H100, "torch=2.9.1+cu126,fast=1.0", labelled)).outcome == "unknown"
+
+
+def test_a_candidate_is_like_the_release_that_it_leads_to(ask_with):
+    finding = open_package(ask_with(H100, f"{CUDA},fast=1.4rc2", wheel("1.4", "sm_90")))
+    assert finding.outcome == "warn"
+    assert "it is assumed to be like 1.4, which was measured and runs here" in finding.message
+    denied = ask_with(H100, f"{CUDA},fast=1.4rc2", wheel("1.4", "sm_80"))
+    assert (denied.verdict, open_package(denied).outcome) == ("unknown", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("records", "outcome"),
+    [
+        ([wheel("1.4.0", "sm_90"), wheel("1.5.0", "sm_80")], "warn"),
+        ([wheel("1.4.0", "sm_80"), wheel("1.5.0", "sm_90")], "warn"),
+        ([wheel("1.4.0", "sm_80"), wheel("1.5.0", "sm_80")], "unknown"),
+        ([wheel("1.6.0", "sm_90")], "unknown"),
+    ],
+    ids=["its own", "the next", "neither", "a later one"],
+)
+def test_the_number_of_a_nightly_build_may_lag_by_one_minor(ask_with, records, outcome):
+    verdict = ask_with(H100, f"{CUDA},fast=1.4.0.dev20250601", *records)
+    assert open_package(verdict).outcome == outcome
+
+
+def for_windows(record):
+    return replace(record, wheel=record.wheel.replace("manylinux_2_28_x86_64", "win_amd64"))
+
+
+def test_a_wheel_read_for_linux_alone_tells_of_windows_where_the_project_had_one_before(ask_with):
+    windows = "driver=581.29,gpu=GeForce-RTX-4090,os=windows"
+    linux, before = wheel("1.4", "sm_89"), for_windows(wheel("1.0", "sm_89"))
+    verdict = ask_with(windows, f"{CUDA},fast=1.4", linux, before)
+    assert verdict.verdict == "warn"
+    assert "it is assumed to be like its wheel for Linux" in open_package(verdict).message
+    assert open_package(ask_with(windows, f"{CUDA},fast=1.4", linux)).outcome == "unknown"
+    older = ask_with(windows, f"{CUDA},fast=1.4", wheel("1.4", "sm_90"), before)
+    assert open_package(older).outcome == "unknown"
+
+
+def test_a_month_of_triton_without_an_image_has_the_cuda_of_the_next_of_the_same_major():
+    images = Containers((image("24.01", "12.3.2", (6, 0), "545"), image("24.03", "12.4.0", (6, 0), "550")))
+    assert images.cuda_of("24.02") == (parse_version("cuda", "12.4.0"), ("24.01", "24.03"))
+    assert images.cuda_of("24.04") is None
+    other_major = Containers((*images.containers, image("24.05", "13.0.0", (7, 5), "580")))
+    assert other_major.cuda_of("24.04") is None
