@@ -162,16 +162,14 @@ class PackageFinder:
 
         ``torchvision=0.16.1`` beside ``torch=2.1.1+cu121`` comes from the index of that torch if
         the package index has none, beside ``torch=2.1.1,cuda=11.8``, without a label, in any case.
-        Where the package index's wheel does not load beside torch, it does if the stack has both
-        torchvision and torchaudio, as PyTorch's install command takes all three from one index.
+        Where torch is not the package index's, it does if the stack has both torchvision and
+        torchaudio, as PyTorch's install command takes all three from one index.
         """
         torch, name, version = stack.components.get("torch"), package.name, package.version
         if torch is None or (package.record and not package.assumed):
             return package
         together = _INSTALLED_TOGETHER <= stack.versions.keys() and name in _INSTALLED_TOGETHER
-        if package.record and torch.local and not together:
-            return package
-        if package.record and torch.local and self._loads_beside(torch, package):
+        if package.record and torch.local and not (together and self._is_of_other_index(torch)):
             return package
         label = torch.local if names_cuda(torch) else self._label_of_stated_cuda(torch, stack)
         other = self.find(name, parse_version(name, f"{version.public}+{label}")) if label else None
@@ -180,16 +178,12 @@ class PackageFinder:
         assumed = f"the wheel is assumed to have the label of torch's, {label}"
         return replace(other, version=version, assumed=assumed, of_torchs_label=True)
 
-    def _loads_beside(self, torch: Version, package: GpuPackage) -> bool:
-        """Tell whether the package index's wheel loads beside a torch with a label."""
-        table, majors = self._facts.framework("torch"), package.cuda_majors
+    def _is_of_other_index(self, torch: Version) -> bool:
+        """Tell whether a torch has the label of another CUDA than the package index's wheel."""
+        table = self._facts.framework("torch")
         release = find_release(table, torch) if table else None
         usual = default_build(release) if release else None
-        if usual is None or not usual.cuda or not torch.cuda or usual.cuda == torch.cuda:
-            return True
-        if majors and torch.cuda[0] not in majors:
-            return False
-        return self._facts.packages.refusal_of(package.name, usual.cuda, torch.cuda) is None
+        return bool(usual and usual.cuda and torch.cuda and usual.cuda != torch.cuda)
 
     def _label_of_stated_cuda(self, torch: Version, stack: Stack) -> str:
         """Return the label of torch's build for the stack's CUDA, where the index has another."""

@@ -187,7 +187,7 @@ def _report_torchs_label(
     if usual is None or not usual.cuda or not torch.cuda or usual.cuda == torch.cuda:
         return None
     message = f"{package.title} is assumed to come from the index of torch {torch}: the package "
-    message += "index's own wheel is for another build of torch, and does not load beside it"
+    message += "index's own wheel is for another build of torch, and may not load beside it"
     need = f"{package.name}={package.version}+{torch.local}, if it is that wheel"
     have = package.version.text
     return Problem("warn", package.name, message, have, need, source_of(package))
@@ -228,8 +228,9 @@ def _check_cxx_abi(context: RuleContext, package: GpuPackage, torch: Version) ->
     old, new = "the old C++ ABI (cxx11abiFALSE)", "the new C++ ABI (cxx11abiTRUE)"
     message = f"{package.title} was compiled for {old if ours else new}, torch {torch} has "
     message += new if ours else old
+    outcome: FindingOutcome = "unknown" if _is_beside_other_torch(context, package) else "fail"
     return Problem(
-        "warn" if context.facts.packages.is_optional(package.name) else "fail",
+        "warn" if context.facts.packages.is_optional(package.name) else outcome,
         package.name,
         message + describe_assumption(package),
         have=package.version.text,
