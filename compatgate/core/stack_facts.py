@@ -429,8 +429,9 @@ def list_builds(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> tuple[Stac
 def list_plugins(stack: Stack, facts: Facts) -> tuple[tuple[Stack, ...], bool]:
     """Return a stated stack with each plugin of its framework, and whether these are all.
 
-    ``jax=0.7.2`` says nothing of the package with its code for CUDA. Empty: the stack has a plugin,
-    or states its CUDA, or is that of a lockfile or of files, which has none.
+    ``jax=0.7.2`` says nothing of the package with its code for CUDA, nor does ``cupy=13.6.0``,
+    which is a package for each CUDA. Empty: the stack has a plugin, or states its CUDA, or is that
+    of a lockfile or of files, which has none.
     """
     if "cuda" in stack.components or stack.open or stack.alternatives:
         return (), False
@@ -443,12 +444,26 @@ def list_plugins(stack: Stack, facts: Facts) -> tuple[tuple[Stack, ...], bool]:
     release = find_release(table, version) if table else None
     if table is None or release is None or version.local or _find_plugin_build(release, stack):
         return (), False
+    complete = table.source_of_completeness(release.version) is not None
+    if table.loads_cuda and not any(one.label or one.default for one in release.builds):
+        by_cuda = sorted(release.builds, key=lambda one: one.cuda or (one.cuda_major, 0))
+        return tuple(_as_package(stack, name, build) for build in reversed(by_cuda)), complete
     stacks = tuple(
         _with_plugin(stack, f"{name} {version}", release, build.plugins[0])
         for build in release.preferred
         if build.plugins
     )
-    return stacks, table.source_of_completeness(release.version) is not None
+    return stacks, complete
+
+
+def _as_package(stack: Stack, name: str, build: Build) -> Stack:
+    """Return a stack with one of the packages that a project makes for each CUDA (CuPy)."""
+    version = stack.components[name]
+    what = f"{name} {version} is assumed to be its package for {build.title}: there is one for each"
+    label = "".join(map(str, build.cuda or (build.cuda_major,)))
+    named = parse_version(name, f"{version.public}+cu{label}")
+    parts = {**stack.components, name: named}
+    return replace(stack, components=parts, conflicts=(*stack.conflicts, what))
 
 
 def _with_plugin(stack: Stack, title: str, release: Release, plugin: str) -> Stack:

@@ -363,7 +363,8 @@ def incomplete(context: RuleContext) -> Answer:
     (``torch=2.4.1+cu121``). Without a label, the rule assumes the wheel of the package index, and
     the message says so. If no build is the default (torch 0.4.1), all known builds are judged. If
     all of them run, the verdict is that of the build with the newest CUDA. A stated JAX is judged
-    with its plugins: with the first that runs, or as a failure if none does. A CUDA that is one of
+    with its plugins, a stated CuPy as its package for each CUDA: with the first that runs, or as a
+    failure if none does. A CUDA that is one of
     several which an installation may have is a warning: the wheel loads any minor (ONNX Runtime),
     or conda has builds for several (OpenMM). Two notes do not affect the verdict: an image was
     named but not read, and a package was judged by a wheel that was measured on request (with the

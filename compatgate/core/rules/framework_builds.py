@@ -339,7 +339,10 @@ def framework_arch(context: RuleContext) -> Answer:
     answer is a warning if the releases before and after have code for the GPU, on the same system
     and for the same CUDA major; otherwise it is unknown. A published
     minimum can deny a GPU, but does not prove that newer GPUs work: those that came with the
-    build's own toolkit or later, and Tegra GPUs. A release candidate or nightly build is assumed to
+    build's own toolkit or later, and Tegra GPUs. A wheel whose PTX is older than its machine code
+    (3.7 beside 9.0) is unknown on GPUs that only this PTX reaches. On a Jetson, a label of NVIDIA's
+    wheels (``nv23.06``) is judged by those listed for its L4T release, and warns for another one of
+    the same minor. A release candidate or nightly build is assumed to
     be like the nearest release with its build, which never denies. If plugins contain the code
     (JAX), their measured wheels deny a GPU without code. If the files themselves were read (an
     image, a folder), CG411 judges them.

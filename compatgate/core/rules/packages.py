@@ -63,7 +63,9 @@ def package_open(context: RuleContext) -> RuleAnswer:
     policy ``packages: audit`` the finding is a warning. Some packages work without their GPU code,
     and compile it only for some features (``transformers``, ``peft``): they need no record, and no
     release of them stops a stack. A release between two measured ones is assumed to be like them:
-    the finding is a warning if both run on the GPU, the driver and the rest of the stack.
+    the finding is a warning if both run on the GPU, the driver and the rest of the stack. So is a
+    candidate or nightly build like the release that it leads to, a wheel like that of its release
+    for the other system (Linux, Windows), and a month of Triton like the months around it.
 
     Example: ``xformers=0.0.99`` is open until its wheel has been measured.
 
@@ -139,6 +141,8 @@ def package_torch(context: RuleContext) -> RuleAnswer:
     ``sglang`` pins ``sgl-kernel`` and torch; otherwise the answer is unknown. A package that works
     without its extension (``torchao``) is at most a warning. A wheel whose label names another
     minor of CUDA than torch's is unknown: torchaudio compares them when it is imported. Without a
+    label, torchvision and torchaudio together beside a torch with one are assumed to come from its
+    index, as PyTorch's install command takes them: a warning. Without a
     record, the label of a build decides (``flash-attn`` 2.8.3+cu12torch2.8cxx11abiTRUE); without a
     label, the other wheels of the release decide (for another system, or with another CUDA label).
 
