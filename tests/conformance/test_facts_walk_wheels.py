@@ -16,6 +16,14 @@ def runs(walk, document, sass, ptx, device):
     return any(walk.numbers(code) <= target for code in ptx)
 
 
+def is_left_to_older_ptx(walk, document, code, device):
+    """Only PTX reaches it, and that is older than the machine code: what torch chooses is empty."""
+    if runs(walk, document, code["sass"], [], device):
+        return False
+    newest = max(walk.numbers(one) for one in code["sass"] if one[-1].isdigit())
+    return max(map(walk.numbers, code["ptx"])) < newest
+
+
 def major(build):
     """The CUDA major of a build."""
     return int(re.search(r"\d+", build["accepts"])[0])
@@ -39,6 +47,8 @@ def test_each_torch_wheel_has_code_for_exactly_the_gpus_of_its_list(walk):
             fits = runs(walk, document, code["sass"], code["ptx"], device)
             at = {"gpu": device, "driver": "580.65.06"}
             expected = "pass" if fits else "fail"
+            if fits and is_left_to_older_ptx(walk, document, code, device):
+                expected = "unknown"
             named = {"torch": f"{version}+{build['label']}"}
             chosen = {"torch": version, "cuda": build["cuda"]}
             for stack in ({**named, "cuda": build["cuda"]}, chosen):

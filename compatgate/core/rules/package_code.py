@@ -208,7 +208,7 @@ def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
     message = f"no record describes the content of {title}; it is assumed to be "
     near = package.near
     if _is_nightly(package):
-        near = tuple(one for one in near if _runs_here(context, one, package))
+        near = tuple(one for one in near if _runs_here(context, one, package))[:1]
     built = [one for one in near if one.record and not one.record.wheel]
     names = " and ".join(one.version.text for one in near)
     here = "which were measured and run here" if len(near) > 1 else "which was measured and runs here"
