@@ -45,7 +45,7 @@ _RELEASE_OF = re.compile(
 """The parts of a candidate's or a nightly build's version: ``2.0.0rc1.post110``."""
 _POST_RELEASE = re.compile(r"\.post\d+$")
 _INSTALLED_TOGETHER = {"torchvision", "torchaudio"}
-"""What PyTorch's install command takes from the index of torch. Source: pytorch.org, Get Started."""
+"""What PyTorch's install command takes from torch's index. Source: pytorch.org, Get Started."""
 AS_BUILT = "as its project's workflow builds it"
 _PACKAGE_BYTES = 1500
 """Bytes of a package with what rules derive of it, as measured."""
@@ -168,7 +168,7 @@ class PackageFinder:
         torch, name, version = stack.components.get("torch"), package.name, package.version
         if torch is None or (package.record and not package.assumed):
             return package
-        together = _INSTALLED_TOGETHER <= stack.versions.keys() and name in _INSTALLED_TOGETHER
+        together = stack.versions.keys() >= _INSTALLED_TOGETHER and name in _INSTALLED_TOGETHER
         if package.record and torch.local and not (together and self._is_of_other_index(torch)):
             return package
         label = torch.local if names_cuda(torch) else self._label_of_stated_cuda(torch, stack)

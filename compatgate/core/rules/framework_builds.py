@@ -252,7 +252,9 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
     titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     release_name = f"{found.name} {found.version.public}"
     build = f"build of {release_name} for CUDA {format_parts(asked)}"
-    of_patch = release.inferred and len(found.version.parts) > 2  # 1.13 is the series, whose rows are known
+    of_patch = (
+        release.inferred and len(found.version.parts) > 2
+    )  # 1.13 is the series, whose rows are known
     complete = None if of_patch else found.table.source_of_completeness(release.version)
     return Problem(
         "fail" if complete else "unknown",
@@ -519,12 +521,16 @@ def _find_outdated_ptx(
     A program chooses kernels by the GPU's capability when it runs. Those that it has for newer
     GPUs are empty in PTX for an old one: torch 2.7.0+cu118 for Windows has PTX of 3.7 alone.
     """
-    newest = max((one.capability for one in code if one.kind == "sass" and not one.suffix), default=None)
+    newest = max(
+        (one.capability for one in code if one.kind == "sass" and not one.suffix), default=None
+    )
     ptx = max(one.capability for one in code if one.kind == "ptx")
     if newest is None or ptx >= newest:
         return None
     message = f"{build.kind} of {found.title} has only PTX of {format_parts(ptx)} for "
-    message += f"{context.gpu_name}, older than its machine code for {format_parts(newest)}: whether "
+    message += (
+        f"{context.gpu_name}, older than its machine code for {format_parts(newest)}: whether "
+    )
     message += "that is enough is not known"
     return Problem(
         "unknown",

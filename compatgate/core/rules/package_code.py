@@ -173,9 +173,7 @@ def _runs_here(context: RuleContext, package: GpuPackage, instead_of: GpuPackage
     of_one_torch = package.torch_abis or package.built_for_torch
     if of_one_torch and (beside is None or package.built_for_torch != beside):
         known = [*context.packages, *(near for one in context.packages for near in one.near)]
-        if package.built_for_torch or not is_pinned_with(
-            instead_of, "torch", known, context.stack
-        ):
+        if package.built_for_torch or not is_pinned_with(instead_of, "torch", known, context.stack):
             return False
     if package.shipped and check_package(context, package, device) != PASS:
         return False
@@ -211,7 +209,9 @@ def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
         near = tuple(one for one in near if _runs_here(context, one, package))[:1]
     built = [one for one in near if one.record and not one.record.wheel]
     names = " and ".join(one.version.text for one in near)
-    here = "which were measured and run here" if len(near) > 1 else "which was measured and runs here"
+    here = (
+        "which were measured and run here" if len(near) > 1 else "which was measured and runs here"
+    )
     if near[0].platform.os != package.platform.os:
         names = f"its wheel for {near[0].platform.os.capitalize()}"
     if built:

@@ -223,7 +223,9 @@ def test_a_wheel_read_for_linux_alone_tells_of_windows_where_the_project_had_one
 
 
 def test_a_month_of_triton_without_an_image_has_the_cuda_of_the_next_of_the_same_major():
-    images = Containers((image("24.01", "12.3.2", (6, 0), "545"), image("24.03", "12.4.0", (6, 0), "550")))
+    images = Containers(
+        (image("24.01", "12.3.2", (6, 0), "545"), image("24.03", "12.4.0", (6, 0), "550"))
+    )
     assert images.cuda_of("24.02") == (parse_version("cuda", "12.4.0"), ("24.01", "24.03"))
     assert images.cuda_of("24.04") is None
     other_major = Containers((*images.containers, image("24.05", "13.0.0", (7, 5), "580")))
