@@ -11,7 +11,12 @@ from msgspec import structs
 from compatgate.core.facts import Facts
 from compatgate.core.request import Os, Pool
 from compatgate.core.stack import Stack
-from compatgate.core.stack_facts import assume_default_wheels, cuda_of_wheel, reported_cuda
+from compatgate.core.stack_facts import (
+    assume_default_wheels,
+    cuda_of_wheel,
+    month_of_image,
+    reported_cuda,
+)
 from compatgate.core.versions import CudaBuild, format_parts, parse_version, split_tag
 
 if TYPE_CHECKING:
@@ -39,6 +44,8 @@ def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
         return found
     if not (stack.packages or stack.components) or not pools:
         return found
+    if on_jetson := _assume_jetpack(found, facts, pools):
+        return on_jetson
     if not facts.framework_names.isdisjoint(stack.versions):
         return found
     built = list(_cudas_of(stack, facts, pools[0]))
@@ -50,6 +57,23 @@ def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
     sentence = f"CUDA is assumed to be {format_parts(pair)}, {which} {package} needs"
     components = {"cuda": parse_version("cuda", format_parts(pair)), **stack.components}
     return structs.replace(stack, components=components, assumed=(sentence,))
+
+
+def _assume_jetpack(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | None:
+    """Return a stack with the CUDA of the JetPack that NVIDIA built its wheel for."""
+    name = next((n for n, v in stack.components.items() if month_of_image(v)), None)
+    if name is None or not all(pool.gpu and pool.gpu.segment == "jetson" for pool in pools):
+        return None
+    from compatgate.core.jetson import describe_jetson
+
+    hosts = [describe_jetson(pool, facts.jetson) for pool in pools]
+    cuda = hosts[0].cuda
+    if cuda is None or any(host.cuda != cuda for host in hosts):
+        return None
+    what = f"{name} {stack.components[name]} is assumed to be NVIDIA's wheel for "
+    what += f"{hosts[0].title}, with CUDA {format_parts(cuda)}"
+    version = parse_version("cuda", format_parts(cuda))
+    return structs.replace(stack, components={"cuda": version, **stack.components}, assumed=(what,))
 
 
 def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuild, str]]:

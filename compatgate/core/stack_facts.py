@@ -517,8 +517,6 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
         or (month_of_image(version) and not jetson)
     )
     title, month = next(named, ("", ""))
-    if not month and jetson:
-        return _assume_jetpack(stack, facts, pools)
     found = facts.containers.cuda_of(month) if month else None
     if found is None:
         return None
@@ -530,21 +528,6 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
     brought = {} if stack.cuda_compat else {"cuda_compat": series, "compat_use": "tried"}
     components = {"cuda": cuda, **stack.components}
     return replace(stack, components=components, assumed=(what,), **brought)
-
-
-def _assume_jetpack(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | None:
-    """Return a stack with the CUDA of the JetPack that NVIDIA built its wheel for."""
-    from compatgate.core.jetson import describe_jetson
-
-    name = next((n for n, v in stack.components.items() if month_of_image(v)), None)
-    hosts = [describe_jetson(pool, facts.jetson) for pool in pools] if name else []
-    cuda = hosts[0].cuda if hosts and len({host.cuda for host in hosts}) == 1 else None
-    if name is None or cuda is None:
-        return None
-    what = f"{name} {stack.components[name]} is assumed to be NVIDIA's wheel for "
-    what += f"{hosts[0].title}, with CUDA {format_parts(cuda)}"
-    version = parse_version("cuda", format_parts(cuda))
-    return replace(stack, components={"cuda": version, **stack.components}, assumed=(what,))
 
 
 def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:
