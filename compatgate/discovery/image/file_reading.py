@@ -20,6 +20,7 @@ from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
 from compatgate.discovery.image.content import finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, is_cached, kind_of_file
+from compatgate.discovery.image.layer import Layer
 from compatgate.discovery.image.tar import Content, Member
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
@@ -27,7 +28,6 @@ from compatgate.discovery.installed_metadata import (
     LARGEST_METADATA_FILE,
     trim_metadata,
 )
-from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.signals import Signals
 from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
@@ -198,18 +198,20 @@ class LayerRecords:
         self._reader = reader
         self._packages = [(one.pattern.pattern, one.component) for one in signals.packages]
 
-    def find(self, layer: Descriptor) -> LayerRecord | None:
+    def find(self, layer: Layer) -> LayerRecord | None:
         """Return the record of a layer; None where none is stored, or a damaged one."""
-        if not self._folder or layer.size < SMALLEST:
+        if not self._folder or layer.descriptor.size < SMALLEST:
             return None
         return cache.read_struct(self._folder, self._name(layer), LayerRecord)
 
-    def begin(self, layer: Descriptor) -> Recording | None:
+    def begin(self, layer: Layer) -> Recording | None:
         """Begin to record a layer; None for one that is not kept."""
-        return Recording(self._reader) if self._folder and layer.size >= SMALLEST else None
+        return (
+            Recording(self._reader) if self._folder and layer.descriptor.size >= SMALLEST else None
+        )
 
-    def keep(self, layer: Descriptor, recording: Recording, unpacked: int) -> None:
-        """Store the record of a layer whose digest was verified."""
+    def keep(self, layer: Layer, recording: Recording, unpacked: int) -> None:
+        """Store the record of a layer whose digests were verified."""
         if not self._folder or recording.full:
             return
         recording.record.unpacked = unpacked
@@ -218,9 +220,10 @@ class LayerRecords:
         except UnicodeEncodeError:  # a path that is no UTF-8
             return
 
-    def _name(self, layer: Descriptor) -> str:
+    def _name(self, layer: Layer) -> str:
+        stated = [layer.descriptor.size, layer.descriptor.media_type]
         return cache.entry_key(
-            layer.digest, [SCHEMA, version(), layer.size, layer.media_type, self._packages]
+            layer.descriptor.digest, [SCHEMA, version(), stated, layer.diff_id, self._packages]
         )
 
 

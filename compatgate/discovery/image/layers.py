@@ -106,14 +106,14 @@ class LayerScan:
                 self._take(layer, member, content)
 
     def _read_layer(self, layer: Layer, registry: LayerSource) -> None:
-        if record := self._records.find(layer.descriptor):
+        if record := self._records.find(layer):
             nothing = FileReading()
             with layer.named():
                 self._budget.take(record.unpacked, record.unpacked, layer.descriptor.size)
                 for number, member in enumerate(record.members):
                     self._take(layer, member, record.files.get(number, nothing))
             return
-        recording = self._records.begin(layer.descriptor)
+        recording = self._records.begin(layer)
         with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():
                 for member, content in read_members(feed):
@@ -130,7 +130,7 @@ class LayerScan:
                 feed.drain()
             blob.drain()
         if recording:
-            self._records.keep(layer.descriptor, recording, feed.position)
+            self._records.keep(layer, recording, feed.position)
 
     def _has_all(self) -> bool:
         needs = self._options.needs

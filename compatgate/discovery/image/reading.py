@@ -177,7 +177,7 @@ def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) 
     return replace(main, stack_body=stack, open=(*main.open, *doubts))
 
 
-_READING_FORM = "packages/4"
+_READING_FORM = "packages/5"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
 
