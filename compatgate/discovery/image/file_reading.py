@@ -44,9 +44,10 @@ LARGEST_TEXTS: dict[FileKind, int] = {
     "toolkit": files.LARGEST_TEXT,
     "library-path": files.LARGEST_TEXT,
     "venv": files.LARGEST_TEXT,
+    "path-file": files.LARGEST_TEXT,
 }
 """Bytes of the files that are read as a whole, by their kind."""
-SCHEMA = "layer-record/1"
+SCHEMA = "layer-record/2"
 """Version of the stored form; raise it when what is read of a file changes."""
 SMALLEST = 16 * 1024 * 1024
 """Bytes of a layer from which on it is recorded; smaller ones are read again."""
@@ -84,6 +85,7 @@ class FileReading(Struct, frozen=True, omit_defaults=True):
         packages: names and versions of the packages in a database that may be components.
         code: None for files that are no library, program or kernel.
         digest: of a file that belongs to the GPU content.
+        program: it begins as a program does; a script may start any other.
     """
 
     text: bytes | None = None
@@ -91,6 +93,7 @@ class FileReading(Struct, frozen=True, omit_defaults=True):
     why: str = ""
     code: FileCode | None = None
     digest: str | None = None
+    program: bool = False
 
 
 def largest_text(kind: FileKind, file: str) -> int:
@@ -119,9 +122,10 @@ class FileReader:
             return self._read_packages(kind, content)
         content.begin_digest()
         code = _read_code(kind, member, content) if kind in CODE else None
+        head = content.read(min(len(_ELF), content.left)) if kind is None else b""
         owned = code is not None and code.counts and not is_cached(member.path)
         digest = finish_digest(content) if owned or is_hashed(member) else None
-        return FileReading(code=code, digest=digest)
+        return FileReading(code=code, digest=digest, program=head == _ELF or code is not None)
 
     def _read_packages(self, kind: FileKind, content: Content) -> FileReading:
         if kind == "rpm-log":
