@@ -264,7 +264,9 @@ class LayerScan:
             return
         elif kind == "path-file":
             lines = (line.strip() for line in text.decode("utf-8", "replace").splitlines())
-            folders = [one for one in lines if one and not one.startswith(("#", "import"))]
+            folders = [
+                one for one in lines if one and not one.startswith(("#", "import ", "import\t"))
+            ]
             seen.path_files[path] = folders[:_MOST_FOLDERS]
         elif kind == "torch":
             seen.add(WitnessKind.FRAMEWORK, files.read_torch_version(text, origin))
