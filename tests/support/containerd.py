@@ -95,22 +95,26 @@ def tree_of(folder: Path) -> Tree:
     return found
 
 
-def layout_of(layers: Sequence[bytes], **config: Any) -> bytes:
+def layout_of(
+    layers: Sequence[bytes], *, diff_ids: Sequence[str] | None = None, **config: Any
+) -> bytes:
     """An OCI layout of one image, as an archive."""
-    manifest, blobs = image_of(layers, **config)
+    manifest, blobs = image_of(layers, diff_ids=diff_ids, **config)
     return archive_of([{**manifest.descriptor, "platform": _PLATFORM}], blobs)
 
 
 _PLATFORM = {"os": "linux", "architecture": "amd64"}
 
 
-def image_of(layers: Sequence[bytes], **config: Any) -> tuple[Blob, list[Blob]]:
-    """The manifest of an image, and all its blobs."""
+def image_of(
+    layers: Sequence[bytes], *, diff_ids: Sequence[str] | None = None, **config: Any
+) -> tuple[Blob, list[Blob]]:
+    """The manifest of an image, and all its blobs; the config states the layers' digests."""
     packed = [blob_of(data, f"{OCI}.layer.v1.tar") for data in layers]
     document = {
         **_PLATFORM,
         "config": config,
-        "rootfs": {"type": "layers", "diff_ids": [one.digest for one in packed]},
+        "rootfs": {"type": "layers", "diff_ids": diff_ids or [one.digest for one in packed]},
     }
     settings = blob_of(json.dumps(document).encode(), f"{OCI}.config.v1+json")
     text = {

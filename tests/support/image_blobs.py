@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,25 @@ def tar_of(files: Files, *, links: Mapping[str, str] | None = None) -> bytes:
 
 def blob_of(data: bytes, media_type: str) -> Blob:
     return Blob(f"sha256:{hashlib.sha256(data).hexdigest()}", len(data), data, media_type)
+
+
+def diff_id_of(layer: Blob) -> str:
+    """The digest of a layer without its compression; of a damaged one the layer's own."""
+    found = hashlib.sha256()
+    with layer.data.open("rb") if isinstance(layer.data, Path) else io.BytesIO(layer.data) as file:
+        head = file.read(4)
+        file.seek(0)
+        stream: Any = file
+        if head.startswith(b"\x1f\x8b"):
+            stream = gzip.GzipFile(fileobj=file)
+        elif head == b"\x28\xb5\x2f\xfd":
+            stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        try:
+            while data := stream.read(1024 * 1024):
+                found.update(data)
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError):
+            return layer.digest
+    return f"sha256:{found.hexdigest()}"
 
 
 def layer_of(files: Files, compression: str = "gzip", **more: Any) -> Blob:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from image_blobs import DOCKER, OCI, Blob, Pushed, blob_of, layer_of
+from image_blobs import DOCKER, OCI, Blob, Pushed, blob_of, diff_id_of, layer_of
 
 # htpasswd -nbB reader secret
 HTPASSWD = "reader:$2y$05$1LL1AByA2iok/zyqrrI0hu1oqf/kNDB9ROLmU/McuAUUEdMztvKuK\n"
@@ -58,7 +58,7 @@ class Registry:
             "os": system,
             "architecture": cpu,
             "config": {"Env": [f"{k}={v}" for k, v in (env or {}).items()], "Labels": labels},
-            "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in layers]},
+            "rootfs": {"type": "layers", "diff_ids": [diff_id_of(layer) for layer in layers]},
             "history": history or [],
         }
         kind = f"{DOCKER}.container.image.v1+json" if docker else f"{OCI}.config.v1+json"

@@ -20,6 +20,7 @@ from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
 from compatgate.discovery.image.content import finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, is_cached, kind_of_file
+from compatgate.discovery.image.layer import Layer
 from compatgate.discovery.image.tar import Content, Member
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
@@ -27,7 +28,6 @@ from compatgate.discovery.installed_metadata import (
     LARGEST_METADATA_FILE,
     trim_metadata,
 )
-from compatgate.discovery.registry.image_spec import Descriptor
 from compatgate.discovery.signals import Signals
 from compatgate.discovery.wheels.members import StreamOpener, describe_code_file, read_library
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, TorchSymbols
@@ -44,9 +44,10 @@ LARGEST_TEXTS: dict[FileKind, int] = {
     "toolkit": files.LARGEST_TEXT,
     "library-path": files.LARGEST_TEXT,
     "venv": files.LARGEST_TEXT,
+    "path-file": files.LARGEST_TEXT,
 }
 """Bytes of the files that are read as a whole, by their kind."""
-SCHEMA = "layer-record/1"
+SCHEMA = "layer-record/2"
 """Version of the stored form; raise it when what is read of a file changes."""
 SMALLEST = 16 * 1024 * 1024
 """Bytes of a layer from which on it is recorded; smaller ones are read again."""
@@ -84,6 +85,7 @@ class FileReading(Struct, frozen=True, omit_defaults=True):
         packages: names and versions of the packages in a database that may be components.
         code: None for files that are no library, program or kernel.
         digest: of a file that belongs to the GPU content.
+        program: it begins as a program does; a script may start any other.
     """
 
     text: bytes | None = None
@@ -91,6 +93,7 @@ class FileReading(Struct, frozen=True, omit_defaults=True):
     why: str = ""
     code: FileCode | None = None
     digest: str | None = None
+    program: bool = False
 
 
 def largest_text(kind: FileKind, file: str) -> int:
@@ -119,9 +122,10 @@ class FileReader:
             return self._read_packages(kind, content)
         content.begin_digest()
         code = _read_code(kind, member, content) if kind in CODE else None
+        head = content.read(min(len(_ELF), content.left)) if kind is None else b""
         owned = code is not None and code.counts and not is_cached(member.path)
         digest = finish_digest(content) if owned or is_hashed(member) else None
-        return FileReading(code=code, digest=digest)
+        return FileReading(code=code, digest=digest, program=head == _ELF or code is not None)
 
     def _read_packages(self, kind: FileKind, content: Content) -> FileReading:
         if kind == "rpm-log":
@@ -198,18 +202,20 @@ class LayerRecords:
         self._reader = reader
         self._packages = [(one.pattern.pattern, one.component) for one in signals.packages]
 
-    def find(self, layer: Descriptor) -> LayerRecord | None:
+    def find(self, layer: Layer) -> LayerRecord | None:
         """Return the record of a layer; None where none is stored, or a damaged one."""
-        if not self._folder or layer.size < SMALLEST:
+        if not self._folder or layer.descriptor.size < SMALLEST:
             return None
         return cache.read_struct(self._folder, self._name(layer), LayerRecord)
 
-    def begin(self, layer: Descriptor) -> Recording | None:
+    def begin(self, layer: Layer) -> Recording | None:
         """Begin to record a layer; None for one that is not kept."""
-        return Recording(self._reader) if self._folder and layer.size >= SMALLEST else None
+        return (
+            Recording(self._reader) if self._folder and layer.descriptor.size >= SMALLEST else None
+        )
 
-    def keep(self, layer: Descriptor, recording: Recording, unpacked: int) -> None:
-        """Store the record of a layer whose digest was verified."""
+    def keep(self, layer: Layer, recording: Recording, unpacked: int) -> None:
+        """Store the record of a layer whose digests were verified."""
         if not self._folder or recording.full:
             return
         recording.record.unpacked = unpacked
@@ -218,9 +224,10 @@ class LayerRecords:
         except UnicodeEncodeError:  # a path that is no UTF-8
             return
 
-    def _name(self, layer: Descriptor) -> str:
+    def _name(self, layer: Layer) -> str:
+        stated = [layer.descriptor.size, layer.descriptor.media_type]
         return cache.entry_key(
-            layer.digest, [SCHEMA, version(), layer.size, layer.media_type, self._packages]
+            layer.descriptor.digest, [SCHEMA, version(), stated, layer.diff_id, self._packages]
         )
 
 

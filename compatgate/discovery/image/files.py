@@ -42,6 +42,7 @@ FileKind = Literal[
     "code",
     "library-path",
     "venv",
+    "path-file",
 ]
 _RPM: dict[str, FileKind] = {
     "rpmdb.sqlite": "rpm",
@@ -113,6 +114,8 @@ def kind_of_file(member: Member) -> FileKind | None:
         return "kernel" if _SITE_PACKAGES.search(path) else None
     if name == "pyvenv.cfg":
         return "venv"
+    if name.endswith(".pth"):
+        return "path-file" if _SITE_PACKAGES.search(path) else None
     if name == "version.py":
         return "torch" if path.endswith("/torch/version.py") else None
     if name in ("version.json", "version.txt"):

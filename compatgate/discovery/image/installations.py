@@ -3,7 +3,7 @@
 Each Python interpreter or virtual environment, each conda environment and each CUDA toolkit is an
 installation: a program uses one of them, and the parts that belong to none (libraries of the
 system, packages of the distribution, variables). A command names an installation only where it is
-an interpreter: a script may start any other.
+an interpreter: a script may start any other, also one that is called ``python``.
 
 Sources: CPython ``Modules/getpath.py`` and ``Lib/site.py`` (``pyvenv.cfg``, user site); conda
 documentation, "Managing environments"; Debian Python Policy, "Module Path".
@@ -19,7 +19,7 @@ from compatgate.core.facts.nvidia import CudaArch
 from compatgate.discovery.findings import find_toolkits
 from compatgate.discovery.image.config import read_environment
 from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
-from compatgate.discovery.image.reading import Interpreters
+from compatgate.discovery.image.reading import Interpreters, goes_back
 from compatgate.discovery.installed_packages import Inventory
 from compatgate.discovery.registry.image_spec import Config, Settings
 
@@ -164,10 +164,29 @@ def find_interpreters(seen: LayerFindings, config: Config) -> Interpreters:
     if steered or any(_USER_SITE in path for path in seen.paths.values()):
         return Interpreters()
     interpreters = {path: _installation_of(path, seen, places) for path in seen.interpreters}
+    led = _led_away(seen, places) if seen.path_files else set()
+    interpreters = {path: "" if one in led else one for path, one in interpreters.items()}
     folders = tuple(_resolve(folder, seen.links, interpreters) for folder in _path_of(environment))
     return Interpreters(
         interpreters, folders, (*(settings.entrypoint or ()), *(settings.cmd or ()))
     )
+
+
+def _led_away(seen: LayerFindings, places: Places) -> set[str]:
+    """Return the installations to which a ``.pth`` file adds packages of another one."""
+    owners: dict[str, set[str]] = {}
+    for path in seen.paths.values():
+        if name := places.of(path):
+            for folder in _above(path):
+                owners.setdefault(folder, set()).add(name)
+    led = set()
+    for path, folders in seen.path_files.items():
+        own, here = places.of(path), posixpath.dirname(path)
+        for folder in folders:
+            target = posixpath.normpath(posixpath.join("/", here, folder)).strip("/")
+            if owners.get(target, {own}) != {own}:
+                led.add(own)
+    return led
 
 
 def _path_of(environment: Mapping[str, str]) -> list[str]:
@@ -181,9 +200,13 @@ def _above(path: str) -> Iterable[str]:
 
 def _resolve(folder: str, links: Mapping[str, str], programs: Iterable[str]) -> str:
     """Return a folder without links; ``""`` where a link leads to no interpreter that was seen."""
+    if goes_back(folder):
+        return ""
     path = posixpath.normpath(f"/{folder}").strip("/")
     for above in (path, *_above(path)):
         if above in links:
+            if goes_back(links[above]):
+                return ""
             target = posixpath.join("/", posixpath.dirname(above), links[above])
             path = posixpath.normpath(target + path.removeprefix(above)).strip("/")
             return path if path in map(posixpath.dirname, programs) else ""
@@ -191,14 +214,20 @@ def _resolve(folder: str, links: Mapping[str, str], programs: Iterable[str]) -> 
 
 
 def _installation_of(path: str, seen: LayerFindings, places: Places) -> str:
-    """Return the installation of an interpreter: its venv, or that of the file it leads to."""
+    """Return the installation of an interpreter: its venv, or that of the program it leads to.
+
+    What leads to a script, or to no file that was read, may start any interpreter.
+    """
+    chosen = None
     for _ in range(_MOST_LINKS):
         prefix, name = posixpath.dirname(posixpath.dirname(path)), posixpath.basename(path)
-        if prefix in seen.venvs:
-            return places.of_prefix(prefix, name) if seen.venvs[prefix] else ""
+        if chosen is None and prefix in seen.venvs:
+            chosen = places.of_prefix(prefix, name) if seen.venvs[prefix] else ""
         link = seen.interpreters.get(path)
+        if link is None or goes_back(link):
+            return ""
         if not link:
-            return places.of_prefix(prefix, name) if link is not None else ""
+            return places.of_prefix(prefix, name) if chosen is None else chosen
         target = posixpath.join("/", posixpath.dirname(path), link)
         path = posixpath.normpath(target).lstrip("/")
     return ""

@@ -11,6 +11,7 @@ Sources: RFC 1952 (gzip; members may follow each other), RFC 8878 (zstd; so may 
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,17 +22,22 @@ from msgspec import Struct
 from compatgate.background import BackgroundReader
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.tar import ByteFeed
-from compatgate.discovery.registry.image_spec import Descriptor
+from compatgate.discovery.registry.image_spec import Descriptor, is_digest
 from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
 from compatgate.errors import BadInput, CompatgateError, quote_error
 
 
 class Layer(Struct, frozen=True):
-    """A layer, and its number from the lowest, 1."""
+    """A layer, and its number from the lowest, 1.
+
+    Attributes:
+        diff_id: digest of the decompressed layer that the config states; empty without.
+    """
 
     number: int
     descriptor: Descriptor
     label: str = ""
+    diff_id: str = ""
 
     @property
     def name(self) -> str:
@@ -81,11 +87,31 @@ def open_layer(
         raise BadInput(f"{layer.name} is encrypted", field="image")
     # containerd goes by the type here, Docker by the content
     plain = layer.descriptor.media_type.endswith(".tar")
-    with (
-        registry.blob(layer.descriptor) as blob,
-        read_ahead(decompress(blob, budget, plain=plain)) as pieces,
-    ):
-        yield blob, ByteFeed(pieces)
+    with registry.blob(layer.descriptor) as blob:
+        content = decompress(blob, budget, plain=plain)
+        if layer.diff_id and not (plain and layer.diff_id == layer.descriptor.digest):
+            content = verify_content(content, layer.diff_id)
+        with read_ahead(content) as pieces:
+            yield blob, ByteFeed(pieces)
+
+
+def verify_content(pieces: Iterable[bytes], diff_id: str) -> Iterator[bytes]:
+    """Yield a layer's content, and check at its end that the config states its digest.
+
+    Runtimes find unpacked layers by that digest: where a node has the content that it names, that
+    one runs, and the layer is not even fetched.
+
+    Source: containerd/containerd ``core/unpack/unpacker.go``.
+    """
+    if not is_digest(diff_id):
+        raise damaged_error(f"the config states {diff_id[:100]!r} as the digest of a layer")
+    found = hashlib.new(diff_id.partition(":")[0])
+    for piece in pieces:
+        found.update(piece)
+        yield piece
+    if f"{found.name}:{found.hexdigest()}" != diff_id:
+        what = f"has the digest {found.name}:{found.hexdigest()} decompressed"
+        raise damaged_error(f"a layer {what}, the config states {diff_id}")
 
 
 DEPTH = 4

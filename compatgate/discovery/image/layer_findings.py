@@ -46,7 +46,9 @@ class LayerFindings(Struct):
         majors: components of which a library's name states only the major version.
         inventory: distributions, and files that may belong to them.
         unread: unreadable files that may hold GPU code, with the reason.
-        interpreters: path of a Python interpreter to its link, ``""`` for a file.
+        interpreters: path of a Python interpreter to its link, ``""`` for a program, None for a
+            script of that name.
+        path_files: path of a ``.pth`` file to the lines that are folders.
         venvs: virtual environments by their folder, and whether each has only its own packages.
     """
 
@@ -60,7 +62,8 @@ class LayerFindings(Struct):
     content: ContentParts = field(default_factory=ContentParts)
     paths: dict[str, str] = {}
     links: dict[str, str] = {}
-    interpreters: dict[str, str] = {}
+    interpreters: dict[str, str | None] = {}
+    path_files: dict[str, list[str]] = {}
     venvs: dict[str, bool] = {}
     cached: list[Observation] = []
 

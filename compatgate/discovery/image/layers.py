@@ -39,6 +39,8 @@ from compatgate.discovery.signals import CUDA_COMPAT, Signals, observe_package
 _SYSTEM_PACKAGES = re.compile(rb"(?im)^\s*include-system-site-packages\s*=\s*true")
 _MOST_TEXT_BYTES = 64 * 1024 * 1024
 """Bytes of a layer's metadata that are remembered for hard links to it."""
+_MOST_FOLDERS = 256
+"""Folders of a ``.pth`` file that count."""
 _LIBRARY_HELP = "the names of its libraries were read"
 
 
@@ -106,14 +108,14 @@ class LayerScan:
                 self._take(layer, member, content)
 
     def _read_layer(self, layer: Layer, registry: LayerSource) -> None:
-        if record := self._records.find(layer.descriptor):
+        if record := self._records.find(layer):
             nothing = FileReading()
             with layer.named():
                 self._budget.take(record.unpacked, record.unpacked, layer.descriptor.size)
                 for number, member in enumerate(record.members):
                     self._take(layer, member, record.files.get(number, nothing))
             return
-        recording = self._records.begin(layer.descriptor)
+        recording = self._records.begin(layer)
         with open_layer(layer, registry, self._budget) as (blob, feed):
             with layer.named():
                 for member, content in read_members(feed):
@@ -130,7 +132,7 @@ class LayerScan:
                 feed.drain()
             blob.drain()
         if recording:
-            self._records.keep(layer.descriptor, recording, feed.position)
+            self._records.keep(layer, recording, feed.position)
 
     def _has_all(self) -> bool:
         needs = self._options.needs
@@ -180,6 +182,8 @@ class LayerScan:
             _READERS[kind](self, kind, member, reading, origin)
         if hashed:
             self._add_content(member, reading.digest)
+        if reading.program and member.path in self.seen.interpreters:
+            self.seen.interpreters[member.path] = ""
 
     def _take_program(self, member: Member) -> None:
         """Record interpreters, and links among the watched folders."""
@@ -191,8 +195,12 @@ class LayerScan:
             return
         if self._visibility.visible(path):
             self._visibility.count(path)
-            found = self.seen.interpreters if is_program else self.seen.links
-            found[path] = member.link if link else ""
+            if not is_program:
+                self.seen.links[path] = member.link
+                return
+            found = self.seen.interpreters  # a file is a script until it was read
+            linked = found.get(member.link) if member.kind == "hardlink" else None
+            found[path] = member.link if link else "" if linked == "" else None
 
     def _text(self, kind: FileKind, member: Member, text: bytes | None, origin: str) -> bytes:
         """Return the text of a small file, also where it is a hard link to an earlier one."""
@@ -254,6 +262,12 @@ class LayerScan:
             seen.venvs[posixpath.dirname(path)] = _SYSTEM_PACKAGES.search(text) is None
         elif is_cached(path):
             return
+        elif kind == "path-file":
+            lines = (line.strip() for line in text.decode("utf-8", "replace").splitlines())
+            folders = [
+                one for one in lines if one and not one.startswith(("#", "import ", "import\t"))
+            ]
+            seen.path_files[path] = folders[:_MOST_FOLDERS]
         elif kind == "torch":
             seen.add(WitnessKind.FRAMEWORK, files.read_torch_version(text, origin))
         elif kind == "conda":
@@ -316,7 +330,7 @@ _Reader = Callable[[LayerScan, FileKind, Member, FileReading, str], None]
 _READERS: dict[FileKind, _Reader] = {
     "dist-info": LayerScan._distribution,
     **dict.fromkeys(("torch", "conda", "library", "toolkit"), LayerScan._observe),
-    **dict.fromkeys(("library-path", "venv"), LayerScan._observe),
+    **dict.fromkeys(("library-path", "venv", "path-file"), LayerScan._observe),
     **dict.fromkeys(("dpkg", "apk", "rpm", "rpm-log"), LayerScan._packages),
     **dict.fromkeys(("code", "kernel"), LayerScan._code),
 }

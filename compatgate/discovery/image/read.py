@@ -149,8 +149,14 @@ class ImageWork(Struct, frozen=True):
 
         Return the reading, without digests, and whether all its bytes were verified.
         """
-        numbered = [Layer(n, d) for n, d in enumerate(layers, 1)]
         check_platform(config, self.wanted, self.name)
+        diff_ids = config.diff_ids or [""] * len(layers)
+        if len(diff_ids) != len(layers):
+            raise damaged_error(f"it has {len(layers)} layers, its config states {len(diff_ids)}")
+        numbered = [
+            Layer(n, d, diff_id=diff_id)
+            for n, (d, diff_id) in enumerate(zip(layers, diff_ids, strict=True), 1)
+        ]
         scan = LayerScan(self.signals, self.options, self.deadline)
         scan.watched = watched_folders(config)
         open_items = []

@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import msgspec
@@ -28,6 +28,12 @@ from compatgate.discovery.stated_stack import attach_remarks
 INTERPRETER = re.compile(r"python(?:\d(?:\.\d{1,2})?)?t?")
 """Name of a Python interpreter."""
 _DIGEST = re.compile(r"@sha(?:256|512):[0-9a-f]+$")
+
+
+def goes_back(path: str) -> bool:
+    """Return whether a path leaves a folder that it names: where it leads depends on links."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    return any(two == ".." != one for one, two in pairwise(parts))
 
 
 class Interpreters(Struct, frozen=True):
@@ -48,6 +54,8 @@ class Interpreters(Struct, frozen=True):
         """
         words = self.command if command is None else command
         program = words[0] if words else ""
+        if goes_back(program):
+            return None
         if program.startswith("/"):
             return self.installations.get(posixpath.normpath(program).lstrip("/"))
         if not INTERPRETER.fullmatch(program):
@@ -177,7 +185,7 @@ def join_readings(readings: Sequence[ImageReading], doubts: Sequence[str] = ()) 
     return replace(main, stack_body=stack, open=(*main.open, *doubts))
 
 
-_READING_FORM = "packages/4"
+_READING_FORM = "packages/5"
 """Version of the cached form; raise it when `ImageReading` changes."""
 
 

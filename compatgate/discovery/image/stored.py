@@ -23,6 +23,7 @@ from compatgate.discovery.registry.image_spec import (
     Platform,
     choose_manifests,
     is_digest,
+    parse_config,
     parse_manifest,
 )
 from compatgate.discovery.registry.limits import damaged_error, decode_content
@@ -154,14 +155,6 @@ class _SavedImage(Struct, frozen=True, rename="pascal"):
     repo_tags: list[str] | None = None
 
 
-class _RootFs(Struct, frozen=True):
-    diff_ids: list[str] = []
-
-
-class _SavedConfig(Struct, frozen=True):
-    rootfs: _RootFs = _RootFs()
-
-
 def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
     """Find an image in an archive of ``docker save``.
 
@@ -185,7 +178,7 @@ def read_saved(files: Files, name: str, ref: str = "") -> StoredImage:
     stated = re.search(r"(?:^|/|:)([0-9a-f]{64})(?:\.json)?$", image.config)
     if stated and digest != f"sha256:{stated[1]}":
         raise damaged_error(f"the config {image.config} has the digest {digest}")
-    diff_ids = decode_content(config, _SavedConfig, image.config).rootfs.diff_ids
+    diff_ids = parse_config(config, image.config).diff_ids
     if len(diff_ids) != len(image.layers):
         counts = f"{len(image.layers)} layers, its config {len(diff_ids)}"
         raise damaged_error(f"manifest.json of {name} states {counts}")

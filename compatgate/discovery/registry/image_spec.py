@@ -170,6 +170,12 @@ class Settings(Struct, frozen=True, rename="pascal"):
     labels: dict[str, str] | None = None
 
 
+class RootFs(Struct, frozen=True):
+    """The digests of the decompressed layers, the lowest first."""
+
+    diff_ids: list[str] | None = None
+
+
 class Config(Struct, frozen=True):
     """An image's config."""
 
@@ -177,11 +183,17 @@ class Config(Struct, frozen=True):
     architecture: str = ""
     variant: str = ""
     config: Settings | None = None
+    rootfs: RootFs | None = None
 
     @property
     def platform(self) -> Platform:
         """Return the stated platform; parts that are not stated are empty."""
         return normalize_platform(Platform(self.os, self.architecture, self.variant))
+
+    @property
+    def diff_ids(self) -> list[str]:
+        """Return the stated digests of the decompressed layers, the lowest first."""
+        return (self.rootfs.diff_ids if self.rootfs else None) or []
 
 
 class Manifest(Struct, frozen=True):

@@ -27,6 +27,7 @@ def python(prefix: str, torch: str, *, venv: bool = True) -> dict[str, bytes]:
 
 OLD_FILES = python("opt/old", "2.4.1+cu121")
 NEW_FILES = python("opt/new", "2.9.1+cu130")
+PROGRAM = b"\x7fELF" + bytes(2000)
 PYTHON = {f"opt/{name}/bin/python": "/usr/bin/python3.11" for name in ("old", "new")}
 
 
@@ -35,7 +36,7 @@ def push(registry: Any, layer: Callable[..., Blob]) -> Callable[..., str]:
     """Push an image of these layers."""
 
     def call(*files: dict[str, bytes], **config: Any) -> str:
-        links = layer({"usr/bin/python3.11": b"x"}, links=PYTHON)
+        links = layer({"usr/bin/python3.11": PROGRAM}, links=PYTHON)
         reference: str = registry.push(links, *map(layer, files), **config).reference
         return reference
 
@@ -70,7 +71,8 @@ def test_the_worst_counts_in_both_orders_of_the_layers(push, read, decide, files
     [
         (["/opt/old/bin/python", "train.py"], True),
         (["/opt/new/bin/python", "train.py"], False),
-        (["/opt/new/bin/../../old/bin/python"], True),
+        (["/opt/./old//bin/python"], True),
+        (["/opt/new/bin/../../old/bin/python"], False),  # links decide where it leads
         (["python", "train.py"], True),  # PATH has the old one first
         (["sh", "-c", "/opt/old/bin/python train.py"], False),
         (["/opt/old/bin/train"], False),
@@ -84,14 +86,15 @@ def test_a_command_that_names_an_interpreter_decides(
     found = read(push(*files, env={"PATH": "/opt/old/bin:/opt/new/bin:/usr/bin"}))
     verdict = decide({"stack": found.to_request(command), "pool": POOL})
     assert verdict.allowed == allowed
-    named = (bool(command) and command[0].endswith("/bin/python")) or command[:1] == ["python"]
+    program = command[0] if command else ""
+    named = program == "python" or (program.endswith("/bin/python") and ".." not in program)
     assert ("alternatives" in verdict.stack) != named
 
 
 @pytest.mark.parametrize("folder", ["opt/cur", "opt/cur/bin"])
 def test_a_folder_of_path_that_is_a_link_is_followed(registry, layer, read, folder) -> None:
     link = layer({}, links={folder: "../old" if folder == "opt/cur" else "../old/bin"})
-    links = layer({"usr/bin/python3.11": b"x"}, links=PYTHON)
+    links = layer({"usr/bin/python3.11": PROGRAM}, links=PYTHON)
     path = {"PATH": "/opt/cur/bin:/opt/new/bin"}
     image = registry.push(links, layer(OLD_FILES), layer(NEW_FILES), link, env=path)
     body = read(image.reference).to_request(["python"])
@@ -104,7 +107,7 @@ def test_a_folder_of_path_that_is_a_link_is_followed(registry, layer, read, fold
 
 def test_an_interpreter_in_any_folder_of_path_is_seen(push, read) -> None:
     found = read(
-        push(OLD_FILES, NEW_FILES, {"opt/x/python": b"x"}, env={"PATH": "/opt/x:/opt/old/bin"})
+        push(OLD_FILES, NEW_FILES, {"opt/x/python": PROGRAM}, env={"PATH": "/opt/x:/opt/old/bin"})
     )
     assert "alternatives" in found.to_request(["python"])
 
@@ -118,6 +121,34 @@ def test_a_venv_with_the_system_s_packages_is_not_alone(push, read) -> None:
     shared = {"opt/old/pyvenv.cfg": b"include-system-site-packages = true\n"}
     found = read(push({**OLD_FILES, **shared}, NEW_FILES))
     assert "alternatives" in found.to_request(["/opt/old/bin/python"])
+
+
+SCRIPT = b'#!/bin/sh\nexec /opt/new/bin/python "$@"\n'
+LEAD = "opt/old/lib/python3.11/site-packages/base.pth"
+
+
+@pytest.mark.parametrize(
+    ("files", "links", "named"),
+    [
+        ({}, {}, True),
+        ({"opt/old/bin/python": SCRIPT}, {}, False),
+        ({"opt/old/bin/python": SCRIPT + bytes(2000)}, {}, False),
+        ({"usr/bin/python3.11": SCRIPT}, {}, False),
+        ({"opt/start": SCRIPT}, {"opt/old/bin/python": "../../start"}, False),
+        ({}, {"opt/old/bin/python": "/usr/bin/env"}, False),
+        ({LEAD: b"/opt/new/lib/python3.11/site-packages\n"}, {}, False),
+        ({LEAD: b"# x\n../../../../new/lib/python3.11/site-packages/"}, {}, False),
+        ({LEAD: b"import _virtualenv\n/workspace/src\n."}, {}, True),
+    ],
+)
+def test_what_a_file_called_python_starts_must_be_known(
+    registry, layer, read, files, links, named
+) -> None:
+    base = layer({"usr/bin/python3.11": PROGRAM}, links=PYTHON)
+    top = layer(files, links=links)
+    image = registry.push(base, layer(OLD_FILES), layer(NEW_FILES), top)
+    body = read(image.reference).to_request(["/opt/old/bin/python", "train.py"])
+    assert ("alternatives" not in body) == named
 
 
 def test_equal_installations_are_one(push, read) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from layer_tricks import Entry, header, layer, long_name, pax
 
 from compatgate.discovery.image.local import read_local_image
-from compatgate.errors import CompatgateError
+from compatgate.errors import CompatgateError, DamagedContent
 
 A, B, C = (f"{folder}/torch/version.py" for folder in "abc")
 _VERSION = re.compile(r"__version__ = '([\d.]+)'")
@@ -186,3 +187,31 @@ def test_ordinary_layers_leave_nothing_open(comparison, layers, whiteouts) -> No
 def above(paths) -> list[str]:
     """The folders above paths, as a walk visits them."""
     return sorted({str(parent) for path in paths for parent in Path(path).parents} - {"."})
+
+
+def test_the_content_that_a_config_names_runs_in_place_of_a_layer(
+    containerd: Containerd, signals, tmp_path: Path
+) -> None:
+    """Where a node has unpacked such a content before, containerd does not look at the layer."""
+    known, decoy = (layer(put(A, n)) for n in (1, 2))
+    assert (
+        containerd.import_image(
+            layout_of([known]), "example.org/team/app:a", "--snapshotter", "native"
+        ).returncode
+        == 0
+    )
+    digest = f"sha256:{hashlib.sha256(known).hexdigest()}"
+    archive = layout_of([decoy], diff_ids=[digest])
+    again = containerd.import_image(archive, "example.org/team/app:b", "--snapshotter", "native")
+    assert again.returncode == 0
+    (tmp_path / "image.tar").write_bytes(archive)
+    with pytest.raises(DamagedContent, match=f"the config states {digest}"):
+        read_local_image(f"oci-archive:{tmp_path / 'image.tar'}", signals=signals)
+
+
+def test_a_config_states_the_content_of_each_layer(signals, tmp_path: Path) -> None:
+    one, two = (layer(put(path, 1)) for path in (A, B))
+    digest = f"sha256:{hashlib.sha256(one).hexdigest()}"
+    (tmp_path / "image.tar").write_bytes(layout_of([one, two], diff_ids=[digest]))
+    with pytest.raises(DamagedContent, match="2 layers, its config states 1"):
+        read_local_image(f"oci-archive:{tmp_path / 'image.tar'}", signals=signals)

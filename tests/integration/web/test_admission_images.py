@@ -109,7 +109,7 @@ def test_a_registry_that_does_not_answer_is_not_waited_for(serving, fake):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_command_of_a_pod_names_the_installation_that_is_judged(serving, registry, order):
-    layers = []
+    layers = [layer_of({"usr/bin/python3.11": b"\x7fELF" + bytes(2000)})]
     for name, torch in (("old", "2.2.2+cu121"), ("new", "2.9.1+cu130")):
         (metadata,) = distribution("torch", torch).values()
         site = f"opt/{name}/lib/python3.11/site-packages/torch-{torch}.dist-info/METADATA"

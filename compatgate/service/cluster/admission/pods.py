@@ -10,14 +10,12 @@ the image's.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
 from compatgate.service.cluster.admission.claims import (
@@ -31,7 +29,7 @@ from compatgate.service.cluster.admission.kinds import CLASS_RESOURCE, Kinds, Po
 from compatgate.service.cluster.admission.volumes import (
     clean_path,
     hidden_packages,
-    is_on_volume,
+    programs_on_volumes,
     read_mounts,
     replaced_parts,
 )
@@ -309,14 +307,11 @@ def _container(
     name = name or path.rpartition(".")[2]
     how = (asks.sure, asks.resources, asks.requested, asks.shared)
     command, mounts = _read_command(raw, changes), read_mounts(raw)
-    left = list(hidden_packages(mounts))
-    program = clean_path(command[0]) if command and command[0].startswith("/") else ""
-    if INTERPRETER.fullmatch(posixpath.basename(program)) and is_on_volume(program, mounts):
-        left.append(f"{program} is an interpreter on a volume, which was not read")
+    interpreters, programs = programs_on_volumes(raw, mounts)
     changes = replace(
         changes,
-        open=(*changes.open, *left),
-        unread=(*changes.unread, *replaced_parts(raw, mounts)),
+        open=(*changes.open, *hidden_packages(mounts), *interpreters),
+        unread=(*changes.unread, *replaced_parts(raw, mounts), *programs),
     )
     return Container(name, path, image, asks.why, changes, command, *how, mounts)
 

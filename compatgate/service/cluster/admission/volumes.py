@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.kit.kubernetes import read_list, read_mapping, read_text
 
 _PACKAGES = re.compile(r"/(?:site|dist)-packages(?:/|$)|^/usr/local/cuda[^/]*(?:/|$)")
@@ -27,6 +28,12 @@ _INSTALLS = re.compile(
     r"\b(?:(?:pip3?|uv|conda|mamba|micromamba|poetry)(?:[\d.]*)\s(?:[^;&|\n]*\s)?"
     r"(?:install|add|sync|update)|(?:apt|apt-get|dnf|yum|microdnf)\s(?:[^;&|\n]*\s)?install)\b"
 )
+
+
+_SHELL = re.compile(r"[\s;&|()<>=`'\"]+")
+"""What separates the words of a shell's script."""
+_PROGRAM = re.compile(rf"/(?:{INTERPRETER.pattern}|(?<=bin/)[^/.]+)$")
+_MOST_PROGRAMS = 256
 
 
 def clean_path(path: str) -> str:
@@ -47,6 +54,33 @@ def read_mounts(container: Mapping[str, Any]) -> tuple[str, ...]:
 def is_on_volume(path: str, mounts: Sequence[str]) -> bool:
     """Return whether a path is a volume, or on one."""
     return any(f"{path}/".startswith(f"{mount.rstrip('/')}/") for mount in mounts)
+
+
+def programs_on_volumes(
+    container: Mapping[str, Any], mounts: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return sentences about interpreters on a volume that a command names, and other programs.
+
+    Those in the script of a shell and after ``env`` count as well; other programs where they are in
+    a folder ``bin``, as those of a virtual environment are.
+    """
+    folder = read_text(container.get("workingDir"))
+    words = [*read_list(container.get("command")), *read_list(container.get("args"))]
+    parts: set[str] = set()
+    for word in words if mounts else ():
+        if isinstance(word, str) and "/" in word:
+            parts.update(part for part in _SHELL.split(word) if _PROGRAM.search(part))
+    if len(parts) > _MOST_PROGRAMS:
+        return [f"its command names {len(parts)} programs, which may be on a volume"], []
+    interpreters, others = [], []
+    for part in sorted(parts):
+        program = clean_path(posixpath.join(folder, part))
+        if (folder or part.startswith("/")) and is_on_volume(program, mounts):
+            if INTERPRETER.fullmatch(posixpath.basename(program)):
+                interpreters.append(f"{program} is an interpreter on a volume, which was not read")
+            else:
+                others.append(f"{program} is a program on a volume, which was not read")
+    return interpreters, others
 
 
 def hidden_packages(mounts: Sequence[str]) -> Iterator[str]:

@@ -435,6 +435,35 @@ def test_an_interpreter_on_a_volume_is_not_that_of_the_image(
 
 
 @pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ({"command": ["/usr/bin/env", "/v/bin/python", "x.py"]}, "open"),
+        ({"command": ["sh", "-c", "cd /data;exec /v/bin/python3 x.py"]}, "open"),
+        ({"command": ["sh", "-c"], "args": ["A=1 '/v/env/bin/python' x.py"]}, "open"),
+        ({"args": ["/v/bin/python3.12", "x.py"]}, "open"),
+        ({"command": ["./bin/python"], "workingDir": "/v"}, "open"),
+        ({"command": ["bin/../env/bin/python"], "workingDir": "/v/"}, "open"),
+        ({"command": ["/v/bin/torchrun", "x.py"]}, "unread"),
+        ({"command": ["sh", "-c", "/v/bin/accelerate launch x.py"]}, "unread"),
+        ({"command": ["./bin/python"]}, ""),
+        ({"command": ["python"], "workingDir": "/v"}, ""),
+        ({"command": ["python", "/v/bin/train.py", "--out=/v/out"]}, ""),
+        ({"command": ["sh", "-c", "/usr/bin/python /v/x.py"]}, ""),
+    ],
+)
+def test_a_program_on_a_volume_is_found_anywhere_in_a_command(
+    words: dict[str, Any], left: str
+) -> None:
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    container = {"name": "a", "image": "x", "resources": GPU, "volumeMounts": mounts, **words}
+    (found,) = pod_with(containers=[container])
+    changes = {"open": found.changes.open, "unread": found.changes.unread}
+    assert [name for name, said in changes.items() if any("on a volume" in s for s in said)] == (
+        [left] if left else []
+    )
+
+
+@pytest.mark.parametrize(
     ("mount", "is_open"),
     [
         ("/usr/local/lib/python3.11/site-packages", True),
