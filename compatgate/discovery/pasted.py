@@ -10,7 +10,7 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.core.facts.packages import Packages
 from compatgate.core.stack import parse_stack_text
-from compatgate.discovery.integrations.drafts import Draft, draft_pool, read_drafts
+from compatgate.discovery.drafts import Draft, draft_pool, read_drafts
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.discovery.observations import Conflict, settle
@@ -112,7 +112,7 @@ def _read_dockerfile(
     text: str, platform: Platform, known: Packages, signals: dict[str, Any]
 ) -> PastedText:
     """Return the image that a Dockerfile begins from; what its lines bring is open."""
-    from compatgate.discovery.dockerfile.read import read_dockerfile
+    from compatgate.discovery.dockerfile import read_dockerfile
 
     reading = read_dockerfile(_NAME, text.encode(), known=known, signals=signals, platform=platform)
     if not reading.base:

@@ -24,8 +24,8 @@ from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Record
 from compatgate.core.stack_facts import CONDA
 from compatgate.discovery.lockfiles import stack_components
-from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages
 from compatgate.discovery.lockfiles.interface import ListedPackage
+from compatgate.discovery.lockfiles.stack_components import find_gpu_packages
 from compatgate.discovery.observations import Observation
 from compatgate.errors import BadInput
 from compatgate.strict_json import DECODE_ERRORS

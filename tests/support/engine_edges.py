@@ -3,8 +3,8 @@
 import json
 import threading
 
-from compatgate.canary.engine.interface import LeaseLost, StepJudgement
-from compatgate.canary.executors.jobs import Handle, PreparedJob, Status
+from compatgate.canary.engine import LeaseLost, StepJudgement
+from compatgate.canary.executors import Handle, PreparedJob, Status
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.errors import InfrastructureError

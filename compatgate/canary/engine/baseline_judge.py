@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from compatgate.canary.engine.interface import BaselineKey, Baselines, StepJudgement
+from compatgate.canary.engine import BaselineKey, Baselines, StepJudgement
 from compatgate.canary.judge.baseline import find_family
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import WorkloadJudgement, judge_reports

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.executors import HostObservation
 from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, find_digest

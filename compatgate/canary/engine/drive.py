@@ -17,14 +17,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from compatgate.canary.engine.conclude import (
-    Conclusion,
-    Conditions,
-    Expectation,
-    conclude_run,
-    find_tested_image,
-)
-from compatgate.canary.engine.interface import (
+from compatgate.canary.engine import (
     HostContext,
     ImageContent,
     Lease,
@@ -33,9 +26,16 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
+from compatgate.canary.engine.conclude import (
+    Conclusion,
+    Conditions,
+    Expectation,
+    conclude_run,
+    find_tested_image,
+)
 from compatgate.canary.engine.pairs import PairSession, ReferenceUnusable, check_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
-from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.executors import PreparedJob
 from compatgate.canary.forecast import Forecast
 from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE

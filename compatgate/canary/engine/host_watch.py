@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import msgspec
 
 from compatgate.canary import health
-from compatgate.canary.engine.interface import Observe, OpenHostWatch
-from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.engine import Observe, OpenHostWatch
+from compatgate.canary.executors import HostObservation
 from compatgate.canary.executors.slurm.node_health import JobHealth
 from compatgate.canary.health import KernelLog, Snapshot, judge_health
 from compatgate.core.facts.xid import XidTable

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.engine.interface import StepJudgement
+from compatgate.canary.engine import StepJudgement
 from compatgate.canary.engine.steps import Step
 from compatgate.canary.judge.paired.blocks import (
     FIRST_LOOK,

@@ -17,7 +17,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from compatgate.canary.engine.interface import HostContext, Lease, PairExecutor, PairPlanner
+from compatgate.canary.engine import HostContext, Lease, PairExecutor, PairPlanner
 from compatgate.canary.engine.pair_results import (
     ARMS,
     BlockRecord,
@@ -28,7 +28,7 @@ from compatgate.canary.engine.pair_results import (
     learn_knowledge,
 )
 from compatgate.canary.engine.steps import Step, StepRunner
-from compatgate.canary.executors.jobs import Executor, PreparedJob
+from compatgate.canary.executors import Executor, PreparedJob
 from compatgate.canary.forecast import expect_pairs
 from compatgate.canary.judge.paired.blocks import FIRST_LOOK, USUAL_PAIRS, Arm, PairedJudgement
 from compatgate.canary.pairs import PairsState

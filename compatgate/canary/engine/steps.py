@@ -16,10 +16,10 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.engine import HostContext, Lease, Queue, Settings
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
-from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
-from compatgate.canary.executors.jobs import (
+from compatgate.canary.executors import (
     Executor,
     Handle,
     HostObservation,

@@ -19,8 +19,7 @@ from compatgate.canary.health.host import read_input_counters as read_counters
 from compatgate.canary.health.judge import SLOWDOWN_REASONS, judge_health
 from compatgate.canary.health.kernel_log import KMSG, read_kernel_log
 from compatgate.canary.health.records import Record
-from compatgate.canary.health.smi import PROGRAM, SmiAnswer, ask_nvidia_smi
-from compatgate.canary.health.snapshot import Gpu, snapshot
+from compatgate.canary.health.snapshot import PROGRAM, Gpu, SmiAnswer, ask_nvidia_smi, snapshot
 from compatgate.core.facts import Facts
 from compatgate.discovery.machine.files import Root
 from compatgate.errors import Unavailable

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import Handle, Job
+from compatgate.canary.executors import Handle, Job
 from compatgate.canary.run import Env, OutputReader, Report, Witness
 from compatgate.canary.witness.challenge import SignedOutput, make_challenge
 from compatgate.canary.witness.processes import ProcessWatch, Sighting

@@ -18,8 +18,8 @@ from compatgate.discovery.findings import CodeFile
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
-from compatgate.discovery.image.content import finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, is_cached, kind_of_file
+from compatgate.discovery.image.layer_findings import finish_digest, is_hashed
 from compatgate.discovery.image.tar import Content, Member
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,

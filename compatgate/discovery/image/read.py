@@ -18,14 +18,13 @@ from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude, find_toolkits
 from compatgate.discovery.image.config import ConfigReading, read_config
-from compatgate.discovery.image.content import compute_content
 from compatgate.discovery.image.installations import (
     find_interpreters,
     split_findings,
     watched_folders,
 )
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
-from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind, compute_content
 from compatgate.discovery.image.layers import LayerScan
 from compatgate.discovery.image.reading import (
     ImageReading,

@@ -70,8 +70,8 @@ class ImageReading(Struct, frozen=True):
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         installations: names of the installations whose stacks differ, that of ``stack_body``
             first; the others are its alternatives.
-        content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
-            image was not read to the end.
+        content: digest of the GPU content (see `layer_findings`); None where the image was not
+            read to the end.
         files: path below the root to the digest of the file, of some that belong to the GPU
             content: a program that says that it runs in the image can be asked for them.
     """

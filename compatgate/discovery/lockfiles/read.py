@@ -12,7 +12,6 @@ from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS, REQUIREMENTS
-from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
@@ -22,6 +21,7 @@ from compatgate.discovery.lockfiles.interface import (
     describe_unrelated,
 )
 from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.stack_components import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.text import decode_text, refuse_template
 from compatgate.discovery.observations import (
     Observation,

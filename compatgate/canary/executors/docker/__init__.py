@@ -17,6 +17,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from compatgate.background import BackgroundReader
+from compatgate.canary.executors import (
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
+    check_single_machine,
+)
 from compatgate.canary.executors.docker import containers, images
 from compatgate.canary.executors.docker.engine import (
     RUN,
@@ -26,14 +34,6 @@ from compatgate.canary.executors.docker.engine import (
     run_filter,
     translate_errors,
     translate_start_errors,
-)
-from compatgate.canary.executors.jobs import (
-    Handle,
-    Job,
-    PreparedJob,
-    Progress,
-    Status,
-    check_single_machine,
 )
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol.jsonl import LOST_LINE

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from compatgate.canary.executors.jobs import Handle, Job, PreparedJob, Progress, Status, pin_image
+from compatgate.canary.executors import Handle, Job, PreparedJob, Progress, Status, pin_image
 from compatgate.canary.executors.kubernetes import job_view, objects
 from compatgate.canary.executors.kubernetes.cluster import Cluster
 from compatgate.canary.executors.kubernetes.job_view import JobView

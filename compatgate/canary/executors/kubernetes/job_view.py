@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from compatgate.background import BackgroundReader
-from compatgate.canary.executors.jobs import Handle, Status
+from compatgate.canary.executors import Handle, Status
 from compatgate.canary.executors.kubernetes.cluster import Cluster, read_lines
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_selector
 from compatgate.canary.executors.kubernetes.status import (

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import Status, explain_start_error
+from compatgate.canary.executors import Status, explain_start_error
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, FIRST, INDEX
 from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 

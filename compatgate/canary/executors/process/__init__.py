@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.executors.jobs import (
+from compatgate.canary.executors import (
     Handle,
     Job,
     PreparedJob,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import (
+from compatgate.canary.executors import (
     Handle,
     Job,
     PreparedJob,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.executors.jobs import Job, Status, check_name
+from compatgate.canary.executors import Job, Status, check_name
 from compatgate.canary.executors.slurm.commands import (
     LOST_REASONS,
     RUNNING_STATES,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.canary.executors.jobs import Status, check_name
+from compatgate.canary.executors import Status, check_name
 from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
 _TIMEOUT_S = 60

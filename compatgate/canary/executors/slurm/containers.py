@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.executors.jobs import Job, Progress, check_name, pin_image
+from compatgate.canary.executors import Job, Progress, check_name, pin_image
 from compatgate.canary.executors.slurm.commands import PREFIX
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import FOLDER

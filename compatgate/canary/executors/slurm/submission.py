@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from compatgate.canary.executors.jobs import Handle, Job, check_name
+from compatgate.canary.executors import Handle, Job, check_name
 from compatgate.canary.executors.slurm.commands import Stage, job_name, read_stage
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workloads.contents import write_files

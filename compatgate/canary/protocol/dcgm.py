@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters.tool import (
+from compatgate.canary.protocol.jsonl import BrokenLine
+from compatgate.canary.protocol.tool import (
     ToolResults,
     find_documents,
     read_member,
     read_objects,
 )
-from compatgate.canary.protocol.jsonl import BrokenLine
 
 _OLD, _NEW = "DCGM GPU Diagnostic", "DCGM Diagnostic"
 _PASSED = frozenset({"pass", "passed"})

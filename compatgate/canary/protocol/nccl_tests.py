@@ -19,9 +19,9 @@ from collections import Counter
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters import nccl_output, tool
-from compatgate.canary.protocol.adapters.nccl_output import Row, Run
-from compatgate.canary.protocol.adapters.tool import ToolResults
+from compatgate.canary.protocol import nccl_output, tool
+from compatgate.canary.protocol.nccl_output import Row, Run
+from compatgate.canary.protocol.tool import ToolResults
 from compatgate.canary.run import Device
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
