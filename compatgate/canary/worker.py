@@ -271,8 +271,8 @@ def open_host(
     watch: OpenHostWatch
     if host.gpu is None or host.health == "none":
         watch = skip_watch
-    elif jobs := getattr(executor, "health", None):
-        watch = watch_nodes(jobs, facts.xid)
+    elif executor.health:
+        watch = watch_nodes(executor.health, facts.xid)
     else:
         watch = LocalWatch(facts.xid, settings.sample)
     return HostContext(

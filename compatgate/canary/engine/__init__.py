@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
-from compatgate.canary.executors import Executor, HostObservation, PreparedJob
+from compatgate.canary.executors import Executor, HostObservation
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState
@@ -149,50 +149,6 @@ class Queue(Protocol):
 
     def retry(self, lease: Lease, reason: str) -> None:
         """Queue a run again after the host's fault; after the last attempt it is inconclusive."""
-
-
-@runtime_checkable
-class PairPlanner(Protocol):
-    """Executor of blocks that must know both blocks of a pair before it starts the first."""
-
-    def expect(self, blocks: Sequence[PreparedJob]) -> None:
-        """Expect two blocks, which are started in this order.
-
-        Args:
-            blocks: jobs with the names of their blocks as steps; a job that is started differs from
-                these by its challenge only.
-        """
-
-
-@runtime_checkable
-class PairExecutor(Protocol):
-    """Executor that can run candidate and reference in turns on the same GPUs of one host.
-
-    The engine calls `hold` once for a run, after it has prepared both images for each workload. It
-    then starts one job at a time on the executor that it gets: a block, which is a fresh process
-    (container) with a step name of its own. Block and block must not move to another node or GPU.
-    Between two blocks, nobody else may get the GPUs.
-
-    Where the slots of a lease are the GPUs themselves, as on one machine, the executor returns
-    itself. With a batch scheduler the blocks are steps in one allocation; a block that gets another
-    one raises `InfrastructureError`, and the pair begins again in the next attempt. An executor
-    without this method runs no pairs.
-
-    Attributes:
-        runs_pairs: whether this host can, as it is configured.
-    """
-
-    @property
-    def runs_pairs(self) -> bool:
-        """Return whether this host can run pairs."""
-
-    def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[Executor]:
-        """Hold the GPUs for blocks.
-
-        Args:
-            jobs: each job that a block may be of, candidate and reference; their largest needs are
-                those of the session.
-        """
 
 
 class BaselineKey(Struct, frozen=True):

@@ -9,9 +9,10 @@ helpers: command, variables, safe names, image digests, output and errors.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -26,6 +27,9 @@ from compatgate.errors import (
     Unavailable,
     quote_error,
 )
+
+if TYPE_CHECKING:
+    from compatgate.canary.executors.slurm.node_health import JobHealth
 
 Progress = Callable[[str, float | None], None]
 """Callback with the current activity and, if known, its progress from 0 to 1."""
@@ -102,14 +106,43 @@ class Status(Struct, frozen=True):
 class Executor(Protocol):
     """Runner of containers on one staging host.
 
-    Every method raises `Infrastructure` for a failure that another attempt may not meet (host away,
-    engine restarting, registry down) and another `CompatgateError` for a permanent one (image does
-    not exist, engine without GPUs).
+    Every method raises `InfrastructureError` for a failure that another attempt may not meet (host
+    away, engine restarting, registry down) and another `CompatgateError` for a permanent one (image
+    does not exist, engine without GPUs).
+
+    In pairs, candidate and reference run in turns on the same GPUs of one host. The engine calls
+    `hold` once for a run, after it has prepared both images for each workload. It then starts one
+    job at a time on the executor that it gets: a block, which is a fresh process (container) with a
+    step name of its own. Block and block must not move to another node or GPU. Between two blocks,
+    nobody else may get the GPUs. With a batch scheduler the blocks are steps in one allocation; a
+    block that gets another one raises `InfrastructureError`, and the pair begins again in the next
+    attempt.
+
+    Attributes:
+        development: runs are marked; a target's policy must accept such runs explicitly.
+        pairs_nodes: workloads on several nodes can be compared in pairs.
+        health: what jobs saw of their nodes' GPUs; None where they do not look.
     """
 
     kind: str
-    development: bool
-    """Runs of this executor are marked; a target's policy must accept such runs explicitly."""
+    development: bool = False
+    pairs_nodes: bool = True
+    health: JobHealth | None = None
+
+    @property
+    def runs_pairs(self) -> bool:
+        """Return whether this host can run pairs, as it is configured."""
+        return False
+
+    def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[Executor]:
+        """Hold the GPUs for blocks; return this executor where the lease's slots are the GPUs.
+
+        ``jobs`` are all that a block may be of: their largest needs are those of the session.
+        """
+        return nullcontext(self)
+
+    def expect(self, blocks: Sequence[PreparedJob]) -> None:
+        """Expect both blocks of a pair, in the order of their starts and without the challenge."""
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Prepare the job's image on the host: find it, pull it or build it."""
@@ -129,6 +162,14 @@ class Executor(Protocol):
     def kill(self, handle: Handle) -> None:
         """End the job now; do nothing if it has ended."""
 
+    def main_process(self, handle: Handle) -> int | None:
+        """Return a process that is the program or its ancestor, if it may be on this machine."""
+        return None
+
+    def interpreter(self, handle: Handle) -> str:
+        """Return the digest of the worker's program that runs a job; "" if the image's does."""
+        return ""
+
     def clean(self, run: str) -> int:
         """Remove everything that a run left on the host; return the number of objects."""
 
@@ -136,7 +177,8 @@ class Executor(Protocol):
         """Return the ids of the runs with objects on the host, whoever started them."""
 
     def close(self) -> None:
-        """Close connections."""
+        """Close connections; by default there are none."""
+        return
 
 
 EXECUTORS: dict[str, tuple[str, str]] = {

@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from compatgate.canary.executors import Handle, Job, PreparedJob, Progress, Status, pin_image
+from compatgate.canary.executors import (
+    Executor,
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
+    pin_image,
+)
 from compatgate.canary.executors.kubernetes import job_view, objects
 from compatgate.canary.executors.kubernetes.cluster import Cluster
 from compatgate.canary.executors.kubernetes.job_view import JobView
@@ -37,7 +45,7 @@ from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
 _KILLED = 137
 
 
-class KubernetesExecutor:
+class KubernetesExecutor(Executor):
     """Executor of jobs in one namespace of a cluster.
 
     Args:
@@ -49,7 +57,6 @@ class KubernetesExecutor:
     """
 
     kind = "kubernetes"
-    development = False
     runs_pairs = True
     pairs_nodes = False
 
