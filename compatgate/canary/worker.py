@@ -58,12 +58,9 @@ _PLATFORMS = ("linux/amd64", "linux/arm64")
 
 
 class WorkerState(Struct, frozen=True):
-    """The state of a worker.
+    """The state of a worker: its runs, of at most ``most``, and hosts that answer or are ``away``.
 
-    Attributes:
-        running: runs in progress, of at most ``most``.
-        reachable: hosts that answer; ``away`` do not.
-        polled: Unix time at which the queue last answered.
+    ``polled`` is the Unix time at which the queue last answered.
     """
 
     running: int
@@ -77,10 +74,8 @@ class WorkerState(Struct, frozen=True):
 class Worker:
     """Worker that executes runs on its hosts, each run in its own thread.
 
-    Args:
-        concurrency: maximum number of concurrent runs; None for the number of slots.
-        idle: seconds between two polls of an empty queue.
-        probe: seconds between two probes of an unreachable host.
+    The runs at a time are limited by the slots or ``concurrency``. An empty queue is polled each
+    ``idle`` seconds, an unreachable host each ``probe`` seconds.
     """
 
     def __init__(
@@ -159,9 +154,7 @@ class Worker:
     def sweep(self, host: str, ended: Callable[[Collection[str]], set[str]]) -> int:
         """Remove what ended runs left on a host, and return the number of those runs.
 
-        Args:
-            ended: returns which of the given runs are known and have ended; other runs are not
-                touched.
+        ``ended`` tells which of the given runs are known and have ended; others are not touched.
         """
         executor = self._contexts[host].executor
         swept = ended(executor.left())
@@ -198,11 +191,7 @@ class Worker:
 
 
 class UnreachableHosts:
-    """Hosts of a worker that do not answer.
-
-    Args:
-        every: seconds between two probes of an unreachable host.
-    """
+    """Hosts of a worker that do not answer, with ``every`` seconds between two probes of one."""
 
     def __init__(
         self, contexts: Mapping[str, HostContext], every: float, on_return: Callable[[], object]
@@ -263,8 +252,7 @@ def open_host(
 ) -> HostContext:
     """Return the context of a host's runs; the host itself is contacted when a run begins.
 
-    Args:
-        read_content: returns the GPU content of an image; None: evidence is bound to no content.
+    Without ``read_content``, which returns an image's GPU content, evidence is bound to none.
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
     executor = open_executor(host)
@@ -317,12 +305,9 @@ _JITTER_S = 60
 
 @contextmanager
 def repeat_jobs(jobs: Mapping[Callable[[], object], int]) -> Iterator[None]:
-    """Run each job periodically while the block runs, and first soon after the block begins.
+    """Run each job every so many seconds while the block runs, and first soon after it begins.
 
     A job never runs twice at once. A job that fails is logged and runs again at its next time.
-
-    Args:
-        jobs: job to the seconds between two runs.
     """
     from apscheduler.executors.pool import ThreadPoolExecutor
     from apscheduler.schedulers.background import BackgroundScheduler

@@ -108,11 +108,7 @@ RECORD_SCHEMA = "wheel-record/3"
 
 
 class MemberResult(Struct, frozen=True):
-    """The result of reading one member of a wheel.
-
-    Attributes:
-        library: None where the member is no library or kernel file.
-    """
+    """One member of a wheel, as read; ``library`` is None where it is no library or kernel file."""
 
     library: Library | None = None
     complete: bool = True
@@ -183,11 +179,7 @@ DAYS = 7.0
 
 
 class WheelChoice(Struct, frozen=True):
-    """The wheel that was chosen for a release and platform.
-
-    Attributes:
-        at: time of the choice, in seconds since the epoch.
-    """
+    """The wheel chosen for a release and platform, ``at`` seconds since the epoch."""
 
     wheel: str
     sha256: str

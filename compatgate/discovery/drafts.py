@@ -121,12 +121,9 @@ def list_objects(body: Any, name: str) -> list[Body]:
 
 
 class DeclaredDriver(Struct, frozen=True):
-    """A driver that the operator installs on some nodes.
+    """A driver that an object (``NVIDIADriver h100``) has the operator install on some nodes.
 
-    Attributes:
-        origin: the object, ``NVIDIADriver h100``.
-        version: None where it is not known; ``why`` says why.
-        note: a remark on the driver; may be empty.
+    Without a known version, ``why`` says why; ``note`` is a remark, or empty.
     """
 
     origin: str
@@ -291,11 +288,9 @@ def _matches_expression(one: Body, labels: Mapping[str, str]) -> bool:
 
 
 class DraftPool(ObservedPool, frozen=True):
-    """A pool with possibly unknown properties.
+    """A pool whose properties may be unknown, with the reason by the property's name in ``why``.
 
-    Attributes:
-        gpu: product in a form that `resolve_gpu` reads; empty: not known.
-        why: a property is not known, by its name.
+    ``gpu`` is in a form that `resolve_gpu` reads.
     """
 
     why: dict[str, str] = {}

@@ -62,8 +62,7 @@ _PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
 class Node(Struct, frozen=True):
     """A node: its name (empty where the text holds labels alone) and its labels.
 
-    Attributes:
-        target: target in the annotation ``compatgate.dev/target``; empty without one.
+    ``target`` is that of the annotation ``compatgate.dev/target``; empty without one.
     """
 
     name: str
@@ -202,13 +201,7 @@ def _parse_pairs(text: str) -> tuple[Node, ...]:
 
 
 class NodeDescription(Struct, frozen=True):
-    """The GPUs and CPU of one node.
-
-    Attributes:
-        report: None where the labels name no GPU.
-        cpu: None where the labels do not tell.
-        note: sentence about missing or contradictory labels; may be empty.
-    """
+    """The GPUs and CPU of one node, as its labels tell them; a note on missing or contrary ones."""
 
     report: Report | None
     cpu: str | None = None
@@ -315,11 +308,9 @@ def _count(text: str | None) -> int:
 
 
 class NodePools(Struct, frozen=True):
-    """Pools of nodes, with notes and conflicts.
+    """Pools of nodes, with notes (on nodes without a pool and missing labels) and conflicts.
 
-    Attributes:
-        pools: one per GPU product, driver, system, kind of CPU, platform, kernel and distribution.
-        notes: sentences about nodes without a pool and about missing labels.
+    There is one per GPU product, driver, system, kind of CPU, platform, kernel and distribution.
     """
 
     pools: tuple[ObservedPool, ...]

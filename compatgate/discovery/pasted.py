@@ -38,15 +38,9 @@ _HINT = (
 
 
 class PastedText(Struct, frozen=True):
-    """The content of pasted text.
+    """The content of a text: its kind in words, and stack and pools in the form of requests.
 
-    Attributes:
-        kind: of the text, in words.
-        stack: in the form of requests.
-        pools: in the form of requests.
-        draft: the pools with what is open about them; None: the text is no report about nodes.
-        image: an image reference.
-        notes: warnings about the content.
+    ``draft`` has what is open about the pools; None: the text is no report about nodes.
     """
 
     kind: str

@@ -33,11 +33,9 @@ _TEGRASTATS = re.compile(r"\bGR3D_FREQ [@\d]")
 
 
 class TegraBoard(Struct, frozen=True):
-    """A Jetson; a field is empty where nothing tells it.
+    """A Jetson, as its device tree names it; a field is empty where nothing tells it.
 
-    Attributes:
-        model: of the device tree, ``NVIDIA Jetson AGX Orin Developer Kit``.
-        soc: last entry of the device tree's ``compatible``, ``tegra234``.
+    It is the model ``NVIDIA Jetson AGX Orin Developer Kit`` with the chip ``tegra234``.
     """
 
     l4t: str = ""

@@ -152,13 +152,9 @@ class Queue(Protocol):
 
 
 class BaselineKey(Struct, frozen=True):
-    """Key of a baseline.
+    """Key of a baseline: a changed program measures something else, so its content is named.
 
-    Attributes:
-        workload: name and digest of its content, ``gemm@0f3c...``: a changed program measures
-            something else.
-        sku: MIG profile included; ``cpu`` on a host without GPUs.
-        family: of the stack (see `compatgate.canary.judge.baseline`).
+    The SKU has the MIG profile, ``cpu`` without GPUs; the family is that of the stack.
     """
 
     workload: str
@@ -185,11 +181,8 @@ class Baselines(Protocol):
 class StepJudgement(Struct, frozen=True):
     """The judge's result for a step.
 
-    Attributes:
-        outcome: ``passed``, ``failed`` or ``inconclusive``.
-        more: number of values missing for a judgement; 0 if more would not help.
-        pairs: only pairs with a reference can answer.
-        body: the whole judgement as plain data, stored with the step.
+    ``more`` values are missing for a judgement; only ``pairs`` with a reference may answer. The
+    whole judgement is stored with the step as plain data.
     """
 
     outcome: Outcome
@@ -206,12 +199,10 @@ OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[Observe]]
 
 
 class ImageContent(Struct, frozen=True):
-    """The GPU content of an image.
+    """The digest of an image's GPU content; None: it could not be read.
 
-    Attributes:
-        digest: of the GPU content; None: it could not be read.
-        images: digests by which the image is known: of its index and of its manifest.
-        files: path below the root to the digest of the file, of some files.
+    The image is known by the digests of its index and manifest. ``files`` has the digests of some,
+    by path below the root.
     """
 
     digest: str | None = None

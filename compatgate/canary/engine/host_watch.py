@@ -42,11 +42,9 @@ def watch_nodes(jobs: JobHealth, table: XidTable) -> OpenHostWatch:
 
 
 class LocalWatch:
-    """Opener of watches on this machine's GPUs.
+    """Opener of watches on this machine's GPUs, with ``sample`` seconds between two snapshots.
 
-    Args:
-        sample: seconds between two snapshots while a step runs.
-        look: returns a snapshot of the GPUs; None if there is no NVML.
+    ``look`` returns a snapshot; None if there is no NVML.
     """
 
     def __init__(

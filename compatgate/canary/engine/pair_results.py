@@ -144,8 +144,7 @@ def learn_knowledge(
 ) -> dict[str, Knowledge]:
     """Return what earlier sessions of the same workload's content teach about noise.
 
-    Args:
-        explained: why a person accepts an improbable improvement of this run.
+    ``explained`` is why a person accepts an improbable improvement of this run.
     """
     results = {}
     for name, (workload, _) in list_metrics(steps).items():

@@ -136,11 +136,7 @@ class PairSession:
     def run(
         self, compared: Sequence[Step], jobs: Mapping[str, Jobs], stored: Sequence[StepResult]
     ) -> list[StepResult]:
-        """Run the pairs, and return the result of each step.
-
-        Args:
-            compared: steps that are compared, at least one, in order.
-        """
+        """Run the pairs of at least one step, and return the result of each."""
         record = _restore(compared, jobs, stored)
         self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}
         explained = self._lease.run.explained

@@ -80,11 +80,7 @@ class StepRunner:
         self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
 
     def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
-        """Prepare the step's image on the host.
-
-        Args:
-            reference: image to use instead of the image under test; None: the image under test.
-        """
+        """Prepare the step's image on the host, or ``reference`` in place of the one under test."""
         if self._must_stop():
             raise ExecutionStopped
         run = self._lease.run
@@ -134,10 +130,8 @@ class StepRunner:
     def run(self, step: Step, prepared: PreparedJob, place: str) -> StepResult:
         """Run a step, repeat it where that may settle its outcome, and record the result.
 
-        A workload of hours is never repeated. The reason of each repetition is shown.
-
-        Args:
-            place: of the step in the run, for people.
+        A workload of hours is never repeated. The reason of each repetition is shown, after the
+        step's ``place`` in the run.
         """
         reports: list[Report] = []
         hung = 0
@@ -196,11 +190,7 @@ class StepRunner:
         log_name: str,
         doing: str,
     ) -> tuple[StepResult, Report]:
-        """Execute a step once, and conclude it; nothing is recorded.
-
-        Args:
-            doing: what is shown while it runs, with its progress.
-        """
+        """Execute a step once, show what it is ``doing``, and conclude it; nothing is recorded."""
         workload = step.workload
         lookout = Lookout(workload, executor, self._context.reader(workload))
         job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
@@ -361,13 +351,9 @@ def execute(
 ) -> ExecutionEnd:
     """Run a prepared job to its end.
 
-    The time that a batch scheduler lets it wait does not count.
-
-    Args:
-        must_stop: asked at least every second; if it returns true, the job is killed.
-        settings: intervals of polls. A host that takes longer than a lease to say how the job
-            stands did not answer.
-        waits: receives each new reason for which a job waits; "" once it has begun.
+    The time that a batch scheduler lets it wait does not count; ``waits`` gets each new reason for
+    it, and "" once the job has begun. ``must_stop`` is asked every second, and kills the job. A
+    host that takes longer than a lease to say how the job stands did not answer.
     """
     handle = executor.start(prepared)
     try:
@@ -432,8 +418,7 @@ _FLUSH_S = 1.0
 class StepLog:
     """Buffer that writes output to the queue now and then.
 
-    Args:
-        limit: bytes to keep; later bytes are counted, and the log says so at its end.
+    Bytes after ``limit`` are only counted, and the log says so at its end.
     """
 
     def __init__(self, queue: Queue, lease: Lease, step: str, limit: int) -> None:

@@ -61,12 +61,7 @@ class Job(Struct, frozen=True):
 
 
 class PreparedJob(Struct, frozen=True):
-    """A job whose image is on the host.
-
-    Attributes:
-        image: image that will run, by digest (``name@sha256:...`` or the image id).
-        tool: image with the workload's tool; None if ``image`` has everything.
-    """
+    """A job whose image, by digest or image id, is on the host, with that of its tool, if apart."""
 
     job: Job
     image: str
@@ -76,8 +71,7 @@ class PreparedJob(Struct, frozen=True):
 class Handle(Struct, frozen=True):
     """Reference to a started job, as JSON, for any worker that can reach the host.
 
-    Attributes:
-        id: id in the executor: container id, job number.
+    ``id`` is the executor's: container id, job number.
     """
 
     id: str
@@ -88,13 +82,10 @@ class Handle(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """Status of a job.
+    """Status of a job; ``lost`` if the host does not know it or failed with it.
 
-    Attributes:
-        state: ``lost`` if the host does not know the job or failed with it; ``timeout`` if a
-            scheduler ended the job at its time limit.
-        exit_code: exit status of the program; None while it runs, and if the job was lost.
-        reason: why it ended, if not by itself: ``out of memory``, ``engine stopped``.
+    The exit code is None while it runs, and if it was lost. A scheduler ends it with ``timeout`` at
+    its time limit; ``reason`` says why else it did not end by itself: ``out of memory``.
     """
 
     state: Literal["waiting", "running", "exited", "lost", "timeout"]
@@ -298,12 +289,10 @@ def find_innermost_cause(error: BaseException) -> str:
 
 
 class HostObservation(Struct, frozen=True):
-    """State of the host while a step ran.
+    """State of the host while a step ran, as in `Health`, and its plain data.
 
-    Attributes:
-        state: as in `compatgate.canary.health.Health`; ``unknown`` if the state could not be read;
-            ``unobserved`` if the operator turned the watch off or there are no GPUs.
-        body: as plain data, stored with the step.
+    It is ``unknown`` if it could not be read, and ``unobserved`` if the operator turned the watch
+    off or there are no GPUs.
     """
 
     state: str

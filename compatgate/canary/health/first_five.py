@@ -41,11 +41,7 @@ _NO_DRIVER = "no NVIDIA GPU on the PCI bus and no driver: run this on the GPU no
 
 
 class Check(Struct, frozen=True):
-    """One check.
-
-    Attributes:
-        id: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``.
-    """
+    """One check: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``."""
 
     id: str
     name: str
@@ -55,11 +51,7 @@ class Check(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """The input of the checks.
-
-    Attributes:
-        log: errors in the kernel log; None: it cannot be read, for the reason in ``log_problem``.
-    """
+    """The input of the checks; ``log_problem`` says why there is no kernel log."""
 
     host: Host
     answers: tuple[SmiAnswer, SmiAnswer]

@@ -24,12 +24,7 @@ class Stamp(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A kernel message.
-
-    Attributes:
-        text: from ``NVRM:`` (or ``nvidia``) on.
-        at: times of the message, one per clock that the line shows.
-    """
+    """A kernel message from ``NVRM:`` or ``nvidia`` on, with a time per clock of its line."""
 
     text: str
     at: tuple[Stamp, ...] = ()

@@ -39,11 +39,7 @@ _DIRECTIONS = {"GPU to Host": "d2h", "Host to GPU": "h2d", "bidirectional": "bid
 
 
 class _Result(Struct, frozen=True):
-    """Result of one test for one GPU, or for all.
-
-    Attributes:
-        entity: number of the GPU, if the result is about one.
-    """
+    """Result of one test for all GPUs, or for the one whose number is ``entity``."""
 
     status: str
     entity: str

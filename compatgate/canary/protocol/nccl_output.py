@@ -33,13 +33,9 @@ class Rank(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A message size, out of place or in place.
+    """A message size in bytes, out of place or in place: microseconds and GB/s.
 
-    Attributes:
-        size: bytes, as rounded by the tool.
-        time: microseconds.
-        algbw, busbw: GB/s.
-        wrong: number of wrong values; None if they were not validated.
+    ``wrong`` values are None if they were not validated.
     """
 
     size: int
@@ -54,12 +50,7 @@ class Row(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """One execution of a test.
-
-    Attributes:
-        out_of_bounds: number of results that failed validation, from the summary.
-        bandwidth_ok: the tool's own judgement; None if it was not requested.
-    """
+    """One execution of a test; ``bandwidth_ok`` is the tool's own judgement, if requested."""
 
     rows: tuple[Row, ...]
     ranks: tuple[Rank, ...] = ()

@@ -126,13 +126,10 @@ _MAX_WARNINGS = 20
 
 
 class NcclLog(Struct, frozen=True):
-    """Content of NCCL's log.
+    """Content of NCCL's log: the CUDA it was built for, and the network chosen, used or not.
 
-    Attributes:
-        cuda: CUDA version that the library was built for.
-        transports: number of connections over each: ``NET/IB/GDRDMA``, ``NET/IB``, ``NET/Socket``,
-            ``P2P/CUMEM``, ``P2P/IPC``, ``SHM``, ``NVLS``.
-        network: network chosen for other hosts, used or not.
+    ``transports`` counts connections over each of ``NET/IB/GDRDMA``, ``NET/IB``, ``NET/Socket``,
+    ``P2P/CUMEM``, ``P2P/IPC``, ``SHM`` and ``NVLS``.
     """
 
     version: str | None = None

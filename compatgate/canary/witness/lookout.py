@@ -84,12 +84,9 @@ def conclude_witness(
     *,
     digest: str = "",
 ) -> Witness:
-    """Return what the worker saw of an execution.
+    """Return what the worker saw of an execution, and of its processes if the executor shows them.
 
-    Args:
-        sighting: of its processes; None if the executor does not show them.
-        wall_s: seconds by the worker's clock.
-        digest: of the worker's program that started it; "" if the image's Python did.
+    The digest is of the worker's program that started it; "" if the image's Python did.
     """
     signed = report.witness or Witness()
     contradictions = list(signed.contradictions)
@@ -147,11 +144,9 @@ _LEAST_LOOKS = 10
 
 
 def find_impossible_times(workload: Workload, report: Report, wall_s: float) -> Iterator[str]:
-    """Yield the metrics whose times add up to more than the program lasted.
+    """Yield the metrics whose times add up to more than the program lasted by the worker's clock.
 
-    Args:
-        workload: says which metrics have values that overlap; of those, each value counts alone.
-        wall_s: seconds by the worker's clock, from before the start until after the end.
+    Where the workload says that a metric's values overlap, each of them counts alone.
     """
     for metric in report.metrics:
         scale = _SECONDS.get(metric.unit)

@@ -64,12 +64,10 @@ class Hint(Struct, frozen=True):
 
 
 class DockerfileReading(Struct, frozen=True):
-    """The statements of a Dockerfile about its image.
+    """What a Dockerfile states about its image.
 
-    Attributes:
-        base: reference of the image that the last stage begins from; empty for ``scratch``.
-        hints: what later lines state, in their order.
-        require: expressions of ``NVIDIA_REQUIRE_*`` that it sets.
+    The base is that of the last stage, empty for ``scratch``; later lines give hints, in order.
+    ``require`` are expressions of ``NVIDIA_REQUIRE_*`` that it sets.
     """
 
     base: str

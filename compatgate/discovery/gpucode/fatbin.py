@@ -120,11 +120,7 @@ class GpuCode(Struct, frozen=True):
 
 
 class Units(Struct, frozen=True):
-    """Translation units with code that a driver can run.
-
-    Attributes:
-        profiles: number of units with the same code, by code: ``sm_80+sm_90a+compute_90``.
-    """
+    """Translation units for a driver, and how many have which code: ``sm_80+sm_90a+compute_90``."""
 
     sass: dict[str, int]
     ptx: dict[str, int]

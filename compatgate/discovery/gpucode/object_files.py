@@ -204,12 +204,7 @@ _GPU_SECTIONS = {CODE[:8]: CODE, RELOCATABLE[:8]: RELOCATABLE, WRAPPERS[:8]: WRA
 
 
 class PePart(Struct, frozen=True):
-    """A section of a PE file.
-
-    Attributes:
-        name: stored name, at most 8 characters.
-        address: address of its first byte in memory, from the beginning of the image.
-    """
+    """A section of a PE file: at most 8 characters of its name, its address in memory."""
 
     name: str
     address: int
@@ -218,12 +213,7 @@ class PePart(Struct, frozen=True):
 
 
 class PeFile(Struct, frozen=True):
-    """The headers of a PE file.
-
-    Attributes:
-        exports: address of the table of exported symbols; 0 without one.
-        imports: address of the table of imported libraries; 0 without one.
-    """
+    """The headers of a PE file, with the addresses of its tables of symbols; 0 without one."""
 
     wide: bool
     exports: int

@@ -191,13 +191,7 @@ def root_members(archive: ArchiveFiles) -> Iterator[tuple[Member, Content]]:
 
 
 class SifPartition(Struct, frozen=True):
-    """The partition with the root filesystem.
-
-    Attributes:
-        offset: first byte in the file.
-        size: in bytes.
-        architecture: as images name it (``amd64``); empty where the file does not say.
-    """
+    """The partition with the root filesystem; the architecture is as images name it (``amd64``)."""
 
     offset: int
     size: int

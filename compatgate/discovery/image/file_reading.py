@@ -58,11 +58,7 @@ _FILE_BYTES, _SYMBOL_BYTES = 400, 24
 
 
 class FileCode(Struct, frozen=True, omit_defaults=True):
-    """The GPU code and links of one file.
-
-    Attributes:
-        library: entry for a record; None for programs and unreadable files.
-    """
+    """The GPU code and links of a file; ``library`` is None for programs and unreadable files."""
 
     code: CodeFile
     library: Library | None = None
@@ -77,13 +73,10 @@ class FileCode(Struct, frozen=True, omit_defaults=True):
 
 
 class FileReading(Struct, frozen=True, omit_defaults=True):
-    """What the content of a file says.
+    """What the content of a file says, by the kind of the file.
 
-    Attributes:
-        text: a small text file; None for other files and for one that is too large.
-        packages: names and versions of the packages in a database that may be components.
-        code: None for files that are no library, program or kernel.
-        digest: of a file that belongs to the GPU content.
+    It is a small text, the packages in a database that may be components, the code of a library,
+    program or kernel, or the digest of a file that belongs to the GPU content.
     """
 
     text: bytes | None = None
@@ -178,12 +171,7 @@ class _PeekedContent:
 
 
 class LayerRecord(Struct):
-    """What a layer holds.
-
-    Attributes:
-        files: the readings of files, by the number of the member.
-        unpacked: decompressed bytes of the layer.
-    """
+    """The readings of a layer's files, by the number of the member, and its decompressed bytes."""
 
     members: list[Member] = field(default_factory=list)
     files: dict[int, FileReading] = field(default_factory=dict)
@@ -225,11 +213,7 @@ class LayerRecords:
 
 
 class Recording:
-    """A record while its layer is read.
-
-    Attributes:
-        full: the layer has more than is kept.
-    """
+    """A record while its layer is read; ``full`` if the layer has more than is kept."""
 
     def __init__(self, reader: FileReader) -> None:
         self.record = LayerRecord()

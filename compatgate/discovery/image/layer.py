@@ -117,11 +117,7 @@ _GZIP_WINDOW = 31  # zlib's number for gzip with the largest window
 
 
 class Budget:
-    """A count of decompressed bytes, against decompression bombs.
-
-    Attributes:
-        unpacked: bytes of all layers so far.
-    """
+    """A count of the bytes that all layers so far unpack to, against decompression bombs."""
 
     def __init__(self, limits: Limits, check: Callable[[], None] = lambda: None) -> None:
         self.limits = limits

@@ -46,11 +46,7 @@ _OF_DRIVER = re.compile(r"/lib(?:cuda|cudadebugger|nvidia|nvcu|nvoptix|EGL|GL|vd
 
 
 class ContentParts(Struct):
-    """The parts of the GPU content that the files of an image hold.
-
-    Attributes:
-        files: path to the digest of the file, or to ``link:TARGET``.
-    """
+    """Parts of an image's GPU content: path to the digest of the file, or to ``link:TARGET``."""
 
     files: dict[str, str] = field(default_factory=dict)
     lists: dict[str, str] = field(default_factory=dict)
@@ -145,13 +141,9 @@ class WitnessKind(IntEnum):
 class LayerFindings(Struct):
     """The findings in all layers.
 
-    Attributes:
-        observations: observations with the kind of their witness, in reading order.
-        majors: components of which a library's name states only the major version.
-        inventory: distributions, and files that may belong to them.
-        unread: unreadable files that may hold GPU code, with the reason.
-        interpreters: path of a Python interpreter to its link, ``""`` for a file.
-        venvs: virtual environments by their folder, and whether each has only its own packages.
+    ``majors`` are components of which a library's name states only the major version, ``unread``
+    files that may hold GPU code, with the reason. ``interpreters`` have the path of a Python
+    interpreter to its link (``""``: a file), ``venvs`` whether each has only its own packages.
     """
 
     observations: list[tuple[WitnessKind, Observation]] = []

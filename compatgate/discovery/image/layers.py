@@ -42,11 +42,7 @@ _LIBRARY_HELP = "the names of its libraries were read"
 
 
 class LayerScan:
-    """A scan of one image's layers.
-
-    Attributes:
-        watched: folders of which links are recorded; None where they are not known.
-    """
+    """A scan of an image's layers; ``watched`` are folders whose links are recorded, if known."""
 
     def __init__(self, signals: Signals, options: ImageOptions, deadline: Deadline) -> None:
         self.seen = LayerFindings()

@@ -77,11 +77,9 @@ class ResolvedImage(Struct, frozen=True):
 
 
 class ResolvedImages(Struct, frozen=True):
-    """The images that a runtime may run for a reference.
+    """The images that a runtime may run for a reference, containerd's first choice in front.
 
-    Attributes:
-        images: the one that containerd chooses first; never empty.
-        index: digest of the index that names them; None without.
+    ``index`` is the digest of the index that names them, if one does.
     """
 
     images: list[ResolvedImage]
@@ -353,11 +351,7 @@ class FolderFile(Struct, frozen=True):
 
 
 class ImageFolder(Struct, frozen=True):
-    """A folder of an image.
-
-    Attributes:
-        files: files by path below the folder; empty where the image lacks the folder.
-    """
+    """A folder of an image: its files by path below it; none where the image lacks the folder."""
 
     digest: str
     files: dict[str, FolderFile]

@@ -31,11 +31,7 @@ _DIGEST = re.compile(r"@sha(?:256|512):[0-9a-f]+$")
 
 
 class Interpreters(Struct, frozen=True):
-    """The interpreters of an image, and what chooses one.
-
-    Attributes:
-        path: folders of ``PATH``; ``""`` for one that is not known.
-    """
+    """The interpreters of an image and its ``PATH``, with ``""`` for a folder that is not known."""
 
     installations: dict[str, str] = {}
     path: tuple[str, ...] = ()

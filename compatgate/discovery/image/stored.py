@@ -35,12 +35,10 @@ _CONTAINERD_NAME = "io.containerd.image.name"
 
 
 class StoredImage(Struct, frozen=True):
-    """An image in files.
+    """An image in files, by the digest of its manifest, or of its config in an archive without one.
 
-    Attributes:
-        digest: digest of the manifest; of an archive without one, that of the config.
-        index: digest of the index that the manifest was chosen from, None without.
-        open: why it is not known whether a runtime chooses this image, in sentences.
+    ``index`` is the digest of the index that the manifest was chosen from. ``open`` says why it is
+    not known whether a runtime chooses this image.
     """
 
     digest: str

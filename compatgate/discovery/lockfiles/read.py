@@ -39,9 +39,7 @@ def read_lockfile(
 ) -> LockReading:
     """Read a lockfile of any known format for one platform.
 
-    Args:
-        path_or_name: a `Path` if included files may be read from its folder; text is the name of a
-            file from a client, whose includes stay open.
+    A `Path` may include files of its folder; the name of a client's file leaves them open.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)

@@ -328,10 +328,7 @@ def parse_conda_spec(spec: str, origin: str) -> ListedPackage | None:
 class GpuPackages(Struct, frozen=True):
     """The GPU packages of a lock, bill of materials or environment.
 
-    Attributes:
-        wheels: the installed file of each package and component, where known.
-        open: sentences about packages without a version.
-        origins: sources of the files of each package and component, by name.
+    Wheels and origins are by name of the package or component; ``open`` are those without version.
     """
 
     observations: tuple[Observation, ...] = ()

@@ -53,12 +53,9 @@ _RPM_SECONDS = 20.0
 
 
 class ObservedMachine(Struct, frozen=True):
-    """A machine as seen.
+    """A machine as seen: parts in the order of `NODE_COMPONENTS`, and its platform, if known.
 
-    Attributes:
-        node: parts by name, in the order of `NODE_COMPONENTS`.
-        platform: None where the facts do not know the machine.
-        observations: each part with its witness; the first witness of a part decides.
+    The first observation of a part decides.
     """
 
     node: dict[str, str] = {}

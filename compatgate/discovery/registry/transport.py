@@ -214,11 +214,7 @@ class Response:
 
 
 class Transport:
-    """A transport for requests to registries, token services and redirects.
-
-    Args:
-        attempts: at one request; more than one for servers that bear repetition.
-    """
+    """A transport to registries and token services; several ``attempts`` where they do no harm."""
 
     def __init__(
         self, options: ImageOptions, deadline: Deadline, attempts: int = _ATTEMPTS

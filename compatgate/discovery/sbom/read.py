@@ -239,11 +239,7 @@ _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
 class BillComponents(stack_components.LockedComponents, frozen=True):
-    """The components among the parts of a bill.
-
-    Attributes:
-        origins: sources of the files of GPU packages, by name.
-    """
+    """The components of a bill, and ``origins``: sources of the files of GPU packages, by name."""
 
     origins: dict[str, PackageOrigin] = {}
 

@@ -46,14 +46,9 @@ _KILLED = 137
 
 
 class KubernetesExecutor(Executor):
-    """Executor of jobs in one namespace of a cluster.
+    """Executor of jobs in one namespace of a cluster, which the first call contacts.
 
-    Args:
-        host: host of the cluster; the cluster is not contacted before the first call of a method.
-
-    Attributes:
-        pairs_nodes: workloads on several nodes are not compared: their pods would not keep the
-            same nodes.
+    Workloads on several nodes are not compared: their pods would not keep the same nodes.
     """
 
     kind = "kubernetes"

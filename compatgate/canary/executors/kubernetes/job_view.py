@@ -315,11 +315,7 @@ _MAX_HELD = 10_000
 
 
 class LogPosition:
-    """Last line received, with the time that the node wrote before it.
-
-    Attributes:
-        stamp: the time; empty before the first line.
-    """
+    """Last line received, with the time that the node wrote before it; empty before the first."""
 
     def __init__(self) -> None:
         self.stamp = ""

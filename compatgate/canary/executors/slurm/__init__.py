@@ -62,13 +62,9 @@ _CANCEL_PATIENCE_S = 90.0
 
 
 class SlurmExecutor(Executor):
-    """Executor of jobs through one cluster's commands.
+    """Executor of jobs through one cluster's commands; the host stands for nodes of one kind.
 
-    Args:
-        host: host that stands for nodes of one kind; Slurm is not asked before it is needed.
-
-    Attributes:
-        health: what its jobs saw of their nodes' GPUs, where ``health = "node"``.
+    Slurm is not asked before it is needed. Jobs look at their nodes' GPUs if ``health = "node"``.
     """
 
     kind = "slurm"

@@ -166,13 +166,9 @@ _EXIT = re.compile(r"(\d+):(\d+)")
 
 
 class Record(Struct, frozen=True):
-    """A job as Slurm knows it.
+    """A job as Slurm knows it: its base state (``NODE_FAIL``), and why it waits or ended.
 
-    Attributes:
-        state: base state in capitals, ``PENDING``, ``NODE_FAIL``.
-        reason: why it waits, or ended; "" if Slurm gives no reason.
-        node: node of the job; "" before it is placed.
-        restarts: how often Slurm put it back into its queue.
+    ``node`` is "" before it is placed; Slurm put it back into its queue ``restarts`` times.
     """
 
     name: str
@@ -288,12 +284,9 @@ def job_name(run: str) -> str:
 
 
 class Stage(Struct, frozen=True):
-    """Progress of the batch script, from its own records.
+    """Progress of the batch script, from its own records: first it fetches the image.
 
-    Attributes:
-        started: the program was started; before that, its image is fetched.
-        exit_code: exit code of the program; None if the script has not seen its end.
-        missing: the node does not have the program of the command.
+    The exit code is None if it has not seen the program's end; ``missing``: the node lacks it.
     """
 
     started: bool = False

@@ -26,12 +26,7 @@ _SRUN = ("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
 
 
 class ContainerPlace(Struct, frozen=True):
-    """Image, folder and name of a job's container.
-
-    Attributes:
-        image: by digest; "" without a container.
-        folder: folder of the job, on every node.
-    """
+    """Image (by digest; "" without a container), folder on every node and name of a container."""
 
     image: str
     folder: str
