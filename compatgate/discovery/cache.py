@@ -46,11 +46,6 @@ def entry_key(digest: str, depends_on: Any) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def read_entry(folder: str, name: str) -> dict[str, Any] | None:
-    """Return an earlier reading; None where the entry is missing or damaged."""
-    return read_struct(folder, name, dict[str, Any])
-
-
 def read_struct(folder: str, name: str, kind: type[T]) -> T | None:
     """Return an entry as a type; None where it is missing, damaged or of another form."""
     try:

@@ -19,6 +19,7 @@ from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
 from compatgate.discovery.image.files import FileKind, is_cached, kind_of_file
+from compatgate.discovery.image.layer import PeekedSource
 from compatgate.discovery.image.layer_findings import finish_digest, is_hashed
 from compatgate.discovery.image.tar import Content, Member
 from compatgate.discovery.installed_metadata import (
@@ -132,7 +133,7 @@ def _read_code(kind: FileKind, member: Member, content: Content) -> FileCode | N
     head = content.read(min(len(_ELF), size))
     if head != _ELF and kind != "kernel":
         return None
-    begun = _PeekedContent(head, content)
+    begun = PeekedSource(head, content)
     try:
         if kind == "kernel" or ".so" not in path.rpartition("/")[2]:
             code = read_gpu_code(begun, size=size, name=path)
@@ -155,19 +156,6 @@ def _stream_opener(begun: ByteReader) -> StreamOpener:
         read(begun)
 
     return opener
-
-
-class _PeekedContent:
-    """A content that returns its peeked first bytes again."""
-
-    def __init__(self, head: bytes, content: Content) -> None:
-        self._head = head
-        self._content = content
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
-        head, self._head = self._head[:size], self._head[size:]
-        return head or self._content.read(size)
 
 
 class LayerRecord(Struct):

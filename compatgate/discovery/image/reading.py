@@ -207,7 +207,7 @@ class ReadingCache:
         """Store the image that an index leads to, if that image's reading is stored."""
         if self._options.cache and reading.index and self.find(reading.digest):
             name = self._key(reading.index, tuple(sorted(self._options.needs)))
-            if cache.read_entry(self._options.cache, name) is None:
+            if cache.read_struct(self._options.cache, name, dict[str, Any]) is None:
                 cache.write_entry(self._options.cache, name, reading)
 
     @cached_property

@@ -62,7 +62,6 @@ class LockContents(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[str, ...] = ("",)
-    arch: tuple[str, ...] = ()
 
 
 class PackageOrigin(Struct, frozen=True):

@@ -115,7 +115,7 @@ def _conclude_reading(
         observations,
         (*conflicts, *find_cuda_conflicts(observations)),
         tuple(dict.fromkeys(left))[:_MAX_OPEN],
-        (*contents.arch, *arch),
+        arch,
         gpu.wheels,
         gpu.origins,
         unrelated,
