@@ -58,7 +58,6 @@ class Observation(Struct, frozen=True):
     log: KernelErrors | None
     log_problem: str | None
     counters: tuple[InputCounters, InputCounters]
-    seconds: float
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -108,7 +107,7 @@ def observe(
         except Unavailable as error:
             problem = error.problem
     add_answer(log, second)
-    return Observation(look_at_host(root), (first, second), log, problem, (before, after), seconds)
+    return Observation(look_at_host(root), (first, second), log, problem, (before, after))
 
 
 def ask_gpus(program: str = PROGRAM, nvml: bool = True) -> SmiAnswer:
