@@ -23,7 +23,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version
-from compatgate.discovery.node_labels import Node, group_nodes, load_plain_yaml
+from compatgate.discovery.node_labels import Node, group_nodes, parse_yaml
 from compatgate.discovery.observations import ObservedPool
 from compatgate.documents.specs import API_VERSION, PoolSpec
 from compatgate.errors import BadInput, quote_error
@@ -34,8 +34,6 @@ _PRODUCT_LABEL = "nvidia.com/gpu.product"
 
 
 Body = dict[str, Any]
-LARGEST_YAML_OBJECTS = 32 * 1024 * 1024
-"""Bytes of the largest accepted YAML file."""
 CLUSTER_POLICY = "ClusterPolicy"
 NVIDIA_DRIVER = "NVIDIADriver"
 _EVERY_GPU_NODE = {"nvidia.com/gpu.present": "true"}
@@ -59,23 +57,11 @@ def read_objects(text: str, origin: str) -> tuple[Body, ...]:
             what = f"is not JSON: {quote_error(error)}"
             raise BadInput(what, field=origin, hint=_OBJECTS_HINT) from None
     else:
-        documents = _parse_yaml(clean, origin)
+        documents = parse_yaml(clean, origin, "is not YAML", _OBJECTS_HINT)
     objects = tuple(one for document in documents for one in _flatten(document, origin))
     if not objects:
         raise BadInput("contains no objects", field=origin, hint=_OBJECTS_HINT)
     return objects
-
-
-def _parse_yaml(text: str, origin: str) -> list[Any]:
-    import yaml
-
-    if len(text) > LARGEST_YAML_OBJECTS:
-        raise BadInput("is too long for YAML", field=origin, hint="give JSON")
-    try:
-        return load_plain_yaml(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        where = quote_error(error)
-        raise BadInput(f"is not YAML: {where}", field=origin, hint=_OBJECTS_HINT) from None
 
 
 def _flatten(document: Any, origin: str) -> Iterator[Body]:
