@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -30,7 +29,7 @@ from compatgate.canary.executors import (
 )
 from compatgate.canary.forecast import Forecast, describe_left
 from compatgate.canary.hosts import CLUSTERS
-from compatgate.canary.run import Origin, OutputReader, Report, Run, StepResult, merge_reports
+from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
@@ -209,6 +208,10 @@ class StepRunner:
             shown.begin()
             lookout.started(handle)
 
+        def take(data: bytes) -> None:
+            lookout.feed(data)
+            log.feed(strip_signatures(data))
+
         def say_waiting(why: str) -> None:
             if why:
                 waits = f"{step.name} waits: {why}"
@@ -221,7 +224,7 @@ class StepRunner:
                 ended = execute(
                     executor,
                     prepared,
-                    _Tee(lookout, log),
+                    take,
                     must_stop,
                     settings=self._context.settings,
                     waits=say_waiting,
@@ -316,40 +319,21 @@ class _ShownProgress:
         self._queue.say(self._lease, doing, self._forecast.share(*now), left)
 
 
-class _Tee:
-    """Sink that hands each piece to the reader and to the log."""
-
-    def __init__(self, reader: OutputReader, log: StepLog) -> None:
-        self._reader = reader
-        self._log = log
-
-    def feed(self, data: bytes) -> None:
-        self._reader.feed(data)
-        self._log.feed(strip_signatures(data))
-
-
 class ExecutionStopped(Exception):
     """Error: the run was cancelled, or the lease is lost."""
-
-
-class Sink(Protocol):
-    """Receiver of a program's output."""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next piece."""
 
 
 def execute(
     executor: Executor,
     prepared: PreparedJob,
-    sink: Sink,
+    take: Callable[[bytes], None],
     must_stop: Callable[[], bool],
     *,
     settings: Settings,
     waits: Callable[[str], None] | None = None,
     started: Callable[[Handle], object] | None = None,
 ) -> ExecutionEnd:
-    """Run a prepared job to its end.
+    """Run a prepared job to its end; ``take`` gets its output.
 
     The time that a batch scheduler lets it wait does not count; ``waits`` gets each new reason for
     it, and "" once the job has begun. ``must_stop`` is asked every second, and kills the job. A
@@ -372,7 +356,7 @@ def execute(
             return must_stop() or time.monotonic() >= deadline
 
         for piece in executor.output(handle, time_is_up):
-            sink.feed(piece)
+            take(piece)
         while (status := executor.status(handle)).state == "running" and not time_is_up():
             time.sleep(settings.poll)
     finally:

@@ -88,7 +88,7 @@ def attempt() -> Iterator[Callable[..., Tried]]:
         sink = _Both(lookout)
         try:
             ended = execute(
-                executor, prepared, sink, lambda: False,
+                executor, prepared, sink.feed, lambda: False,
                 settings=Settings(poll=0.1), started=lookout.started,
             )  # fmt: skip
         finally:
