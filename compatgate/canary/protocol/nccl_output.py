@@ -257,6 +257,8 @@ def _run(body: dict[str, Any], found: ToolResults) -> Run:
     for error in read_member(body, "errors", list, []):
         if error:
             found.problem(f"nccl-tests reports an error: {error}")
+    config = read_member(body, "config", dict, {})
+    devices = read_objects(config, "devices") if "devices" in config else []
     return Run(
         rows=tuple(rows),
         ranks=tuple(
@@ -266,18 +268,13 @@ def _run(body: dict[str, Any], found: ToolResults) -> Run:
                 pci=read_member(item, "device_hex", str, "").strip("[]"),
                 gpu=read_member(item, "device_info", str, "").strip(),
             )
-            for item in _devices(body)
+            for item in devices
         ),
         nccl=str(read_member(body, "nccl_version", int)),
         out_of_bounds=read_member(bounds, "count", int),
         average=read_number("bandwidth", average["bandwidth"]) if "bandwidth" in average else None,
         bandwidth_ok={"true": True, "false": False}.get(str(average.get("okay", ""))),
     )
-
-
-def _devices(body: dict[str, Any]) -> list[dict[str, Any]]:
-    config = read_member(body, "config", dict, {})
-    return read_objects(config, "devices") if "devices" in config else []
 
 
 def _rows(result: dict[str, Any]) -> list[Row]:

@@ -422,7 +422,8 @@ class _FolderReader:
         if inside and member.kind != "dir" and self._visibility.visible(member.path):
             self._visibility.count(member.path)
             below = member.path.removeprefix(f"{self._path}/")
-            if member.kind != "file" or below == self._path or not _is_plain(below):
+            plain = "\0" not in below and not {"", ".", ".."} & set(below.split("/"))
+            if member.kind != "file" or below == self._path or not plain:
                 hint = "links and devices are not copied; replace it with the file itself"
                 raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
             data = content.read_all(self._left)
@@ -435,8 +436,3 @@ class _FolderReader:
 
 def _refuse_layer(what: str) -> None:
     raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
-
-
-def _is_plain(path: str) -> bool:
-    """Return whether a path stays within its folder and is valid."""
-    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

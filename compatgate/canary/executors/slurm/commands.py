@@ -197,7 +197,7 @@ def read_scontrol(text: str) -> Record | None:
         exit_code=exit_code,
         signal=signal,
         node=_clean_value(_field(text, "NodeList")),
-        restarts=_parse_number(_field(text, "Restarts")),
+        restarts=int(restarts) if (restarts := _field(text, "Restarts")).isdecimal() else 0,
     )
 
 
@@ -234,10 +234,6 @@ def _clean_value(value: str) -> str:
 def _parse_exit(text: str) -> tuple[int, int]:
     result = _EXIT.fullmatch(text)
     return (int(result[1]), int(result[2])) if result else (0, 0)
-
-
-def _parse_number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
 
 
 _REFUSALS = (
