@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Job
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import read_report
 from compatgate.canary.workloads import read_workload

@@ -30,12 +30,7 @@ _HINT = "like registry.example/team/* or docker.io/library/ubuntu:*; * alone is 
 
 
 class AllowedImages(Struct, frozen=True):
-    """Patterns of the images that may be under test.
-
-    Attributes:
-        patterns: globs on the full reference, as `parse_patterns` returns them.
-        extend: how the operator allows another image; a hint for errors.
-    """
+    """Globs on the full references of images under test; ``extend`` hints how to add one."""
 
     patterns: tuple[str, ...] = (_EVERY,)
     extend: str = ""

@@ -39,11 +39,7 @@ _IMPRECISE_COMPONENTS = ("cuda", "python")
 
 
 class HostValues(Struct, frozen=True):
-    """Values of one metric in one run.
-
-    Attributes:
-        metric: step and metric, ``gemm-0/time``.
-    """
+    """Values of one metric (``gemm-0/time``) in one run."""
 
     host: str
     metric: str
@@ -176,11 +172,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 class HostStack(Struct, frozen=True):
-    """Components measured on one host.
-
-    Attributes:
-        values: by component; several where its measurements disagree.
-    """
+    """Components measured on one host, with several values where its measurements disagree."""
 
     host: str
     values: dict[str, tuple[str, ...]]
@@ -188,12 +180,9 @@ class HostStack(Struct, frozen=True):
 
 
 class ComponentDrift(Struct, frozen=True):
-    """Values of one component on all hosts.
+    """Values of one component on all hosts: that of most, if one is, and hosts that ``differ``.
 
-    Attributes:
-        majority: value of most hosts; None if two values are equally frequent.
-        differ: host to its other value; every host if there is no majority.
-        silent: hosts that did not measure the component; neither agreement nor difference.
+    The ``silent`` hosts did not measure the component: neither agreement nor difference.
     """
 
     component: str

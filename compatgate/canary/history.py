@@ -19,12 +19,9 @@ WORKLOAD = "workload"
 
 
 class MeasuredStep(Struct, frozen=True):
-    """The report of one step of a finished run.
+    """The report of one step of a finished run on a SKU ("": none) and image (None: of the host).
 
-    Attributes:
-        gpu: SKU that the run asked for; "": none.
-        image: that was run; None: the stack was on the host.
-        outcomes: what the judge said of metrics, by name; a metric without one was not judged.
+    ``outcomes`` are what the judge said of metrics; one without was not judged.
     """
 
     run: str

@@ -95,12 +95,9 @@ class Tls(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MaintenanceWindow(Struct, frozen=True, forbid_unknown_fields=True):
-    """Hours in which a host takes no new run.
+    """Hours in which a host takes no new run, on days from ``mon`` to ``sun`` (none: every day).
 
-    Attributes:
-        days: ``mon`` to ``sun``; () is every day.
-        start: ``HH:MM``; if ``end`` is earlier, the window lasts over midnight.
-        timezone: IANA name.
+    If ``end`` is earlier than ``start``, the window lasts over midnight; the zone is IANA's.
     """
 
     start: _Time

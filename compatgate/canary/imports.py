@@ -15,11 +15,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.protocol.adapters import ToolOutput
-from compatgate.canary.protocol.adapters.dcgm import read_dcgm
-from compatgate.canary.protocol.adapters.nccl_tests import read_nccl_tests
-from compatgate.canary.protocol.adapters.tool import ToolReader
+from compatgate.canary.protocol.dcgm import read_dcgm
 from compatgate.canary.protocol.jsonl import JsonLines, is_protocol_like
+from compatgate.canary.protocol.nccl_tests import read_nccl_tests
+from compatgate.canary.protocol.tool import ToolOutput, ToolReader
 from compatgate.canary.run import Env, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.errors import BadInput

@@ -172,12 +172,7 @@ class Device(Struct, frozen=True):
 
 
 class Env(Struct, frozen=True):
-    """The env line: components loaded in the process.
-
-    Attributes:
-        versions: canonical component to version as the process reported it, without the driver.
-        paths: component to the file it was loaded from.
-    """
+    """The env line: components loaded in the process, without the driver, and their files."""
 
     driver: str | None = None
     gpus: tuple[Device, ...] = ()
@@ -189,9 +184,7 @@ class Env(Struct, frozen=True):
 class Conditions(Struct, frozen=True, omit_defaults=True):
     """Condition of the GPU at each judged value of a metric; [] where it was not known.
 
-    Attributes:
-        limits: what held the clocks down.
-        settled: clock and values stood still before the first value; None if nobody waited.
+    ``settled``: clock and values stood still before the first value; None if nobody waited.
     """
 
     sm_mhz: tuple[float | None, ...] = ()
@@ -244,9 +237,7 @@ def _format_range(values: tuple[float | None, ...], what: str, unit: str) -> str
 class Metric(Struct, frozen=True):
     """Values of a metric in the order measured; a repeated line appends.
 
-    Attributes:
-        warmup: number of leading values that the program marked as warm-up; not judged.
-        conditions: of the GPU at each value; None where the program recorded none.
+    The leading ``warmup`` values are not judged; ``conditions`` of the GPU may not be recorded.
     """
 
     name: str
@@ -257,11 +248,9 @@ class Metric(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """Result of a check.
+    """Result of a check, which is ``skipped`` if it does not apply, for the reason in the message.
 
-    Attributes:
-        skipped: the check does not apply, so it neither passes nor fails; the message says why.
-        host: the check is about the host's GPU; a failure says nothing about the stack.
+    The failure of one of the ``host``'s GPU says nothing about the stack.
     """
 
     name: str
@@ -326,11 +315,7 @@ class Report(Struct, frozen=True):
 
 
 class OutputReader(Protocol):
-    """Reader of one execution's output; one per adapter.
-
-    Attributes:
-        progress: share of its work that the program printed last; None: none yet.
-    """
+    """Reader of one execution's output, one per adapter; ``progress`` is what was printed last."""
 
     @property
     def progress(self) -> float | None:
@@ -385,10 +370,7 @@ _DUE_SPREAD = 0.2
 class EntryVerification(Struct, frozen=True):
     """Latest passed run of a blessed entry, for one suite on one SKU.
 
-    Attributes:
-        tried: time of the last request for another run, whatever its outcome; None if there was
-            none.
-        underway: a later run of the same kind is queued or running.
+    Another was last ``tried`` for, whatever its outcome; one of the same kind may be ``underway``.
     """
 
     run: str

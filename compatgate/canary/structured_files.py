@@ -1,4 +1,4 @@
-"""Read TOML files and JSON-lines files into typed structs.
+"""Read TOML files into typed structs.
 
 Report every mistake with file, line, field and value, because people edit these files.
 """
@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from compatgate.documents import validation
-from compatgate.documents.sources import DocumentProblem, Problems, Source
+from compatgate.documents.sources import DocumentProblem
 from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput, ManyProblems, NotFound, explain_form, quote_error
 
@@ -72,68 +71,3 @@ def _check_finite(text: str) -> float:
 
 def _syntax_error(path: Path, what: str) -> ManyProblems:
     return make_file_error(path, [DocumentProblem(f"not valid TOML: {what}", file=str(path))])
-
-
-class Record(Struct, frozen=True):
-    """Object with a ``type`` on one line."""
-
-    file: str
-    line: int
-    body: dict[str, Any]
-
-    @property
-    def says(self) -> str:
-        """Return the stated ``type``."""
-        return str(self.body.get("type"))
-
-    def problem(self, *path: str | int, what: str, hint: str = "") -> DocumentProblem:
-        """Return a problem that names this line."""
-        raw = RawDocument(self.file, self.body)
-        return self._here(raw.problem(path, what, hint=hint))
-
-    def read(self, shape: type[T], kind: str, problems: Problems) -> T | None:
-        """Decode the line into a struct; None if the schema rejects it and recorded why."""
-        try:
-            return msgspec.convert(self.body, shape)
-        except msgspec.ValidationError as error:
-            raw = RawDocument(self.file, self.body)
-            for result in list(validation.explain_mistakes(raw, kind)) or [
-                raw.problem((), explain_form(error, "the document"))
-            ]:
-                problems.add(self._here(result))
-            return None
-
-    def _here(self, problem: DocumentProblem) -> DocumentProblem:
-        problem.line = self.line
-        return problem
-
-
-def read_records(source: Source, problems: Problems) -> list[Record]:
-    """Return the lines of a text without empty lines."""
-    results: list[Record] = []
-    for number, line in enumerate(source.text.split("\n"), 1):
-        if not line.strip():
-            continue
-        if (body := _object(line)) is not None and isinstance(body.get("type"), str):
-            results.append(Record(source.file, number, body))
-        else:
-            what, hint = (
-                "is not a JSON object with a type",
-                'write one per line: {"type": "...", ...}',
-            )
-            problem = DocumentProblem(what, file=source.file, line=number, hint=hint)
-            problems.add(problem)
-        if problems.enough:
-            break
-    if not results and not len(problems):
-        what = "the file is empty"
-        problems.add(DocumentProblem(what, file=source.file, line=1))
-    return results
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        body = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None

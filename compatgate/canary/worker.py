@@ -1,7 +1,8 @@
 """Take runs from the queue and drive them on staging hosts, until told to stop.
 
 A worker runs up to as many runs at once as its hosts have slots. A host that does not answer gets
-no run until it answers again, so it uses up no attempts.
+no run until it answers again, so it uses up no attempts. A worker reads a tested image by the
+digest that ran, so that a program in the image has no say in it.
 """
 
 from __future__ import annotations
@@ -11,16 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
-from compatgate.canary.engine.baseline_judge import BaselineJudge
-from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.host_watch import LocalWatch, skip_watch, watch_nodes
-from compatgate.canary.engine.interface import (
+from compatgate.canary.engine import (
     STANDARD_SETTINGS,
     Baselines,
     HostContext,
@@ -30,7 +28,10 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
-from compatgate.canary.executors.jobs import open_executor
+from compatgate.canary.engine.baseline_judge import BaselineJudge
+from compatgate.canary.engine.drive import drive
+from compatgate.canary.engine.host_watch import LocalWatch, skip_watch, watch_nodes
+from compatgate.canary.executors import open_executor
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import make_reader
@@ -38,7 +39,10 @@ from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.library import Library
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
-from compatgate.errors import CompatgateError, NotFound
+from compatgate.discovery.image.read import read_image
+from compatgate.discovery.image.reading import ImageReading
+from compatgate.discovery.registry.limits import ImageOptions
+from compatgate.errors import BadInput, CompatgateError, NotFound
 
 _log = logging.getLogger(__name__)
 IDLE_SECONDS = 1.0
@@ -48,13 +52,15 @@ WorkerResult = Literal["ended", "host_failed", "defect"]
 RESULTS: tuple[WorkerResult, ...] = ("ended", "host_failed", "defect")
 
 
-class WorkerState(Struct, frozen=True):
-    """The state of a worker.
+DEADLINE_S = 600.0
+"""Longest reading of an image, in seconds."""
+_PLATFORMS = ("linux/amd64", "linux/arm64")
 
-    Attributes:
-        running: runs in progress, of at most ``most``.
-        reachable: hosts that answer; ``away`` do not.
-        polled: Unix time at which the queue last answered.
+
+class WorkerState(Struct, frozen=True):
+    """The state of a worker: its runs, of at most ``most``, and hosts that answer or are ``away``.
+
+    ``polled`` is the Unix time at which the queue last answered.
     """
 
     running: int
@@ -68,10 +74,8 @@ class WorkerState(Struct, frozen=True):
 class Worker:
     """Worker that executes runs on its hosts, each run in its own thread.
 
-    Args:
-        concurrency: maximum number of concurrent runs; None for the number of slots.
-        idle: seconds between two polls of an empty queue.
-        probe: seconds between two probes of an unreachable host.
+    The runs at a time are limited by the slots or ``concurrency``. An empty queue is polled each
+    ``idle`` seconds, an unreachable host each ``probe`` seconds.
     """
 
     def __init__(
@@ -150,9 +154,7 @@ class Worker:
     def sweep(self, host: str, ended: Callable[[Collection[str]], set[str]]) -> int:
         """Remove what ended runs left on a host, and return the number of those runs.
 
-        Args:
-            ended: returns which of the given runs are known and have ended; other runs are not
-                touched.
+        ``ended`` tells which of the given runs are known and have ended; others are not touched.
         """
         executor = self._contexts[host].executor
         swept = ended(executor.left())
@@ -189,11 +191,7 @@ class Worker:
 
 
 class UnreachableHosts:
-    """Hosts of a worker that do not answer.
-
-    Args:
-        every: seconds between two probes of an unreachable host.
-    """
+    """Hosts of a worker that do not answer, with ``every`` seconds between two probes of one."""
 
     def __init__(
         self, contexts: Mapping[str, HostContext], every: float, on_return: Callable[[], object]
@@ -254,16 +252,15 @@ def open_host(
 ) -> HostContext:
     """Return the context of a host's runs; the host itself is contacted when a run begins.
 
-    Args:
-        read_content: returns the GPU content of an image; None: evidence is bound to no content.
+    Without ``read_content``, which returns an image's GPU content, evidence is bound to none.
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
     executor = open_executor(host)
     watch: OpenHostWatch
     if host.gpu is None or host.health == "none":
         watch = skip_watch
-    elif jobs := getattr(executor, "health", None):
-        watch = watch_nodes(jobs, facts.xid)
+    elif executor.health:
+        watch = watch_nodes(executor.health, facts.xid)
     else:
         watch = LocalWatch(facts.xid, settings.sample)
     return HostContext(
@@ -308,12 +305,9 @@ _JITTER_S = 60
 
 @contextmanager
 def repeat_jobs(jobs: Mapping[Callable[[], object], int]) -> Iterator[None]:
-    """Run each job periodically while the block runs, and first soon after the block begins.
+    """Run each job every so many seconds while the block runs, and first soon after it begins.
 
     A job never runs twice at once. A job that fails is logged and runs again at its next time.
-
-    Args:
-        jobs: job to the seconds between two runs.
     """
     from apscheduler.executors.pool import ThreadPoolExecutor
     from apscheduler.schedulers.background import BackgroundScheduler
@@ -348,3 +342,46 @@ def _log_errors(job: Callable[[], object]) -> Callable[[], None]:
             _log.exception("unexpected error in %s", getattr(job, "__name__", "a job"))
 
     return done
+
+
+def make_content_reader(
+    facts: Facts, signals: Mapping[str, Any], options: ImageOptions
+) -> Callable[[str], ImageContent]:
+    """Return a reader of GPU contents, for `HostContext.read_content`.
+
+    ``signals`` is the fact file ``image_signals``.
+    """
+    options = replace(options, arch_facts=facts.arch, packages=facts.packages)
+
+    def read(image: str) -> ImageContent:
+        if "@" not in image:
+            return ImageContent(why=f"the host knows the image only by its id {image[:19]}")
+        try:
+            reading = _read(image, signals, options)
+        except CompatgateError as error:
+            return ImageContent(why=f"the image was not read: {error.detail}"[:_LONGEST])
+        known = tuple(filter(None, (reading.digest, reading.index)))
+        if reading.index and "alternatives" in reading.stack_body:
+            why = "the index has several images for the platform, and which one ran is not known"
+            return ImageContent(why=why, images=known)
+        if reading.content is None:
+            return ImageContent(why="not every layer of the image was read", images=known)
+        return ImageContent(reading.content, images=known, files=reading.files)
+
+    return read
+
+
+_LONGEST = 500
+
+
+def _read(image: str, signals: Mapping[str, Any], options: ImageOptions) -> ImageReading:
+    """Read an image for x86-64 or, where it is for no such host, for Arm."""
+    for platform in _PLATFORMS:
+        try:
+            return read_image(
+                image, signals=signals, platform=platform, deadline_s=DEADLINE_S, options=options
+            )
+        except BadInput as error:
+            if error.field != "platform" or platform == _PLATFORMS[-1]:
+                raise
+    raise AssertionError("the last platform returns or raises")

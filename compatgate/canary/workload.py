@@ -73,13 +73,9 @@ class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True):
-    """Resource limits of a container.
+    """Resource limits of a container; ``/tmp`` is its only writable path.
 
-    Attributes:
-        shm: bytes of ``/dev/shm``.
-        tmp: bytes of ``/tmp``, the only writable path.
-        cpus: cores; None for all.
-        output: bytes of standard output and error to keep; the rest is counted and dropped.
+    ``cpus`` None is all cores. Output and errors beyond ``output`` bytes are counted and dropped.
     """
 
     memory: int = 8 << 30

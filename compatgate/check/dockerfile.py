@@ -15,7 +15,7 @@ from msgspec import Struct
 from compatgate.catalog import read_source
 from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.core.facts import Facts
-from compatgate.discovery.dockerfile.read import DockerfileReading, read_dockerfile
+from compatgate.discovery.dockerfile import DockerfileReading, read_dockerfile
 from compatgate.discovery.image.reading import ImageReading
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.observations import Conflict, Observation, settle

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from compatgate.canary.health import Health
     from compatgate.canary.health.events import KernelErrors
     from compatgate.canary.health.first_five import Check
-    from compatgate.canary.health.smi import SmiAnswer
+    from compatgate.canary.health.snapshot import SmiAnswer
 
 EXIT_FATAL = 1
 EXIT_UNSEEN = 3

@@ -18,12 +18,12 @@ from compatgate.check.stack_sources import Platforms, read_image_reference
 from compatgate.check.wheels import read_wheels
 from compatgate.core.facts.records import Record
 from compatgate.core.stack_values import Wheel
-from compatgate.discovery.dockerfile.read import is_dockerfile
+from compatgate.discovery.dockerfile import is_dockerfile
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.observations import settle
-from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
+from compatgate.discovery.sbom.formats import to_cyclonedx
 from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, describe_contents
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import print_json, read_bytes

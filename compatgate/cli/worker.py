@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import AllowedImages, read_allowed_images
-from compatgate.canary.engine.interface import Baselines, Queue, Settings
+from compatgate.canary.engine import Baselines, Queue, Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
@@ -192,8 +192,7 @@ def _work(
     every_s: int,
     images: AllowedImages,
 ) -> None:
-    from compatgate.canary.image_content import make_content_reader
-    from compatgate.canary.worker import Worker, open_host, repeat_jobs
+    from compatgate.canary.worker import Worker, make_content_reader, open_host, repeat_jobs
     from compatgate.cli.worker_metrics import serve_metrics
 
     hosts, queue = place.hosts, place.queue

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost, Order, Settings
+from compatgate.canary.engine import BaselineKey, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.pairs import PairsState

@@ -46,11 +46,6 @@ def entry_key(digest: str, depends_on: Any) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def read_entry(folder: str, name: str) -> dict[str, Any] | None:
-    """Return an earlier reading; None where the entry is missing or damaged."""
-    return read_struct(folder, name, dict[str, Any])
-
-
 def read_struct(folder: str, name: str, kind: type[T]) -> T | None:
     """Return an entry as a type; None where it is missing, damaged or of another form."""
     try:
@@ -108,11 +103,7 @@ RECORD_SCHEMA = "wheel-record/3"
 
 
 class MemberResult(Struct, frozen=True):
-    """The result of reading one member of a wheel.
-
-    Attributes:
-        library: None where the member is no library or kernel file.
-    """
+    """One member of a wheel, as read; ``library`` is None where it is no library or kernel file."""
 
     library: Library | None = None
     complete: bool = True
@@ -183,11 +174,7 @@ DAYS = 7.0
 
 
 class WheelChoice(Struct, frozen=True):
-    """The wheel that was chosen for a release and platform.
-
-    Attributes:
-        at: time of the choice, in seconds since the epoch.
-    """
+    """The wheel chosen for a release and platform, ``at`` seconds since the epoch."""
 
     wheel: str
     sha256: str

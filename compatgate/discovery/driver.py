@@ -29,11 +29,7 @@ _VERSION = re.compile(r"\d{2,4}\.\d{1,4}(?:\.\d{1,4})?")
 
 
 class KernelDriver(Struct, frozen=True):
-    """The loaded kernel module.
-
-    Attributes:
-        open: whether these are the open kernel modules; None where the source does not tell.
-    """
+    """The loaded kernel module; ``open`` is None where the source does not tell."""
 
     version: str
     open: bool | None

@@ -36,13 +36,7 @@ MAGMA for 5.0 and nothing else below 7.0."""
 
 
 class CodeFile(Struct, frozen=True):
-    """A file with GPU code.
-
-    Attributes:
-        owner: distribution that owns the file, ``""`` where none is known.
-        ptx_isa: newest PTX ISA version, None without PTX.
-        cuda: toolkit that compiled the code, None where none is recorded.
-    """
+    """A file with GPU code, with its owner, newest PTX ISA and compiling toolkit where known."""
 
     origin: str
     owner: str
@@ -124,11 +118,9 @@ def is_embedded(file: CodeFile) -> bool:
 
 
 class Findings(Struct):
-    """The findings of one source.
+    """The findings of one source: per component, the observation that decides comes first.
 
-    Attributes:
-        observations: versions of components, the deciding witness first.
-        majors: components of which only the major version is known, from a library's name.
+    ``majors`` are known by their major version only, from a library's name.
     """
 
     observations: list[Observation] = []
@@ -180,12 +172,7 @@ class Findings(Struct):
 
 
 class Inspection(Struct, frozen=True):
-    """A stack, the origin of each part, and doubts about the stack.
-
-    Attributes:
-        stack: in the form of requests.
-        conflicts: where witnesses disagree, and which decides.
-    """
+    """A stack as requests have it, the origin of each part, doubts, and which witness decided."""
 
     stack: dict[str, Any]
     observations: tuple[Observation, ...] = ()

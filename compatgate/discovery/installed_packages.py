@@ -56,12 +56,7 @@ MAX_FILES = 100_000
 
 
 class InstalledFile(Struct, frozen=True):
-    """A file that may hold GPU code.
-
-    Attributes:
-        path: below the root, without leading slash.
-        library: content of the file; None where it could not be read, or holds nothing.
-    """
+    """A file below the root, and its GPU code; None if it could not be read, or holds nothing."""
 
     path: str
     origin: str

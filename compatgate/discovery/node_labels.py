@@ -62,8 +62,7 @@ _PAIR = re.compile(r"(?P<key>[A-Za-z0-9][\w./-]*)\s*=\s*(?P<value>[\w.-]*)")
 class Node(Struct, frozen=True):
     """A node: its name (empty where the text holds labels alone) and its labels.
 
-    Attributes:
-        target: target in the annotation ``compatgate.dev/target``; empty without one.
+    ``target`` is that of the annotation ``compatgate.dev/target``; empty without one.
     """
 
     name: str
@@ -101,7 +100,11 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     if clean.startswith(("{", "[")):
         nodes = _parse_json(clean, origin)
     else:
-        nodes = _parse_pairs(clean) or tuple(_parse_yaml(clean, origin))
+        nodes = _parse_pairs(clean) or tuple(
+            node
+            for document in parse_yaml(clean, origin, "is neither YAML nor labels", _HINT)
+            for node in _parse_document(document, origin)
+        )
     if not nodes:
         raise BadInput("has neither nodes nor labels", field=origin, hint=_HINT)
     if len(nodes) > MAX_NODES:
@@ -131,33 +134,25 @@ def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
     return (Node(about.name or "", about.labels or {}, target),)
 
 
-def _parse_yaml(text: str, origin: str) -> Iterator[Node]:
+def parse_yaml(text: str, origin: str, problem: str, hint: str) -> list[Any]:
+    """Return the documents of a YAML text, each scalar as text: 550.10 is not the number 550.1."""
     import yaml
 
     if len(text) > LARGEST_YAML:
         raise BadInput("is too long for YAML", field=origin, hint="give JSON")
-    try:
-        for document in load_plain_yaml(text):
-            yield from _parse_document(document, origin)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        where = quote_error(error)
-        raise BadInput(f"is neither YAML nor labels: {where}", field=origin, hint=_HINT) from None
-
-
-def load_plain_yaml(text: str) -> list[Any]:
-    """Return the documents of a YAML text, each scalar as text: 550.10 is not the number 550.1."""
-    import yaml
-
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases are not supported")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_LEVELS:
-            raise ValueError("nested too deeply")
-    return list(yaml.load_all(text, Loader=loader))
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError("aliases are not supported")
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > _MAX_LEVELS:
+                raise ValueError("nested too deeply")
+        return list(yaml.load_all(text, Loader=loader))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise BadInput(f"{problem}: {quote_error(error)}", field=origin, hint=hint) from None
 
 
 def _parse_document(document: Any, origin: str) -> Iterator[Node]:
@@ -202,13 +197,7 @@ def _parse_pairs(text: str) -> tuple[Node, ...]:
 
 
 class NodeDescription(Struct, frozen=True):
-    """The GPUs and CPU of one node.
-
-    Attributes:
-        report: None where the labels name no GPU.
-        cpu: None where the labels do not tell.
-        note: sentence about missing or contradictory labels; may be empty.
-    """
+    """The GPUs and CPU of one node, as its labels tell them; a note on missing or contrary ones."""
 
     report: Report | None
     cpu: str | None = None
@@ -315,11 +304,9 @@ def _count(text: str | None) -> int:
 
 
 class NodePools(Struct, frozen=True):
-    """Pools of nodes, with notes and conflicts.
+    """Pools of nodes, with notes (on nodes without a pool and missing labels) and conflicts.
 
-    Attributes:
-        pools: one per GPU product, driver, system, kind of CPU, platform, kernel and distribution.
-        notes: sentences about nodes without a pool and about missing labels.
+    There is one per GPU product, driver, system, kind of CPU, platform, kernel and distribution.
     """
 
     pools: tuple[ObservedPool, ...]

@@ -30,11 +30,7 @@ NodeParts = tuple[tuple[str, str], ...]
 
 
 class Observation(Struct, frozen=True):
-    """The version of a component, as one witness reports it.
-
-    Attributes:
-        component: canonical name of a component, ``driver-cuda``, or a part of a node.
-    """
+    """The version of a component, ``driver-cuda`` or a node's part, as one witness reports it."""
 
     component: str
     version: str
@@ -43,11 +39,7 @@ class Observation(Struct, frozen=True):
 
 
 class Conflict(Struct, frozen=True):
-    """A disagreement between witnesses, and the value that decides.
-
-    Attributes:
-        decided: the deciding value; None: undecided.
-    """
+    """A disagreement between witnesses, and the value that decides; None: undecided."""
 
     component: str
     message: str
@@ -55,15 +47,10 @@ class Conflict(Struct, frozen=True):
 
 
 class ObservedPool(Struct, frozen=True):
-    """GPUs of one kind on one host.
+    """GPUs of one kind on one host (``nodes`` is None) or several.
 
-    Attributes:
-        name: short name for messages, ``a100-sxm4-80gb``.
-        driver: kernel driver; None where the witness does not say.
-        nodes: number of nodes; None for a single host.
-        platform: kind of machine; None where no witness tells.
-        node: parts and settings of the nodes, in the order of `NODE_COMPONENTS`.
-        sharing: how containers share a GPU; None where they do not, or no witness tells.
+    What no witness tells is None. ``node`` has parts and settings in the order of
+    `NODE_COMPONENTS`; ``sharing`` is how containers share a GPU.
     """
 
     name: str

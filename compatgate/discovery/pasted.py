@@ -10,7 +10,7 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.core.facts.packages import Packages
 from compatgate.core.stack import parse_stack_text
-from compatgate.discovery.integrations.drafts import Draft, draft_pool, read_drafts
+from compatgate.discovery.drafts import Draft, draft_pool, read_drafts
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.discovery.observations import Conflict, settle
@@ -38,15 +38,9 @@ _HINT = (
 
 
 class PastedText(Struct, frozen=True):
-    """The content of pasted text.
+    """The content of a text: its kind in words, and stack and pools in the form of requests.
 
-    Attributes:
-        kind: of the text, in words.
-        stack: in the form of requests.
-        pools: in the form of requests.
-        draft: the pools with what is open about them; None: the text is no report about nodes.
-        image: an image reference.
-        notes: warnings about the content.
+    ``draft`` has what is open about the pools; None: the text is no report about nodes.
     """
 
     kind: str
@@ -112,7 +106,7 @@ def _read_dockerfile(
     text: str, platform: Platform, known: Packages, signals: dict[str, Any]
 ) -> PastedText:
     """Return the image that a Dockerfile begins from; what its lines bring is open."""
-    from compatgate.discovery.dockerfile.read import read_dockerfile
+    from compatgate.discovery.dockerfile import read_dockerfile
 
     reading = read_dockerfile(_NAME, text.encode(), known=known, signals=signals, platform=platform)
     if not reading.base:

@@ -51,12 +51,10 @@ _PATHS = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi")
 
 
 class Probe(Struct, frozen=True):
-    """The GPUs, stack and system of a host.
+    """The stack and system of a host, and one pool per kind of GPU.
 
-    Attributes:
-        pools: one per kind of GPU; empty without GPU.
-        host: ``os``, ``cpu``, ``driver``, ``kernel_modules``, ``platform``, ``node``, ``gpus`` and
-            ``notes``.
+    ``host`` has ``os``, ``cpu``, ``driver``, ``kernel_modules``, ``platform``, ``node``, ``gpus``
+    and ``notes``.
     """
 
     pools: tuple[ObservedPool, ...] = ()

@@ -24,8 +24,8 @@ from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Record
 from compatgate.core.stack_facts import CONDA
 from compatgate.discovery.lockfiles import stack_components
-from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages
 from compatgate.discovery.lockfiles.interface import ListedPackage
+from compatgate.discovery.lockfiles.stack_components import find_gpu_packages
 from compatgate.discovery.observations import Observation
 from compatgate.errors import BadInput
 from compatgate.strict_json import DECODE_ERRORS
@@ -88,12 +88,9 @@ print("\\ncompatgate-answer:\\n" + json.dumps(answer))
 
 
 class Environment(Struct, frozen=True):
-    """The frameworks and packages of an interpreter.
+    """The frameworks and packages of an interpreter, versions of loaded libraries first.
 
-    Attributes:
-        observations: versions of loaded libraries first, then those of package metadata.
-        arch: GPU code of its PyTorch; None without PyTorch, or where the files show the code.
-        notes: sentences about questions without an answer.
+    ``arch`` is the GPU code of its PyTorch; None without it, or where the files show the code.
     """
 
     observations: tuple[Observation, ...]
@@ -159,9 +156,8 @@ def _add_files(answer: Environment, files: Findings, python: str) -> Environment
 def read_answer(document: dict[str, Any], python: str, known: Packages) -> Environment:
     """Read the answer of `PROGRAM`.
 
-    Args:
-        document: ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}``,
-            names normalised; ``conda`` lists packages that conda installed.
+    It is ``{"python", "packages": {name: version}, "conda": [name], "torch", "notes"}`` with
+    normalised names; ``conda`` lists packages that conda installed.
     """
     origin = f"{python}: torch"
     torch: dict[str, Any] = document.get("torch") or {}

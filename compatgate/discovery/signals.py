@@ -37,11 +37,9 @@ _RPM = re.compile(r"(?P<name>[A-Za-z][\w.+-]*?)-(?P<version>\d[\w.~+]*)-(?P<rele
 
 
 class Signal(Struct, frozen=True):
-    """A variable or label that states a component.
+    """A variable or label that states a component, ``cuda-compat``, ``arch`` or ``require``.
 
-    Attributes:
-        component: canonical name, or ``cuda-compat``, ``arch``, ``require``.
-        confidence: None when the value is not reliable.
+    ``confidence`` is None when the value is not reliable.
     """
 
     name: str

@@ -33,11 +33,9 @@ _TEGRASTATS = re.compile(r"\bGR3D_FREQ [@\d]")
 
 
 class TegraBoard(Struct, frozen=True):
-    """A Jetson; a field is empty where nothing tells it.
+    """A Jetson, as its device tree names it; a field is empty where nothing tells it.
 
-    Attributes:
-        model: of the device tree, ``NVIDIA Jetson AGX Orin Developer Kit``.
-        soc: last entry of the device tree's ``compatible``, ``tegra234``.
+    It is the model ``NVIDIA Jetson AGX Orin Developer Kit`` with the chip ``tegra234``.
     """
 
     l4t: str = ""
@@ -115,18 +113,14 @@ def add_board(
 def _add_board(
     pool: ObservedPool, board: TegraBoard, gpu: str | None, facts: Facts
 ) -> ObservedPool:
-    if not _is_jetson(pool.gpu, facts):
+    found = resolve_gpu(pool.gpu, facts.gpus)
+    if found.segment != "jetson" and found.capability not in facts.arch.tegra:
         return pool
     known = gpu if gpu and not gpu.startswith("sm_") else pool.gpu
     found = resolve_gpu(known, facts.gpus)
     device = facts.jetson.device_of(found.name, found.capability)
     there = replace(pool, gpu=known, cpu="aarch64")
     return there.on_machine(board.node, device.platform if device else None)
-
-
-def _is_jetson(gpu: str, facts: Facts) -> bool:
-    found = resolve_gpu(gpu, facts.gpus)
-    return found.segment == "jetson" or found.capability in facts.arch.tegra
 
 
 def explain_tegrastats(text: str, origin: str) -> BadInput | None:

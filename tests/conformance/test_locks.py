@@ -15,10 +15,10 @@ import pytest
 from tables import read_table
 
 from compatgate.core.stack import Stack, canonical_key, parse_stack
-from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import LockFile
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile, recognise
+from compatgate.discovery.lockfiles.stack_components import find_gpu_packages, is_gpu_package
 from compatgate.discovery.observations import settle
 from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, prefer_stated
 

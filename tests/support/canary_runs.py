@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compatgate.canary.engine.interface import Lease
+from compatgate.canary.engine import Lease
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import ImageSpec, Suite, Workload
 from compatgate.canary.workloads import Library

@@ -3,8 +3,8 @@
 import json
 import threading
 
-from compatgate.canary.engine.interface import LeaseLost, StepJudgement
-from compatgate.canary.executors.jobs import Handle, PreparedJob, Status
+from compatgate.canary.engine import LeaseLost, StepJudgement
+from compatgate.canary.executors import Executor, Handle, PreparedJob, Status
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.errors import InfrastructureError
@@ -69,11 +69,10 @@ class Says:
         self.offered.append((run, step.name))
 
 
-class Script:
+class Script(Executor):
     """An executor whose jobs do what a list says: lines, then a status."""
 
     kind = "script"
-    development = False
 
     def __init__(self, *jobs):
         self.jobs = list(jobs)
@@ -127,9 +126,6 @@ class Script:
         if self.is_away:
             raise InfrastructureError("the engine is away")
         return set(self.leftovers)
-
-    def close(self):
-        pass
 
 
 class Memory:

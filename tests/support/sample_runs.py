@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.engine import BaselineKey
 from compatgate.canary.judge.baseline import SampleSource, learn
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import judge_reports

@@ -16,7 +16,7 @@ from engines import PYTHON, Engine
 from msgspec.structs import replace
 from sqlalchemy import update
 
-from compatgate.canary.engine.interface import Settings
+from compatgate.canary.engine import Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.worker import Worker, open_host

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 from ui_runs import Runs
 
-from compatgate.canary.engine.interface import BaselineKey, Lease
+from compatgate.canary.engine import BaselineKey, Lease
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import judge_reports

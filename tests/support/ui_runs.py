@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 from sqlalchemy import text
 
-from compatgate.canary.engine.interface import Lease, Settings
+from compatgate.canary.engine import Lease, Settings
 from compatgate.canary.health import Gpu, Snapshot, judge_health, read_log
 from compatgate.canary.hosts import Host, MaintenanceWindow
 from compatgate.canary.run import StepResult

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from compatgate.canary.engine.interface import BaselineKey, Baselines, StepJudgement
+from compatgate.canary.engine import BaselineKey, Baselines, StepJudgement
 from compatgate.canary.judge.baseline import find_family
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import WorkloadJudgement, judge_reports
@@ -65,12 +65,7 @@ def list_learnable(step: StepResult) -> dict[str, str]:
 
 
 class BaselineJudge:
-    """Judge of one host.
-
-    Args:
-        sku: SKU of the host; None if it has no GPUs.
-        facts: facts with the published peaks; None to judge without them.
-    """
+    """Judge of one host, by its SKU (None without GPUs) and by the published peaks, if given."""
 
     def __init__(self, baselines: Baselines, sku: str | None, facts: Facts | None = None) -> None:
         self._baselines = baselines
@@ -82,9 +77,8 @@ class BaselineJudge:
     ) -> StepJudgement:
         """Judge all executions of a step together.
 
-        Args:
-            suite: number of metrics of the whole suite; each may raise a false alarm.
-            explained: why a person accepts improbably good values; "" if nobody does.
+        Each metric of the ``suite`` may raise a false alarm. ``explained`` is why a person accepts
+        improbably good values; "" if nobody does.
         """
         ground = self._ground(workload, reports[-1])
         if ground is None:

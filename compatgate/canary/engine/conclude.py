@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.executors import HostObservation
 from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, find_digest
@@ -36,11 +36,9 @@ _SIGNAL = 128
 
 
 class ExecutionEnd(Struct, frozen=True):
-    """End of an execution.
+    """End of an execution: ``how``, by itself or why it was stopped, and its exit status if so.
 
-    Attributes:
-        how: by itself, or why it was stopped.
-        exit_code: exit status if it ended by itself; a value above 128 is a signal, as in shells.
+    A status above 128 is a signal, as in shells.
     """
 
     how: Literal["exited", "timeout", "memory"]
@@ -60,11 +58,9 @@ _LASTING = "unknown"
 
 
 class StepVerdict(Struct, frozen=True):
-    """Outcome of a step, with a one-line reason.
+    """Outcome of a step, with a one-line reason; ``attributable`` as in `StepResult`.
 
-    Attributes:
-        attributable: as in `StepResult`.
-        passing: the host's state is the reason, and another attempt may not meet it.
+    ``passing``: the host's state is the reason, and another attempt may not meet it.
     """
 
     outcome: Outcome
@@ -81,10 +77,7 @@ def conclude_step(
     What the program does or leaves out is the candidate's fault: a crash, a failed check, a result
     that ``workload.toml`` promises and the program did not report. A hang, a GPU that was not
     found, an unknown environment and lost output may be the host's fault, so they are inconclusive
-    until something shows that the host is not the cause.
-
-    Args:
-        gpu_seen: the host's own probe found the GPUs of this execution healthy.
+    until something shows that the host is not the cause: ``gpu_seen``, the host's own probe.
     """
     return (
         _judge_image(report)
@@ -244,11 +237,7 @@ def _judge_env(workload: Workload, report: Report, *, gpu_seen: bool) -> StepVer
 
 
 class Expectation(Struct, frozen=True):
-    """Environment that a run must show.
-
-    Attributes:
-        sku: SKU of the host, MIG profile included.
-    """
+    """Environment that a run must show; ``sku`` includes the MIG profile."""
 
     stack: Stack
     sku: str | None = None
@@ -327,12 +316,10 @@ _OUTCOME_ORDER: tuple[Outcome, ...] = ("cancelled", "failed", "timeout", "error"
 
 
 class Conclusion(Struct, frozen=True):
-    """Outcome of a run.
+    """Outcome of a run, with its evidence; None if it says nothing about a GPU.
 
-    Attributes:
-        evidence: None if the run says nothing about a GPU.
-        sound: the measured environment is the stack under test on its host, and nothing contradicts
-            a step, so baselines may learn from the run.
+    It is ``sound`` if the measured environment is the stack under test on its host, and nothing
+    contradicts a step, so baselines may learn from the run.
     """
 
     outcome: Outcome

@@ -17,14 +17,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from compatgate.canary.engine.conclude import (
-    Conclusion,
-    Conditions,
-    Expectation,
-    conclude_run,
-    find_tested_image,
-)
-from compatgate.canary.engine.interface import (
+from compatgate.canary.engine import (
     HostContext,
     ImageContent,
     Lease,
@@ -33,9 +26,16 @@ from compatgate.canary.engine.interface import (
     Queue,
     Settings,
 )
+from compatgate.canary.engine.conclude import (
+    Conclusion,
+    Conditions,
+    Expectation,
+    conclude_run,
+    find_tested_image,
+)
 from compatgate.canary.engine.pairs import PairSession, ReferenceUnusable, check_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
-from compatgate.canary.executors.jobs import PreparedJob
+from compatgate.canary.executors import PreparedJob
 from compatgate.canary.forecast import Forecast
 from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
@@ -55,16 +55,11 @@ _log = logging.getLogger(__name__)
 def drive(
     lease: Lease, context: HostContext, hand_back: Callable[[], bool] = lambda: False
 ) -> bool:
-    """Carry a leased run to its end.
+    """Carry a leased run to its end; return False if the host or a service that it needs failed.
 
-    A failed host or database returns the run to the queue; any other error ends the run, with the
-    reason. A run with a lost lease is dropped without a trace: it belongs to another worker.
-
-    Args:
-        hand_back: asked at least every second; if it returns true, the run goes back to the queue.
-
-    Returns:
-        False if the host, or a service that the run needed there, failed.
+    Such a failure, one of the database, or ``hand_back`` (asked every second) returns the run to
+    the queue; any other error ends the run, with the reason. A run with a lost lease is dropped
+    without a trace: it belongs to another worker.
     """
     failed = False
     retrying = RetryingQueue(context.queue, context.settings)
@@ -273,11 +268,7 @@ def _end_run(lease: Lease, context: HostContext, conclusion: Conclusion) -> None
 
 
 class Heartbeat:
-    """Thread that renews a lease until the block ends.
-
-    Attributes:
-        order: ``go`` until the queue says otherwise.
-    """
+    """Thread that renews a lease until the block ends; ``order`` is what the queue said last."""
 
     def __init__(self, queue: Queue, lease: Lease, settings: Settings) -> None:
         self.order: Order = "go"

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import msgspec
 
 from compatgate.canary import health
-from compatgate.canary.engine.interface import Observe, OpenHostWatch
-from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.engine import Observe, OpenHostWatch
+from compatgate.canary.executors import HostObservation
 from compatgate.canary.executors.slurm.node_health import JobHealth
 from compatgate.canary.health import KernelLog, Snapshot, judge_health
 from compatgate.core.facts.xid import XidTable
@@ -42,11 +42,9 @@ def watch_nodes(jobs: JobHealth, table: XidTable) -> OpenHostWatch:
 
 
 class LocalWatch:
-    """Opener of watches on this machine's GPUs.
+    """Opener of watches on this machine's GPUs, with ``sample`` seconds between two snapshots.
 
-    Args:
-        sample: seconds between two snapshots while a step runs.
-        look: returns a snapshot of the GPUs; None if there is no NVML.
+    ``look`` returns a snapshot; None if there is no NVML.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.engine.interface import StepJudgement
+from compatgate.canary.engine import StepJudgement
 from compatgate.canary.engine.steps import Step
 from compatgate.canary.judge.paired.blocks import (
     FIRST_LOOK,
@@ -144,8 +144,7 @@ def learn_knowledge(
 ) -> dict[str, Knowledge]:
     """Return what earlier sessions of the same workload's content teach about noise.
 
-    Args:
-        explained: why a person accepts an improbable improvement of this run.
+    ``explained`` is why a person accepts an improbable improvement of this run.
     """
     results = {}
     for name, (workload, _) in list_metrics(steps).items():

@@ -17,7 +17,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from compatgate.canary.engine.interface import HostContext, Lease, PairExecutor, PairPlanner
+from compatgate.canary.engine import HostContext, Lease
 from compatgate.canary.engine.pair_results import (
     ARMS,
     BlockRecord,
@@ -28,7 +28,7 @@ from compatgate.canary.engine.pair_results import (
     learn_knowledge,
 )
 from compatgate.canary.engine.steps import Step, StepRunner
-from compatgate.canary.executors.jobs import Executor, PreparedJob
+from compatgate.canary.executors import Executor, PreparedJob
 from compatgate.canary.forecast import expect_pairs
 from compatgate.canary.judge.paired.blocks import FIRST_LOOK, USUAL_PAIRS, Arm, PairedJudgement
 from compatgate.canary.pairs import PairsState
@@ -62,7 +62,7 @@ def check_pairs(lease: Lease, context: HostContext) -> bool:
     against = lease.run.against
     if against is None or against.image is None:
         return False
-    if isinstance(context.executor, PairExecutor) and context.executor.runs_pairs:
+    if context.executor.runs_pairs:
         return True
     problem = f"the {context.executor.kind} host {lease.host} runs no pairs"
     if against.asked not in _LOOKED_FOR:
@@ -79,8 +79,7 @@ def is_compared(jobs: Jobs, executor: Executor) -> bool:
     A workload with its own image runs in the same image twice.
     """
     a, b = jobs["A"], jobs["B"]
-    several = a.job.workload.nodes > 1
-    can = not several or getattr(executor, "pairs_nodes", True)
+    can = a.job.workload.nodes == 1 or executor.pairs_nodes
     return a.job.workload.paired and can and (a.image, a.tool) != (b.image, b.tool)
 
 
@@ -137,18 +136,13 @@ class PairSession:
     def run(
         self, compared: Sequence[Step], jobs: Mapping[str, Jobs], stored: Sequence[StepResult]
     ) -> list[StepResult]:
-        """Run the pairs, and return the result of each step.
-
-        Args:
-            compared: steps that are compared, at least one, in order.
-        """
+        """Run the pairs of at least one step, and return the result of each."""
         record = _restore(compared, jobs, stored)
         self._images = {arm: jobs[compared[0].name][arm].image for arm in ARMS}
         explained = self._lease.run.explained
         earlier = self._queue.earlier_pairs(self._lease)
         self._expected = expect_pairs([step.workload for step in compared], earlier)
         known = learn_knowledge(compared, earlier, explained)
-        assert isinstance(self._context.executor, PairExecutor)  # noqa: S101 - asked before
         every = [jobs[step.name][arm] for step in compared for arm in ARMS]
         with self._context.executor.hold(every) as executor:
             for pair, steps in self._list_pairs(record):
@@ -197,9 +191,7 @@ class PairSession:
     ) -> None:
         for place, step in enumerate(steps):
             arms = ARMS if (pair + place) % 2 else (ARMS[1], ARMS[0])
-            if isinstance(executor, PairPlanner) and not any(
-                record.has(step, pair, arm) or record.trouble(arm) for arm in ARMS
-            ):
+            if not any(record.has(step, pair, arm) or record.trouble(arm) for arm in ARMS):
                 expected = []
                 for arm in arms:
                     prepared = jobs[step.name][arm]

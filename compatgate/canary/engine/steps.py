@@ -11,15 +11,14 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary.engine import HostContext, Lease, Queue, Settings
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
-from compatgate.canary.engine.interface import HostContext, Lease, Queue, Settings
-from compatgate.canary.executors.jobs import (
+from compatgate.canary.executors import (
     Executor,
     Handle,
     HostObservation,
@@ -30,7 +29,7 @@ from compatgate.canary.executors.jobs import (
 )
 from compatgate.canary.forecast import Forecast, describe_left
 from compatgate.canary.hosts import CLUSTERS
-from compatgate.canary.run import Origin, OutputReader, Report, Run, StepResult, merge_reports
+from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
@@ -80,11 +79,7 @@ class StepRunner:
         self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
 
     def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
-        """Prepare the step's image on the host.
-
-        Args:
-            reference: image to use instead of the image under test; None: the image under test.
-        """
+        """Prepare the step's image on the host, or ``reference`` in place of the one under test."""
         if self._must_stop():
             raise ExecutionStopped
         run = self._lease.run
@@ -134,10 +129,8 @@ class StepRunner:
     def run(self, step: Step, prepared: PreparedJob, place: str) -> StepResult:
         """Run a step, repeat it where that may settle its outcome, and record the result.
 
-        A workload of hours is never repeated. The reason of each repetition is shown.
-
-        Args:
-            place: of the step in the run, for people.
+        A workload of hours is never repeated. The reason of each repetition is shown, after the
+        step's ``place`` in the run.
         """
         reports: list[Report] = []
         hung = 0
@@ -196,11 +189,7 @@ class StepRunner:
         log_name: str,
         doing: str,
     ) -> tuple[StepResult, Report]:
-        """Execute a step once, and conclude it; nothing is recorded.
-
-        Args:
-            doing: what is shown while it runs, with its progress.
-        """
+        """Execute a step once, show what it is ``doing``, and conclude it; nothing is recorded."""
         workload = step.workload
         lookout = Lookout(workload, executor, self._context.reader(workload))
         job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
@@ -219,6 +208,10 @@ class StepRunner:
             shown.begin()
             lookout.started(handle)
 
+        def take(data: bytes) -> None:
+            lookout.feed(data)
+            log.feed(strip_signatures(data))
+
         def say_waiting(why: str) -> None:
             if why:
                 waits = f"{step.name} waits: {why}"
@@ -231,7 +224,7 @@ class StepRunner:
                 ended = execute(
                     executor,
                     prepared,
-                    _Tee(lookout, log),
+                    take,
                     must_stop,
                     settings=self._context.settings,
                     waits=say_waiting,
@@ -326,48 +319,25 @@ class _ShownProgress:
         self._queue.say(self._lease, doing, self._forecast.share(*now), left)
 
 
-class _Tee:
-    """Sink that hands each piece to the reader and to the log."""
-
-    def __init__(self, reader: OutputReader, log: StepLog) -> None:
-        self._reader = reader
-        self._log = log
-
-    def feed(self, data: bytes) -> None:
-        self._reader.feed(data)
-        self._log.feed(strip_signatures(data))
-
-
 class ExecutionStopped(Exception):
     """Error: the run was cancelled, or the lease is lost."""
-
-
-class Sink(Protocol):
-    """Receiver of a program's output."""
-
-    def feed(self, data: bytes) -> None:
-        """Take the next piece."""
 
 
 def execute(
     executor: Executor,
     prepared: PreparedJob,
-    sink: Sink,
+    take: Callable[[bytes], None],
     must_stop: Callable[[], bool],
     *,
     settings: Settings,
     waits: Callable[[str], None] | None = None,
     started: Callable[[Handle], object] | None = None,
 ) -> ExecutionEnd:
-    """Run a prepared job to its end.
+    """Run a prepared job to its end; ``take`` gets its output.
 
-    The time that a batch scheduler lets it wait does not count.
-
-    Args:
-        must_stop: asked at least every second; if it returns true, the job is killed.
-        settings: intervals of polls. A host that takes longer than a lease to say how the job
-            stands did not answer.
-        waits: receives each new reason for which a job waits; "" once it has begun.
+    The time that a batch scheduler lets it wait does not count; ``waits`` gets each new reason for
+    it, and "" once the job has begun. ``must_stop`` is asked every second, and kills the job. A
+    host that takes longer than a lease to say how the job stands did not answer.
     """
     handle = executor.start(prepared)
     try:
@@ -386,7 +356,7 @@ def execute(
             return must_stop() or time.monotonic() >= deadline
 
         for piece in executor.output(handle, time_is_up):
-            sink.feed(piece)
+            take(piece)
         while (status := executor.status(handle)).state == "running" and not time_is_up():
             time.sleep(settings.poll)
     finally:
@@ -432,8 +402,7 @@ _FLUSH_S = 1.0
 class StepLog:
     """Buffer that writes output to the queue now and then.
 
-    Args:
-        limit: bytes to keep; later bytes are counted, and the log says so at its end.
+    Bytes after ``limit`` are only counted, and the log says so at its end.
     """
 
     def __init__(self, queue: Queue, lease: Lease, step: str, limit: int) -> None:

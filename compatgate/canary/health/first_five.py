@@ -19,8 +19,7 @@ from compatgate.canary.health.host import read_input_counters as read_counters
 from compatgate.canary.health.judge import SLOWDOWN_REASONS, judge_health
 from compatgate.canary.health.kernel_log import KMSG, read_kernel_log
 from compatgate.canary.health.records import Record
-from compatgate.canary.health.smi import PROGRAM, SmiAnswer, ask_nvidia_smi
-from compatgate.canary.health.snapshot import Gpu, snapshot
+from compatgate.canary.health.snapshot import PROGRAM, Gpu, SmiAnswer, ask_nvidia_smi, snapshot
 from compatgate.core.facts import Facts
 from compatgate.discovery.machine.files import Root
 from compatgate.errors import Unavailable
@@ -42,11 +41,7 @@ _NO_DRIVER = "no NVIDIA GPU on the PCI bus and no driver: run this on the GPU no
 
 
 class Check(Struct, frozen=True):
-    """One check.
-
-    Attributes:
-        id: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``.
-    """
+    """One check: ``visible-gpus``, ``recent-errors``, ``work``, ``input`` or ``versions``."""
 
     id: str
     name: str
@@ -56,18 +51,13 @@ class Check(Struct, frozen=True):
 
 
 class Observation(Struct, frozen=True):
-    """The input of the checks.
-
-    Attributes:
-        log: errors in the kernel log; None: it cannot be read, for the reason in ``log_problem``.
-    """
+    """The input of the checks; ``log_problem`` says why there is no kernel log."""
 
     host: Host
     answers: tuple[SmiAnswer, SmiAnswer]
     log: KernelErrors | None
     log_problem: str | None
     counters: tuple[InputCounters, InputCounters]
-    seconds: float
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
@@ -117,7 +107,7 @@ def observe(
         except Unavailable as error:
             problem = error.problem
     add_answer(log, second)
-    return Observation(look_at_host(root), (first, second), log, problem, (before, after), seconds)
+    return Observation(look_at_host(root), (first, second), log, problem, (before, after))
 
 
 def ask_gpus(program: str = PROGRAM, nvml: bool = True) -> SmiAnswer:

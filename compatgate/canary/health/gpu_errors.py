@@ -28,13 +28,9 @@ RM_INIT = "rm-init-failed"
 
 
 class Sighting(NamedTuple):
-    """An error as one line reports it.
+    """An error as one line reports it: the code of an Xid or SXid, or the name of a notice.
 
-    Attributes:
-        code: of an Xid or SXid; None for a notice.
-        name: of a notice (``rm-init-failed``); else empty.
-        device: ``0000:9b:00``, without the function.
-        says: ``fatal`` or ``non-fatal`` if the message contains it.
+    The device is without its function, ``0000:9b:00``; ``says`` is ``fatal`` or ``non-fatal``.
     """
 
     kind: Kind

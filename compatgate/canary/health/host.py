@@ -40,25 +40,17 @@ _VIRTUAL = re.compile(r"lo|docker\d|br-|veth|virbr|cali|cni|flannel|ifb\d|tunl\d
 
 
 class PciDevice(Struct, frozen=True):
-    """A device of NVIDIA's on the PCI bus.
-
-    Attributes:
-        driver: kernel driver that has it; None: none.
-    """
+    """A device of NVIDIA's on the PCI bus, and the kernel driver that has it, if any."""
 
     address: str
     driver: str | None
 
 
 class Host(Struct, frozen=True):
-    """A host as seen without its driver.
+    """A host as seen without its driver: GPUs (display devices, 3D controllers) and their files.
 
-    Attributes:
-        gpus: display devices and 3D controllers.
-        other: a platform whose driver is another one, ``Jetson`` or ``WSL``.
-        nodes: names of GPU device files, ``nvidia0``.
-        fabric_manager: whether its process runs, as far as processes are visible.
-        fabric_manager_version: of the installed program, where the host has NVSwitches.
+    ``other`` is a platform with another driver, ``Jetson`` or ``WSL``. Fabric Manager runs as far
+    as processes are visible; its installed version is read where the host has NVSwitches.
     """
 
     gpus: tuple[PciDevice, ...]
@@ -150,13 +142,11 @@ class Traffic(Struct, frozen=True):
 
 
 class InputCounters(Struct, frozen=True):
-    """Counters of what feeds the GPUs, at a moment.
+    """Counters of what feeds the GPUs, at a moment; None: the kernel does not say.
 
-    Attributes:
-        cpu: time of all CPUs in ticks; ``iowait``: of it, waiting for input and output. None: the
-            kernel does not say.
-        pressure: percent of the last 10 s in which some task waited for input and output.
-        network: traffic of each device that is not virtual; None: the kernel does not say.
+    ``cpu`` is of all CPUs in ticks, ``iowait`` that of it waiting for input and output,
+    ``pressure`` percent of the last 10 s in which some task waited so, ``network`` that of real
+    devices.
     """
 
     cpu: int | None

@@ -33,11 +33,7 @@ _STARTS_MESSAGE = re.compile(r"NVRM: (?:The NVIDIA|GPU |loading|API mismatch)", 
 
 
 class HostMessage(Struct, frozen=True):
-    """A message about the host.
-
-    Attributes:
-        at: times of the message; those of its first lines where the last line has none.
-    """
+    """A message about the host, ``at`` the times of its first lines if the last one has none."""
 
     cause: Cause
     signature: Signature

@@ -42,14 +42,10 @@ _RECOVERY = {
 
 
 class Health(Struct, frozen=True):
-    """Health of the GPUs during a run.
+    """Health of the GPUs during a run, with reasons, the most severe first, and actions for them.
 
-    Attributes:
-        state: the worst of: ``healthy``; ``suspect``: a problem may have affected the run;
-            ``shared``: a foreign process used the GPU; ``sick``: do not trust the GPU until the
-            actions are done.
-        reasons: sentences, the most severe first; empty only for ``healthy``.
-        actions: what to do with the GPU, in the order of the reasons.
+    It is the worst of ``healthy``; ``suspect``: a problem may have affected the run; ``shared``: a
+    foreign process used the GPU; ``sick``: do not trust the GPU until the actions are done.
     """
 
     state: State
@@ -73,14 +69,9 @@ def judge_health(
     gpus: Collection[str] | None = None,
     rma: Sequence[RmaRule] = (),
 ) -> Health | None:
-    """Compare the observations around a run.
+    """Compare the observations around a run of some GPUs (UUIDs or PCI addresses; None: all).
 
-    Args:
-        before: snapshot just before the run; None if there was no GPU to observe.
-        gpus: UUIDs or PCI addresses of the run's GPUs; None for all GPUs of the host.
-
-    Returns:
-        The health; None if nothing was observed, which does not mean healthy.
+    Return None if nothing was observed, which does not mean healthy.
     """
     ours = _RunGpus(gpus, (before, *during, after))
     concerning = tuple(event for event in events if ours.concerns(event))

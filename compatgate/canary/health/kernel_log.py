@@ -199,11 +199,7 @@ class XidTime(Struct, frozen=True):
 
 
 class XidTimes(Struct, frozen=True):
-    """The Xid errors of a log.
-
-    Attributes:
-        loaded: when the log says that a driver was loaded for the last time; None: it does not.
-    """
+    """The Xid errors of a log, and when it says that a driver was loaded for the last time."""
 
     found: tuple[XidTime, ...]
     loaded: datetime | None = None

@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.errors import BadInput
 
 Clock = Literal["boot", "epoch", "iso", "ctime", "syslog"]
@@ -24,12 +25,7 @@ class Stamp(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A kernel message.
-
-    Attributes:
-        text: from ``NVRM:`` (or ``nvidia``) on.
-        at: times of the message, one per clock that the line shows.
-    """
+    """A kernel message from ``NVRM:`` or ``nvidia`` on, with a time per clock of its line."""
 
     text: str
     at: tuple[Stamp, ...] = ()
@@ -95,7 +91,7 @@ class RecordReader:
         self._structured = False
         self._binary: str | None = None
 
-    def read(self, stream: Stream) -> Iterator[Record]:
+    def read(self, stream: ByteReader) -> Iterator[Record]:
         """Yield every record that may concern a GPU."""
         for line in read_lines(stream):
             yield from self.feed(line)
@@ -308,13 +304,6 @@ MAX_LINE = 1 << 16
 """Longer lines are cut; kernel messages have 1 KiB at most, so such a log has no line breaks."""
 
 
-class Stream(Protocol):
-    """Source of a log."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return the next bytes, at most ``size``; none at the end."""
-
-
 _COMPRESSION_MAGIC = {
     b"\x1f\x8b": "gzip",
     b"\xfd7zXZ": "xz",
@@ -324,7 +313,7 @@ _COMPRESSION_MAGIC = {
 _CUTS = (b"},", b"\\n", b"NVRM:", b" ")
 
 
-def read_lines(stream: Stream) -> Iterator[bytes]:
+def read_lines(stream: ByteReader) -> Iterator[bytes]:
     """Yield the lines, without their ends."""
     rest = b""
     first = True

@@ -1,17 +1,31 @@
-"""Readers of programs' output: one reader per adapter."""
+"""Readers of programs' output: one reader per adapter.
+
+Programs of compatgate print the line protocol (`jsonl`). A tool does not: its own reader, a pure
+function on text, finds metrics, checks and versions in its unmodified output; driver, GPUs and
+loaded libraries come from the ``env`` line that ``canary/lib/canary_tool.py`` prints in addition.
+Damaged output is a problem of the report, never fewer results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
+from compatgate.canary.protocol.dcgm import read_dcgm
 from compatgate.canary.protocol.jsonl import JsonLines
+from compatgate.canary.protocol.nccl_tests import read_nccl_tests
+from compatgate.canary.protocol.nvbandwidth import read_nvbandwidth
+from compatgate.canary.protocol.tool import ToolOutput, ToolReader
 from compatgate.canary.run import OutputReader, Report
 from compatgate.canary.workload import Workload
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
 
+TOOLS: dict[str, ToolReader] = {
+    "nccl-tests": read_nccl_tests,
+    "nvbandwidth": read_nvbandwidth,
+    "dcgm-diag": read_dcgm,
+}
 READERS: dict[str, Callable[[Workload], OutputReader]] = {
     "jsonl": JsonLines,
     **{name: partial(ToolOutput, read) for name, read in TOOLS.items()},

@@ -28,12 +28,7 @@ MAX_LINE = 1 << 20
 
 
 class Line(Struct, frozen=True):
-    """A line without its end.
-
-    Attributes:
-        complete: the whole line is here, and a line feed ended it.
-        too_long: the line was cut at the maximum length.
-    """
+    """A line without its end, which may be incomplete or cut at the maximum length."""
 
     number: int
     content: bytes
@@ -42,11 +37,7 @@ class Line(Struct, frozen=True):
 
 
 class LineSplitter:
-    """Splitter of output into lines; drops what comes after ``most`` bytes.
-
-    Attributes:
-        dropped: number of bytes beyond ``most``.
-    """
+    """Splitter of output into lines; counts as ``dropped`` the bytes after ``most``."""
 
     def __init__(self, most: int) -> None:
         self._left = most

@@ -17,9 +17,9 @@ from compatgate.canary.judge.baseline import SampleSource
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.protocol.jsonl import JsonLines
 from compatgate.canary.run import Device, Report
-from compatgate.canary.structured_files import read_records
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.contents import SAMPLES
+from compatgate.documents import validation
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.specs import (
     DIGEST_PATTERN,
@@ -29,7 +29,8 @@ from compatgate.documents.specs import (
     SLUG_PATTERN,
     TEXT_PATTERN,
 )
-from compatgate.errors import BadInput
+from compatgate.documents.text import RawDocument
+from compatgate.errors import BadInput, explain_form
 
 MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 SUFFIX = ".jsonl"
@@ -106,23 +107,70 @@ def format_sample(sample: Sample) -> str:
     return "".join(msgspec.json.encode(body).decode() + "\n" for body in bodies)
 
 
+class _Record(Struct, frozen=True):
+    """Object with a ``type`` on one line."""
+
+    raw: RawDocument
+    line: int
+
+    @property
+    def says(self) -> str:
+        """Return the stated ``type``."""
+        return str(self.raw.value.get("type"))
+
+    def add(self, problem: DocumentProblem, problems: Problems) -> None:
+        """Record a problem of this line."""
+        problem.line = self.line
+        problems.add(problem)
+
+
 def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
     """Read the first line, and check every line as far as that needs no workload."""
-    records = read_records(source, problems)
+    records = _read_records(source, problems)
     if not records:
         return None
     first, *others = records
     for record in others:
         if record.says not in _REPORT_TYPES:
             hint = f"allowed after the first line: {', '.join(_REPORT_TYPES)}"
-            problems.add(record.problem("type", what="is not a line of a sample", hint=hint))
+            what = "is not a line of a sample"
+            record.add(record.raw.problem(("type",), what, hint=hint), problems)
     if first.says != "sample":
         what = f"the first line is {first.says!r}, not 'sample'"
-        problems.add(
-            first.problem("type", what=what, hint="compatgate canary sample writes samples")
-        )
+        hint = "compatgate canary sample writes samples"
+        first.add(first.raw.problem(("type",), what, hint=hint), problems)
         return None
-    return first.read(SampleHead, SAMPLE_KIND, problems)
+    try:
+        return msgspec.convert(first.raw.value, SampleHead)
+    except msgspec.ValidationError as error:
+        for mistake in list(validation.explain_mistakes(first.raw, SAMPLE_KIND)) or [
+            first.raw.problem((), explain_form(error, "the document"))
+        ]:
+            first.add(mistake, problems)
+        return None
+
+
+def _read_records(source: Source, problems: Problems) -> list[_Record]:
+    """Return the lines of a text without empty lines."""
+    results: list[_Record] = []
+    for number, line in enumerate(source.text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            body = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            body = None
+        if isinstance(body, dict) and isinstance(body.get("type"), str):
+            results.append(_Record(RawDocument(source.file, body), number))
+        else:
+            what = "is not a JSON object with a type"
+            hint = 'write one per line: {"type": "...", ...}'
+            problems.add(DocumentProblem(what, file=source.file, line=number, hint=hint))
+        if problems.enough:
+            break
+    if not results and not len(problems):
+        problems.add(DocumentProblem("the file is empty", file=source.file, line=1))
+    return results
 
 
 def read_sample_report(source: Source, workload: Workload, problems: Problems) -> Report:
@@ -146,8 +194,8 @@ def _as_jsonl(workload: Workload, source: Source) -> Workload:
         return workload
     more = {
         name: ""
-        for record in read_records(source, Problems())
-        if record.says == "check" and isinstance(name := record.body.get("name"), str)
+        for record in _read_records(source, Problems())
+        if record.says == "check" and isinstance(name := record.raw.value.get("name"), str)
     }
     return msgspec.structs.replace(workload, adapter="jsonl", checks=more | workload.checks)
 

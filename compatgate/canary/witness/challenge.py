@@ -80,8 +80,7 @@ def _sign(challenge: str, signed: bytes) -> str:
 class SignedOutput:
     """Reader of one execution that hands only signed lines of the protocol to another reader.
 
-    Attributes:
-        files: of the image that the program must show, path to digest.
+    ``files`` of the image, path to digest, are those that the program must show.
     """
 
     def __init__(

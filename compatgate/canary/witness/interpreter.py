@@ -58,12 +58,9 @@ json.dump(sorted(found), sys.stdout)
 
 
 class Interpreter(Struct, frozen=True):
-    """A packed interpreter.
+    """A packed interpreter: an uncompressed tar for `PLACE`, for a machine as ``uname -m`` says.
 
-    Attributes:
-        archive: uncompressed tar of its files, for `PLACE`.
-        program: ``sha256:...`` of the file that the kernel runs: the loader.
-        machine: as ``uname -m`` says.
+    ``program`` is the ``sha256:...`` of the file that the kernel runs: the loader.
     """
 
     archive: bytes

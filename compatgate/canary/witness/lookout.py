@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import Handle, Job
+from compatgate.canary.executors import Executor, Handle, Job
 from compatgate.canary.run import Env, OutputReader, Report, Witness
 from compatgate.canary.witness.challenge import SignedOutput, make_challenge
 from compatgate.canary.witness.processes import ProcessWatch, Sighting
@@ -22,26 +21,10 @@ _NO_PROCESSES = "the executor does not show the program's processes to this work
 _NOT_FOUND = "no process of the program was found on this machine, or it ended too soon"
 
 
-@runtime_checkable
-class ShowsProcesses(Protocol):
-    """Executor whose programs may run on the worker's own machine."""
-
-    def main_process(self, handle: Handle) -> int | None:
-        """Return the number of a process that is the program or its ancestor, on this machine."""
-
-
-@runtime_checkable
-class HasInterpreter(Protocol):
-    """Executor that can run programs on the worker's interpreter."""
-
-    def interpreter(self, handle: Handle) -> str:
-        """Return the digest of the worker's program that runs a job; "" if the image's does."""
-
-
 class Lookout:
     """Lookout on one execution, and the reader of its output."""
 
-    def __init__(self, workload: Workload, executor: object, reader: OutputReader) -> None:
+    def __init__(self, workload: Workload, executor: Executor, reader: OutputReader) -> None:
         self.challenge = make_challenge()
         self._workload = workload
         self._executor = executor
@@ -61,12 +44,10 @@ class Lookout:
 
     def started(self, handle: Handle) -> None:
         """Begin to watch the processes of a job that has begun."""
-        if isinstance(self._executor, HasInterpreter):
-            self._digest = self._executor.interpreter(handle)
-        if isinstance(self._executor, ShowsProcesses):
-            root = self._executor.main_process(handle)
-            if root is not None:
-                self._watch = ProcessWatch(root, self.challenge, self._slots)
+        self._digest = self._executor.interpreter(handle)
+        root = self._executor.main_process(handle)
+        if root is not None:
+            self._watch = ProcessWatch(root, self.challenge, self._slots)
 
     def close(self) -> None:
         """Stop watching."""
@@ -103,12 +84,9 @@ def conclude_witness(
     *,
     digest: str = "",
 ) -> Witness:
-    """Return what the worker saw of an execution.
+    """Return what the worker saw of an execution, and of its processes if the executor shows them.
 
-    Args:
-        sighting: of its processes; None if the executor does not show them.
-        wall_s: seconds by the worker's clock.
-        digest: of the worker's program that started it; "" if the image's Python did.
+    The digest is of the worker's program that started it; "" if the image's Python did.
     """
     signed = report.witness or Witness()
     contradictions = list(signed.contradictions)
@@ -166,11 +144,9 @@ _LEAST_LOOKS = 10
 
 
 def find_impossible_times(workload: Workload, report: Report, wall_s: float) -> Iterator[str]:
-    """Yield the metrics whose times add up to more than the program lasted.
+    """Yield the metrics whose times add up to more than the program lasted by the worker's clock.
 
-    Args:
-        workload: says which metrics have values that overlap; of those, each value counts alone.
-        wall_s: seconds by the worker's clock, from before the start until after the end.
+    Where the workload says that a metric's values overlap, each of them counts alone.
     """
     for metric in report.metrics:
         scale = _SECONDS.get(metric.unit)

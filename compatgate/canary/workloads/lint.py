@@ -34,11 +34,7 @@ LintMessage = tuple[Severity, str]
 
 
 class Finding(Struct, frozen=True):
-    """A problem of a workload or sample.
-
-    Attributes:
-        severity: an error keeps the workload from showing what it promises.
-    """
+    """A problem of a workload or sample; an error keeps it from showing what it promises."""
 
     file: str
     severity: Severity

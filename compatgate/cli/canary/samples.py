@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.protocol import make_reader
-from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
+from compatgate.canary.protocol import TOOLS, make_reader
+from compatgate.canary.protocol.tool import ToolOutput
 from compatgate.canary.run import Report
 from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
 from compatgate.canary.workloads import Library

@@ -50,13 +50,7 @@ _KNOWN = frozenset(
 
 
 class Instruction(Struct, frozen=True):
-    """One instruction.
-
-    Attributes:
-        word: upper case, ``RUN``.
-        flags: options before the arguments, ``from`` of ``COPY --from=build``.
-        line: number of its first line.
-    """
+    """One instruction: its upper-case word, and its flags (``from`` of ``COPY --from=build``)."""
 
     word: str
     flags: Mapping[str, str]
@@ -66,13 +60,9 @@ class Instruction(Struct, frozen=True):
 
 
 class Stage(Struct):
-    """A stage of a build.
+    """A stage of a build, by its name in lower case, if it has one.
 
-    Attributes:
-        name: lower case; empty without one.
-        line: number of the line of its ``FROM``.
-        instructions: instructions after ``FROM``, without ``ARG``.
-        variables: values that its ``ENV`` sets, with the line.
+    The instructions are those after ``FROM``, without ``ARG``; ``ENV`` sets the variables.
     """
 
     base: str
@@ -170,11 +160,9 @@ def _instruction(text: str, body: str, line: int, name: str) -> Instruction:
 def resolve_build(
     instructions: list[Instruction], name: str, arguments: Mapping[str, str], target: str = ""
 ) -> Build:
-    """Return the stages that lead to the one that is built.
+    """Return the stages that lead to ``target`` (a name or number; empty: the last stage).
 
-    Args:
-        arguments: build arguments; those of the platform (``TARGETARCH``) among them.
-        target: name or number of the stage to build; empty for the last one.
+    The build arguments have those of the platform (``TARGETARCH``) among them.
     """
     stages = list(_stages(instructions, name, arguments))
     if not stages:

@@ -120,11 +120,7 @@ class GpuCode(Struct, frozen=True):
 
 
 class Units(Struct, frozen=True):
-    """Translation units with code that a driver can run.
-
-    Attributes:
-        profiles: number of units with the same code, by code: ``sm_80+sm_90a+compute_90``.
-    """
+    """Translation units for a driver, and how many have which code: ``sm_80+sm_90a+compute_90``."""
 
     sass: dict[str, int]
     ptx: dict[str, int]
@@ -167,7 +163,9 @@ _ET_REL = 1
 
 def is_cubin(head: bytes) -> bool:
     """Return whether these first bytes of an ELF file are those of a cubin."""
-    return head[:6] == _ELF64_LE and len(head) >= 64 and _machine_of_cubin(head) == EM_CUDA
+    if head[:6] != _ELF64_LE or len(head) < 64:
+        return False
+    return bool(struct.unpack_from("<H", head, 18)[0] == EM_CUDA)
 
 
 def toolkit_of_cubin(head: bytes) -> str | None:
@@ -198,11 +196,6 @@ def _arch_of(flags: int, abi: int) -> Arch:
     if abi >= 8:
         return Arch("sass", divmod(flags >> 8 & 0xFF, 10), "a" if flags & 0x8 else "")
     return Arch("sass", divmod(flags & 0xFF, 10), "a" if flags & 0x800 else "")
-
-
-def _machine_of_cubin(head: bytes) -> int:
-    machine: int = struct.unpack_from("<H", head, 18)[0]
-    return machine
 
 
 LARGEST_PTX_HEAD = 64 * 1024

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from io import SEEK_CUR, SEEK_END, RawIOBase
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -115,7 +115,13 @@ class _NoSectionHeaders(Exception):
 
 
 def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> Iterator[Section]:
-    elf = open_elf(source.name, view, base)
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError:
+        raise Unavailable(
+            "reading ELF files needs pyelftools", hint="pip install pyelftools"
+        ) from None
+    elf = _call_elftools(source, view, base, ELFFile, view)
     table, step = elf["e_shoff"], elf["e_shentsize"]
     if not table:
         raise _NoSectionHeaders
@@ -155,24 +161,6 @@ def _elf_sections(source: Source, view: SectionView, base: int, size: int) -> It
         yield Section(name, base + header.offset, base + end)
 
 
-def open_elf(name: str, view: RawIOBase, base: int = 0) -> ELFFile:
-    """Open an ELF file."""
-    try:
-        from elftools.elf.elffile import ELFFile
-    except ImportError:
-        raise Unavailable(
-            "reading ELF files needs pyelftools", hint="pip install pyelftools"
-        ) from None
-    try:
-        return ELFFile(cast("IO[bytes]", view))
-    except Exception as error:
-        if getattr(view, "missed", False):
-            raise _NoSectionHeaders from None
-        raise damaged_error(
-            name, base, f"its ELF header cannot be read ({quote_error(error)})"
-        ) from None
-
-
 def _elf_header(elf: ELFFile, offset: int) -> _ElfHeader:
     from elftools.common.utils import struct_parse
 
@@ -189,7 +177,7 @@ def _call_elftools(
     except Exception as error:
         if view.missed:
             raise _NoSectionHeaders from None
-        what = f"its section headers cannot be read ({quote_error(error)})"
+        what = f"its headers cannot be read ({quote_error(error)})"
         raise damaged_error(source.name, base, what) from None
 
 
@@ -204,12 +192,7 @@ _GPU_SECTIONS = {CODE[:8]: CODE, RELOCATABLE[:8]: RELOCATABLE, WRAPPERS[:8]: WRA
 
 
 class PePart(Struct, frozen=True):
-    """A section of a PE file.
-
-    Attributes:
-        name: stored name, at most 8 characters.
-        address: address of its first byte in memory, from the beginning of the image.
-    """
+    """A section of a PE file: at most 8 characters of its name, its address in memory."""
 
     name: str
     address: int
@@ -218,12 +201,7 @@ class PePart(Struct, frozen=True):
 
 
 class PeFile(Struct, frozen=True):
-    """The headers of a PE file.
-
-    Attributes:
-        exports: address of the table of exported symbols; 0 without one.
-        imports: address of the table of imported libraries; 0 without one.
-    """
+    """The headers of a PE file, with the addresses of its tables of symbols; 0 without one."""
 
     wide: bool
     exports: int

@@ -169,11 +169,7 @@ HostRegion = tuple[Region, bool]
 
 
 class _Search(Struct):
-    """The result of a search.
-
-    Attributes:
-        found: well-formed fatbinaries, with the number of other non-zero bytes before each.
-    """
+    """Well-formed fatbinaries, with the number of other non-zero bytes before each."""
 
     found: list[tuple[Region, int]] = []
     broken: list[tuple[int, BadInput]] = []
@@ -337,11 +333,7 @@ _LONGEST_NAME = 4096
 
 
 class ArchiveMember(Struct, frozen=True):
-    """A member of an archive; the source is at its first byte.
-
-    Attributes:
-        end: offset behind its last byte, from the file's beginning.
-    """
+    """A member of an archive, which ends before ``end``; the source is at its first byte."""
 
     name: str
     end: int

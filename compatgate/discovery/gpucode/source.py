@@ -38,14 +38,10 @@ def damaged_error(name: str, offset: int, what: str) -> BadInput:
 
 
 class Source:
-    """A source of bytes in order, with a position.
+    """A source of bytes in order, with the ``position`` of the next one.
 
     A stream is read once, from its beginning to its end; memory is bounded by `CHUNK` and twice
-    `TAIL` whatever its size. A file that can seek skips without reading.
-
-    Attributes:
-        size: size in bytes; None: not known.
-        position: offset of the next byte.
+    `TAIL` whatever its size, which may be unknown. A file that can seek skips without reading.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Protocol
 
 from msgspec import Struct
 
-from compatgate.discovery.image.layer import Budget, decompress
+from compatgate.discovery.image.layer import Budget, decompress, is_compressed
 from compatgate.discovery.image.tar import ByteFeed, Content, FileFeed, Member, read_members
 from compatgate.discovery.registry.limits import Limits, damaged_error, too_large_error
 from compatgate.errors import BadInput
@@ -136,7 +136,7 @@ class ArchiveFiles:
         with open(self.path, "rb") as file:
             head = file.read(4)
             file.seek(0)
-            if head[:2] == b"\x1f\x8b" or head == b"\x28\xb5\x2f\xfd":
+            if is_compressed(head):
                 yield ByteFeed(decompress(file, Budget(self._limits, self._check)))
             else:
                 yield FileFeed(file, os.path.getsize(self.path))
@@ -191,13 +191,7 @@ def root_members(archive: ArchiveFiles) -> Iterator[tuple[Member, Content]]:
 
 
 class SifPartition(Struct, frozen=True):
-    """The partition with the root filesystem.
-
-    Attributes:
-        offset: first byte in the file.
-        size: in bytes.
-        architecture: as images name it (``amd64``); empty where the file does not say.
-    """
+    """The partition with the root filesystem; the architecture is as images name it (``amd64``)."""
 
     offset: int
     size: int

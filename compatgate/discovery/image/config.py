@@ -30,12 +30,10 @@ _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 
 
 class ConfigReading(Struct, frozen=True):
-    """The statements of a config.
+    """The statements of a config: per component, the observation that decides comes first.
 
-    Attributes:
-        observations: observations of components, the deciding one first.
-        require: expressions that the container runtime checks, all of which must hold.
-        arch: compute capabilities that an NVIDIA build was compiled for; None when not stated.
+    All expressions of ``require`` must hold, as the container runtime checks them. ``arch`` are the
+    compute capabilities that an NVIDIA build was compiled for; None when not stated.
     """
 
     observations: tuple[Observation, ...]

@@ -18,9 +18,9 @@ from compatgate.discovery.findings import CodeFile
 from compatgate.discovery.gpucode import GpuCode, read_gpu_code
 from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image import files
-from compatgate.discovery.image.content import finish_digest, is_hashed
 from compatgate.discovery.image.files import FileKind, is_cached, kind_of_file
-from compatgate.discovery.image.layer import Layer
+from compatgate.discovery.image.layer import Layer, PeekedSource
+from compatgate.discovery.image.layer_findings import finish_digest, is_hashed
 from compatgate.discovery.image.tar import Content, Member
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
@@ -59,11 +59,7 @@ _FILE_BYTES, _SYMBOL_BYTES = 400, 24
 
 
 class FileCode(Struct, frozen=True, omit_defaults=True):
-    """The GPU code and links of one file.
-
-    Attributes:
-        library: entry for a record; None for programs and unreadable files.
-    """
+    """The GPU code and links of a file; ``library`` is None for programs and unreadable files."""
 
     code: CodeFile
     library: Library | None = None
@@ -78,14 +74,11 @@ class FileCode(Struct, frozen=True, omit_defaults=True):
 
 
 class FileReading(Struct, frozen=True, omit_defaults=True):
-    """What the content of a file says.
+    """What the content of a file says, by the kind of the file.
 
-    Attributes:
-        text: a small text file; None for other files and for one that is too large.
-        packages: names and versions of the packages in a database that may be components.
-        code: None for files that are no library, program or kernel.
-        digest: of a file that belongs to the GPU content.
-        program: it begins as a program does; a script may start any other.
+    It is a small text, the packages in a database that may be components, the code of a library,
+    program or kernel, or the digest of a file that belongs to the GPU content. A
+    ``program`` begins as one does; a script may start any other.
     """
 
     text: bytes | None = None
@@ -143,7 +136,7 @@ def _read_code(kind: FileKind, member: Member, content: Content) -> FileCode | N
     head = content.read(min(len(_ELF), size))
     if head != _ELF and kind != "kernel":
         return None
-    begun = _PeekedContent(head, content)
+    begun = PeekedSource(head, content)
     try:
         if kind == "kernel" or ".so" not in path.rpartition("/")[2]:
             code = read_gpu_code(begun, size=size, name=path)
@@ -168,26 +161,8 @@ def _stream_opener(begun: ByteReader) -> StreamOpener:
     return opener
 
 
-class _PeekedContent:
-    """A content that returns its peeked first bytes again."""
-
-    def __init__(self, head: bytes, content: Content) -> None:
-        self._head = head
-        self._content = content
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; ``b""`` at the end."""
-        head, self._head = self._head[:size], self._head[size:]
-        return head or self._content.read(size)
-
-
 class LayerRecord(Struct):
-    """What a layer holds.
-
-    Attributes:
-        files: the readings of files, by the number of the member.
-        unpacked: decompressed bytes of the layer.
-    """
+    """The readings of a layer's files, by the number of the member, and its decompressed bytes."""
 
     members: list[Member] = field(default_factory=list)
     files: dict[int, FileReading] = field(default_factory=dict)
@@ -232,11 +207,7 @@ class LayerRecords:
 
 
 class Recording:
-    """A record while its layer is read.
-
-    Attributes:
-        full: the layer has more than is kept.
-    """
+    """A record while its layer is read; ``full`` if the layer has more than is kept."""
 
     def __init__(self, reader: FileReader) -> None:
         self.record = LayerRecord()

@@ -1,7 +1,4 @@
-"""Choose the files of a layer to read by their paths, and read each kind.
-
-The package databases of dpkg and apk are text; `rpm` reads those of rpm.
-"""
+"""Choose the files of a layer to read by their paths, and read each kind."""
 
 from __future__ import annotations
 
@@ -14,9 +11,13 @@ from msgspec.structs import replace
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.versions import format_parts, parse_version
-from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.image.config import compat_use_of_path
-from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
+from compatgate.discovery.image.package_databases import (
+    LARGEST_RPM,
+    apk_packages,
+    dpkg_packages,
+    rpm_packages,
+)
 from compatgate.discovery.image.tar import Content, Member
 from compatgate.discovery.installed_metadata import METADATA_FILES, metadata_folder
 from compatgate.discovery.libraries import observe_library, parse_version_file
@@ -284,55 +285,3 @@ def _is_version(seen: Observation) -> bool:
     except BadInput:
         return False
     return True
-
-
-LARGEST_LINE = 1024 * 1024
-_LINE_PIECE = 64 * 1024
-
-
-def dpkg_packages(file: ByteReader) -> Iterator[tuple[str, str]]:
-    """Yield the names and versions of packages that dpkg has installed.
-
-    Source: dpkg ``man/dpkg.pod`` (states: "want flag status"); distroless images have one file per
-    package, without a ``Status``.
-    """
-    for fields in _paragraphs(file, (b"Package", b"Status", b"Version")):
-        status = fields.get(b"Status", "install ok installed")
-        if status.endswith(" installed") and b"Version" in fields and b"Package" in fields:
-            yield fields[b"Package"], fields[b"Version"]
-
-
-def apk_packages(file: ByteReader) -> Iterator[tuple[str, str]]:
-    """Yield the names and versions of packages that apk has installed (``P:`` and ``V:``).
-
-    Source: Alpine wiki, "Apk spec", "Installed Database V2".
-    """
-    for fields in _paragraphs(file, (b"P", b"V")):
-        if b"P" in fields and b"V" in fields:
-            yield fields[b"P"], fields[b"V"]
-
-
-def _paragraphs(file: ByteReader, keys: tuple[bytes, ...]) -> Iterator[dict[bytes, str]]:
-    fields: dict[bytes, str] = {}
-    for line in _lines(file):
-        if not line.strip():
-            if fields:
-                yield fields
-            fields = {}
-        elif line[:1] not in b" \t":
-            key, colon, value = line.partition(b":")
-            if colon and key in keys:
-                fields[key] = value.strip().decode("utf-8", "replace")[:256]
-    if fields:
-        yield fields
-
-
-def _lines(file: ByteReader) -> Iterator[bytes]:
-    """Yield lines; cut overlong lines at `LARGEST_LINE`."""
-    rest = b""
-    while piece := file.read(_LINE_PIECE):
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from lines
-        rest = rest[:LARGEST_LINE]
-    if rest:
-        yield rest

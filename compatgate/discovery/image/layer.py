@@ -143,11 +143,7 @@ _GZIP_WINDOW = 31  # zlib's number for gzip with the largest window
 
 
 class Budget:
-    """A count of decompressed bytes, against decompression bombs.
-
-    Attributes:
-        unpacked: bytes of all layers so far.
-    """
+    """A count of the bytes that all layers so far unpack to, against decompression bombs."""
 
     def __init__(self, limits: Limits, check: Callable[[], None] = lambda: None) -> None:
         self.limits = limits
@@ -167,35 +163,40 @@ class Budget:
             raise too_large_error(what)
 
 
-class _PeekedSource:
-    """A source that returns its peeked first bytes again."""
+class PeekedSource:
+    """A source that returns its peeked first bytes again, and counts the bytes that it returned."""
 
-    def __init__(self, source: ByteReader) -> None:
-        self._source = source
+    def __init__(self, head: bytes, source: ByteReader) -> None:
+        self._head, self._source = head, source
         self.count = 0
-        self.head = b""
-        while len(self.head) < 4 and (more := source.read(PIECE)):
-            self.head += more
-        self._first = self.head
 
     def read(self, size: int, /) -> bytes:
-        data, self._first = self._first[:size], self._first[size:]
+        """Return up to ``size`` bytes; ``b""`` at the end."""
+        data, self._head = self._head[:size], self._head[size:]
         data = data or self._source.read(size)
         self.count += len(data)
         return data
 
 
+def is_compressed(head: bytes) -> bool:
+    """Return whether a file with these first bytes is an archive compressed by gzip or zstd."""
+    return head.startswith((_GZIP, _ZSTD))
+
+
 def decompress(source: ByteReader, budget: Budget, *, plain: bool = False) -> Iterator[bytes]:
     """Yield the content of a layer in pieces of at most `PIECE` bytes."""
-    peeked = _PeekedSource(source)
-    if peeked.head.startswith(_GZIP):
+    head = b""
+    while len(head) < 4 and (more := source.read(PIECE)):
+        head += more
+    peeked = PeekedSource(head, source)
+    if head.startswith(_GZIP):
         pieces = _gunzip(peeked)
-    elif peeked.head.startswith(_ZSTD) or peeked.head[1:4] == _SKIPPABLE:
+    elif head.startswith(_ZSTD) or head[1:4] == _SKIPPABLE:
         pieces = _unzstd(peeked, budget.limits.window)
     else:
         pieces = iter(lambda: peeked.read(PIECE), b"")
     compressed = (_GZIP, _ZSTD, *(bytes([n]) + _SKIPPABLE for n in range(0x50, 0x60)))
-    if plain and peeked.head.startswith(compressed):
+    if plain and head.startswith(compressed):
         raise damaged_error("a layer is compressed, its media type says that it is not")
     unpacked = 0
     for piece in pieces:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from compatgate.discovery.image import files
-from compatgate.discovery.image.content import is_hashed
 from compatgate.discovery.image.file_reading import (
     DATABASES,
     LARGEST_TEXTS,
@@ -21,7 +20,7 @@ from compatgate.discovery.image.file_reading import (
 )
 from compatgate.discovery.image.files import FileKind, find_owner, is_cached, kind_of_file
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
-from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind, is_hashed
 from compatgate.discovery.image.reading import INTERPRETER
 from compatgate.discovery.image.tar import Content, Member, read_members
 from compatgate.discovery.image.visibility import Visibility
@@ -45,11 +44,7 @@ _LIBRARY_HELP = "the names of its libraries were read"
 
 
 class LayerScan:
-    """A scan of one image's layers.
-
-    Attributes:
-        watched: folders of which links are recorded; None where they are not known.
-    """
+    """A scan of an image's layers; ``watched`` are folders whose links are recorded, if known."""
 
     def __init__(self, signals: Signals, options: ImageOptions, deadline: Deadline) -> None:
         self.seen = LayerFindings()

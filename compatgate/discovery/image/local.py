@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from compatgate.discovery.image import archives, squashfs
 from compatgate.discovery.image.archives import ArchiveFiles, FolderFiles, is_layout, root_members
-from compatgate.discovery.image.layer import Budget, Layer
+from compatgate.discovery.image.layer import Budget, Layer, is_compressed
 from compatgate.discovery.image.layers import LayerScan
 from compatgate.discovery.image.read import DEADLINE_S, ImageWork
 from compatgate.discovery.image.reading import ImageReading
@@ -145,8 +145,8 @@ def _kind(path: str) -> str:
         return "squashfs"
     if head[archives.MAGIC_AT :].startswith(archives.MAGIC):
         return "sif"
-    compressed = head[:2] == b"\x1f\x8b" or head[:4] == b"\x28\xb5\x2f\xfd"
-    return "tar" if compressed or head[_TAR_AT:].startswith(_TAR_MAGIC) else ""
+    is_tar = is_compressed(head) or head[_TAR_AT:].startswith(_TAR_MAGIC)
+    return "tar" if is_tar else ""
 
 
 class _Reader:

@@ -18,14 +18,13 @@ from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.discovery.findings import Inspection, conclude, find_toolkits
 from compatgate.discovery.image.config import ConfigReading, read_config
-from compatgate.discovery.image.content import compute_content
 from compatgate.discovery.image.installations import (
     find_interpreters,
     split_findings,
     watched_folders,
 )
 from compatgate.discovery.image.layer import Budget, Layer, LayerSource, open_layer
-from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind
+from compatgate.discovery.image.layer_findings import LayerFindings, WitnessKind, compute_content
 from compatgate.discovery.image.layers import LayerScan
 from compatgate.discovery.image.reading import (
     ImageReading,
@@ -78,11 +77,9 @@ class ResolvedImage(Struct, frozen=True):
 
 
 class ResolvedImages(Struct, frozen=True):
-    """The images that a runtime may run for a reference.
+    """The images that a runtime may run for a reference, containerd's first choice in front.
 
-    Attributes:
-        images: the one that containerd chooses first; never empty.
-        index: digest of the index that names them; None without.
+    ``index`` is the digest of the index that names them, if one does.
     """
 
     images: list[ResolvedImage]
@@ -360,11 +357,7 @@ class FolderFile(Struct, frozen=True):
 
 
 class ImageFolder(Struct, frozen=True):
-    """A folder of an image.
-
-    Attributes:
-        files: files by path below the folder; empty where the image lacks the folder.
-    """
+    """A folder of an image: its files by path below it; none where the image lacks the folder."""
 
     digest: str
     files: dict[str, FolderFile]
@@ -435,7 +428,8 @@ class _FolderReader:
         if inside and member.kind != "dir" and self._visibility.visible(member.path):
             self._visibility.count(member.path)
             below = member.path.removeprefix(f"{self._path}/")
-            if member.kind != "file" or below == self._path or not _is_plain(below):
+            plain = "\0" not in below and not {"", ".", ".."} & set(below.split("/"))
+            if member.kind != "file" or below == self._path or not plain:
                 hint = "links and devices are not copied; replace it with the file itself"
                 raise BadInput(f"/{member.path} is not a plain file", field="image", hint=hint)
             data = content.read_all(self._left)
@@ -448,8 +442,3 @@ class _FolderReader:
 
 def _refuse_layer(what: str) -> None:
     raise BadInput(f"a layer of the image {what}", field="image", hint="build the image anew")
-
-
-def _is_plain(path: str) -> bool:
-    """Return whether a path stays within its folder and is valid."""
-    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

@@ -37,11 +37,7 @@ def goes_back(path: str) -> bool:
 
 
 class Interpreters(Struct, frozen=True):
-    """The interpreters of an image, and what chooses one.
-
-    Attributes:
-        path: folders of ``PATH``; ``""`` for one that is not known.
-    """
+    """The interpreters of an image and its ``PATH``, with ``""`` for a folder that is not known."""
 
     installations: dict[str, str] = {}
     path: tuple[str, ...] = ()
@@ -78,8 +74,8 @@ class ImageReading(Struct, frozen=True):
         bytes_read: bytes read from the registry for this call; 0 for cached readings.
         installations: names of the installations whose stacks differ, that of ``stack_body``
             first; the others are its alternatives.
-        content: digest of the GPU content (`compatgate.discovery.image.content`); None where the
-            image was not read to the end.
+        content: digest of the GPU content (see `layer_findings`); None where the image was not
+            read to the end.
         files: path below the root to the digest of the file, of some that belong to the GPU
             content: a program that says that it runs in the image can be asked for them.
     """
@@ -219,7 +215,7 @@ class ReadingCache:
         """Store the image that an index leads to, if that image's reading is stored."""
         if self._options.cache and reading.index and self.find(reading.digest):
             name = self._key(reading.index, tuple(sorted(self._options.needs)))
-            if cache.read_entry(self._options.cache, name) is None:
+            if cache.read_struct(self._options.cache, name, dict[str, Any]) is None:
                 cache.write_entry(self._options.cache, name, reading)
 
     @cached_property

@@ -50,12 +50,7 @@ _COMPRESSORS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 
 
 class _Inode(Struct, frozen=True):
-    """A file or folder.
-
-    Attributes:
-        size: bytes of a file, or of a folder's listing.
-        start: place of the first block, or of the listing's metadata block.
-    """
+    """A file or folder: the place and size of its first block, or of its listing."""
 
     kind: int
     mode: int
@@ -67,12 +62,7 @@ class _Inode(Struct, frozen=True):
 
 
 class SquashFs:
-    """A SquashFS image within a file.
-
-    Args:
-        begin: offset of the image in the file, in bytes.
-        length: bytes from there on that may belong to the image.
-    """
+    """A SquashFS image within a file: at most ``length`` bytes from the offset ``begin`` on."""
 
     def __init__(self, file: BinaryIO, begin: int, length: int, budget: Budget) -> None:
         self._file, self._begin, self._length, self._budget = file, begin, length, budget

@@ -15,7 +15,7 @@ from typing import cast
 from msgspec import Struct
 
 from compatgate.discovery.image.archives import FilePart, Files
-from compatgate.discovery.image.layer import LayerStream
+from compatgate.discovery.image.layer import LayerStream, is_compressed
 from compatgate.discovery.registry.client import LARGEST_CONFIG, LARGEST_MANIFEST, Blob
 from compatgate.discovery.registry.image_spec import (
     Descriptor,
@@ -36,12 +36,10 @@ _CONTAINERD_NAME = "io.containerd.image.name"
 
 
 class StoredImage(Struct, frozen=True):
-    """An image in files.
+    """An image in files, by the digest of its manifest, or of its config in an archive without one.
 
-    Attributes:
-        digest: digest of the manifest; of an archive without one, that of the config.
-        index: digest of the index that the manifest was chosen from, None without.
-        open: why it is not known whether a runtime chooses this image, in sentences.
+    ``index`` is the digest of the index that the manifest was chosen from. ``open`` says why it is
+    not known whether a runtime chooses this image.
     """
 
     digest: str
@@ -202,7 +200,7 @@ def _saved_layer(files: Files, part: FilePart, path: str, diff_id: str) -> Descr
     if not match:
         with files.open(part) as stream:
             head = stream.read(4)
-        if head[:2] == b"\x1f\x8b" or head == b"\x28\xb5\x2f\xfd":
+        if is_compressed(head):
             found = hashlib.sha256()
             with files.open(part) as stream:
                 while data := stream.read(1024 * 1024):

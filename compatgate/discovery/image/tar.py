@@ -104,14 +104,11 @@ class FileFeed(ByteFeed):
 
 
 class Member(Struct):
-    """A file, directory or link.
+    """A file, directory or link, by its path without ``./``, ``/`` and trailing ``/``.
 
-    Attributes:
-        path: path without leading ``./`` and ``/``, and without trailing ``/``.
-        kind: ``file``, ``dir``, ``symlink``, ``hardlink``, ``global`` (a header for the whole
-            archive), ``other``.
-        size: bytes of content in the archive.
-        link: path of the file that a hard link names; what a symbolic link states.
+    The kind is ``file``, ``dir``, ``symlink``, ``hardlink``, ``global`` (a header for the whole
+    archive) or ``other``. The link of a hard link is a path, that of a symbolic link what it
+    states.
     """
 
     path: str
@@ -180,11 +177,7 @@ _RECORD = re.compile(rb"(\d{1,19}) ")
 
 
 class _Extension(Struct):
-    """What extended headers say of the next member.
-
-    Attributes:
-        records: those of the last pax header.
-    """
+    """What extended headers say of the next member; ``records`` are of the last pax header."""
 
     records: dict[bytes, bytes] = {}
     name: str = ""

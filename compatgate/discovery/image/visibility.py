@@ -33,8 +33,7 @@ _NONE = "\0"
 class Visibility:
     """The paths that are visible when layers are read from the top down.
 
-    Attributes:
-        full: the limit on remembered paths was reached; further paths hide nothing.
+    Once it is ``full``, further paths hide nothing.
     """
 
     def __init__(self, limits: Limits, doubt: Callable[[str], None] = lambda _: None) -> None:

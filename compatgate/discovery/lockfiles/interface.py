@@ -54,10 +54,7 @@ class ListedPackage(Struct, frozen=True):
 class LockContents(Struct, frozen=True):
     """The packages and open questions of a lockfile.
 
-    Attributes:
-        asked: package indexes for packages without an index, in order; ``""`` is the installer's
-            default one.
-        arch: GPU code that the packages are built with, where the file states it.
+    Packages without an index are ``asked`` of these, in order; ``""`` is the installer's default.
     """
 
     packages: tuple[ListedPackage, ...]
@@ -65,18 +62,13 @@ class LockContents(Struct, frozen=True):
     open: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     asked: tuple[str, ...] = ("",)
-    arch: tuple[str, ...] = ()
 
 
 class PackageOrigin(Struct, frozen=True):
-    """The source of a package's files in a lock or bill of materials.
+    """The source of a package's files in a lock or bill of materials, by its name on the index.
 
-    Attributes:
-        name: normalised name on the index, which may differ from the component's.
-        version: version as written there, without a label that only an index names.
-        wheels: listed wheels that fit the platform; URLs, paths or names.
-        indexes: package indexes to ask, in order; ``""`` is the installer's default one.
-        digests: allowed SHA-256 of a wheel; empty where none are stated without files.
+    The version is as written there. ``wheels`` are URLs, paths or names of those that fit the
+    platform; without files, ``digests`` are allowed. ``""`` is the installer's default index.
     """
 
     name: str
@@ -88,12 +80,9 @@ class PackageOrigin(Struct, frozen=True):
 
 
 class LockFile(Struct, frozen=True):
-    """A lockfile to read.
+    """A lockfile to read, by its name without folder.
 
-    Attributes:
-        name: name for messages and recognition, without folder.
-        beside: function that reads an included file by its path relative to this file's folder;
-            None where includes cannot be read.
+    ``beside`` reads an included file by its path relative to this file's folder, where it may.
     """
 
     name: str
@@ -106,14 +95,10 @@ class LockFile(Struct, frozen=True):
 
 
 class LockFormat(Struct, frozen=True):
-    """One lockfile format.
+    """One lockfile format: a name for messages, and how to recognise and read it.
 
-    Attributes:
-        name: of the format in messages and in `LockReading.format`.
-        read: returns the packages of a file for a platform.
-        shapes: patterns that together tell the format by its text.
-        endings: of the names of files whose text decides; none: the text of every file does.
-        files: names that decide, whatever the text.
+    All ``shapes`` must match the text of a file, if its name has one of the ``endings`` (none:
+    any). The names in ``files`` decide whatever the text.
     """
 
     name: str
@@ -134,14 +119,9 @@ class LockFormat(Struct, frozen=True):
 class LockReading(Struct, frozen=True):
     """The stack in a lockfile.
 
-    Attributes:
-        open: sentences about undecided questions; none is a pass.
-        arch: GPU code, where the file or the chosen wheel variant states it (``sm_90``,
-            ``compute_120``).
-        wheels: installed files by the name of the part, where known.
-        origins: sources of the files of each GPU package and component, by name.
-        unrelated: no package of the lock, optional ones included, is part of a GPU stack; this is
-            an open question too.
+    None of the ``open`` sentences is a pass. ``arch`` is GPU code that the file or the chosen wheel
+    states (``sm_90``); ``wheels`` and ``origins`` are by name of the part, where known. A lock is
+    ``unrelated`` if no package of it is part of a GPU stack, which is an open question too.
     """
 
     format: str

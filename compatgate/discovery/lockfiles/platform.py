@@ -31,11 +31,9 @@ Subdir = Literal["linux-64", "linux-aarch64", "win-64", "win-arm64"]
 
 
 class Platform(Struct, frozen=True):
-    """The platform of an installation.
+    """The platform of an installation; ``wsl`` installs the same files as Linux.
 
-    Attributes:
-        os: ``wsl`` installs the same files as Linux.
-        python: ``3.11`` or ``3.11.7``; None: not stated, and dependent markers stay open.
+    Python is ``3.11`` or ``3.11.7``; not stated, it leaves the markers that depend on it open.
     """
 
     os: Os = "linux"

@@ -12,7 +12,6 @@ from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS, REQUIREMENTS
-from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
@@ -22,6 +21,7 @@ from compatgate.discovery.lockfiles.interface import (
     describe_unrelated,
 )
 from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.stack_components import find_gpu_packages, is_gpu_package
 from compatgate.discovery.lockfiles.text import decode_text, refuse_template
 from compatgate.discovery.observations import (
     Observation,
@@ -39,9 +39,7 @@ def read_lockfile(
 ) -> LockReading:
     """Read a lockfile of any known format for one platform.
 
-    Args:
-        path_or_name: a `Path` if included files may be read from its folder; text is the name of a
-            file from a client, whose includes stay open.
+    A `Path` may include files of its folder; the name of a client's file leaves them open.
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)
@@ -117,7 +115,7 @@ def _conclude_reading(
         observations,
         (*conflicts, *find_cuda_conflicts(observations)),
         tuple(dict.fromkeys(left))[:_MAX_OPEN],
-        (*contents.arch, *arch),
+        arch,
         gpu.wheels,
         gpu.origins,
         unrelated,

@@ -138,12 +138,7 @@ _CUDA_ARCH = re.compile(r"(\d{2,3}[af]?)_(real|virtual)")
 
 
 class LockedWheel(Struct, frozen=True):
-    """A wheel that a lock names.
-
-    Attributes:
-        label: label of the variant, ``""`` without one.
-        sha256: hexadecimal digest, ``""`` where the lock does not state it.
-    """
+    """A wheel that a lock names, with the label of its variant and its digest, if it has them."""
 
     url: str
     label: str = ""

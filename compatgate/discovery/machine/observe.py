@@ -5,6 +5,7 @@ What is not seen is not stated, and nothing is guessed.
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import time
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
+from compatgate.discovery.image.package_databases import LARGEST_RPM, dpkg_packages, rpm_packages
 from compatgate.discovery.machine.files import Root, is_container, observe_files, read_machine_texts
 from compatgate.discovery.machine.platforms import recognise_platform
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
@@ -53,12 +54,9 @@ _RPM_SECONDS = 20.0
 
 
 class ObservedMachine(Struct, frozen=True):
-    """A machine as seen.
+    """A machine as seen: parts in the order of `NODE_COMPONENTS`, and its platform, if known.
 
-    Attributes:
-        node: parts by name, in the order of `NODE_COMPONENTS`.
-        platform: None where the facts do not know the machine.
-        observations: each part with its witness; the first witness of a part decides.
+    The first observation of a part decides.
     """
 
     node: dict[str, str] = {}
@@ -135,7 +133,8 @@ def observe_packages(root: Root, notes: list[str]) -> Iterator[Observation]:
     if is_container(root):
         return
     found: dict[str, dict[str, str]] = {}
-    for name, version, origin in (*_dpkg(root), *_rpm(root, notes)):
+    installed = dpkg_packages(io.BytesIO(root.read_bytes(_DPKG, _LARGEST_DPKG)))
+    for name, version, origin in (*((*one, _DPKG) for one in installed), *_rpm(root, notes)):
         for part, pattern in _PACKAGES:
             if pattern.fullmatch(name):
                 found.setdefault(part, {})[version.rpartition(":")[2].split("-", 1)[0]] = (
@@ -147,15 +146,6 @@ def observe_packages(root: Root, notes: list[str]) -> Iterator[Observation]:
             yield Observation(part, version, origin, "metadata")
         else:
             notes.append(f"several versions of {part} are installed: {', '.join(sorted(versions))}")
-
-
-def _dpkg(root: Root) -> Iterator[tuple[str, str, str]]:
-    for block in root.read(_DPKG, _LARGEST_DPKG).split("\n\n"):
-        if "nvidia" not in block and "datacenter-gpu" not in block and "nvlsm" not in block:
-            continue
-        fields = dict(re.findall(r"^(Package|Status|Version):\s*(.+?)\s*$", block, re.MULTILINE))
-        if fields.get("Status", "").endswith(" installed") and "Version" in fields:
-            yield fields.get("Package", ""), fields["Version"], _DPKG
 
 
 def _rpm(root: Root, notes: list[str]) -> Iterator[tuple[str, str, str]]:

@@ -24,12 +24,9 @@ _ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "[not supported]",
 
 
 class Slice(Struct, frozen=True):
-    """A MIG device.
+    """A MIG device; only ``-L`` names its profile.
 
-    Attributes:
-        profile: ``1g.10gb`` where the output names it (only ``-L`` does).
-        engines: number of copy engines; on Ampere and Hopper as many as its compute slices.
-        uuid: ``MIG-...``.
+    On Ampere and Hopper it has as many copy engines as compute slices.
     """
 
     profile: str | None = None
@@ -39,15 +36,10 @@ class Slice(Struct, frozen=True):
 
 
 class Device(Struct, frozen=True):
-    """A reported GPU.
+    """A reported GPU; the table truncates its name (``NVIDIA A100 80G...``).
 
-    Attributes:
-        name: printed product name; the table truncates it (``NVIDIA A100 80G...``).
-        capability: compute capability where the query has it (``compute_cap``).
-        uuid: ``GPU-...``.
-        virtualization: virtualization mode, like ``VGPU`` or ``Host VGPU``.
-        node: what the output says of the node, by name of `NODE_COMPONENTS`: VBIOS, GSP firmware.
-        fabric: state of its registration with the NVLink fabric, like ``In Progress``.
+    The virtualization mode is like ``VGPU`` or ``Host VGPU``, ``fabric`` the state of its
+    registration with the NVLink fabric. ``node`` is what it says of the node: VBIOS, GSP firmware.
     """
 
     name: str
@@ -77,13 +69,9 @@ class Guest(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """One output of ``nvidia-smi``.
 
-    Attributes:
-        form: ``table``, ``-q``, ``-q -x``, ``csv``, ``-L``, ``collect_env``, ``vgpu`` or
-            ``vgpu -q``, joined with ``+``; `NODE_LABELS`.
-        tool: version of nvidia-smi; under WSL it differs from the driver.
-        os: ``linux``, ``windows`` or ``wsl``.
-        attached: number of GPUs of the host, where the output has it.
-        node: what the text says of the host, by name of `NODE_COMPONENTS`.
+    The form is ``table``, ``-q``, ``-q -x``, ``csv``, ``-L``, ``collect_env``, ``vgpu``,
+    ``vgpu -q`` (joined with ``+``) or `NODE_LABELS`. Under WSL the tool's version differs from the
+    driver's. ``attached`` is the number of GPUs of the host.
     """
 
     form: str
@@ -172,11 +160,9 @@ _USABLE_MEMORY = (0.88, 1.03)
 
 
 class Product(Struct, frozen=True):
-    """The product of a device, in a form that `resolve_gpu` reads.
+    """The product of a device, as `resolve_gpu` reads it, and a sentence on missing information.
 
-    Attributes:
-        gpu: product, or ``sm_80`` where only the compute capability is certain.
-        note: sentence on missing information; empty when complete.
+    It is ``sm_80`` where only the compute capability is certain.
     """
 
     gpu: str

@@ -14,9 +14,9 @@ import binascii
 import os
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -203,11 +203,8 @@ class Challenge(Struct, frozen=True):
     parameters: dict[str, str] = {}
 
 
-class Fetcher(Protocol):
-    """A function that fetches a small document by URL, headers and (for a POST) form."""
-
-    def __call__(self, url: str, headers: dict[str, str], form: bytes | None) -> tuple[int, bytes]:
-        """Return status and body."""
+Fetcher = Callable[[str, dict[str, str], bytes | None], tuple[int, bytes]]
+"""A function that fetches a small document by URL, headers and (for a POST) form."""
 
 
 def parse_challenges(header: str) -> list[Challenge]:

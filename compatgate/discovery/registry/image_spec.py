@@ -34,12 +34,9 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
 class Reference(Struct, frozen=True):
-    """An image in a registry.
+    """An image in a registry, as written; ``docker.io`` when no registry is.
 
-    Attributes:
-        registry: as written, with its port; ``docker.io`` when none is.
-        tag: ``latest`` when neither tag nor digest is written; None with a digest alone.
-        digest: ``sha256:...``; decides over the tag.
+    The tag is ``latest`` when neither tag nor digest is written; a digest decides over the tag.
     """
 
     registry: str
@@ -263,11 +260,7 @@ def parse_config(data: bytes, name: str) -> Config:
 
 
 class ChosenManifests(Struct, frozen=True):
-    """The manifests of an index that a node of a platform may run.
-
-    Attributes:
-        descriptors: the one that containerd chooses first; never empty.
-    """
+    """The manifests of an index that a node of a platform may run; containerd's choice is first."""
 
     descriptors: tuple[Descriptor, ...]
     open: tuple[str, ...] = ()

@@ -30,11 +30,7 @@ T = TypeVar("T")
 
 
 class Part(Struct, frozen=True):
-    """One component of a bill of materials.
-
-    Attributes:
-        marker: environment marker for the installation, where the document has one.
-    """
+    """One component of a bill of materials, with the marker for its installation, if any."""
 
     ref: str
     name: str
@@ -44,12 +40,9 @@ class Part(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True):
-    """The parts of a document.
+    """The possible components in a document, and whether it lists any part.
 
-    Attributes:
-        parts: possible components; other parts may be missing.
-        listed: whether the document lists any part.
-        rest: parts of a stack that are no components, as ``inspect`` writes them.
+    ``rest`` are parts of a stack that are no components, as ``inspect`` writes them.
     """
 
     format: str
@@ -59,24 +52,16 @@ class Bill(Struct, frozen=True):
 
 
 class Reader(Struct, frozen=True):
-    """A reader of one standard.
-
-    Attributes:
-        recognises: returns whether a text is of the standard; never raises.
-        read: returns the parts of a text; the other argument is its name in messages.
-    """
+    """A reader of one standard; ``recognises`` never raises, ``read`` gets a text and its name."""
 
     recognises: Callable[[str], bool]
     read: Callable[[str, str], Bill]
 
 
 class SbomReading(Struct, frozen=True):
-    """The stack in a bill of materials.
+    """The stack in a bill of materials; none of the ``open`` sentences is a pass.
 
-    Attributes:
-        open: sentences about undecided questions; none is a pass.
-        rest: the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
-        origins: sources of the files of each GPU package, by name.
+    ``rest`` is the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
     """
 
     format: str

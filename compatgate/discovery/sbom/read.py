@@ -29,9 +29,9 @@ from compatgate.core.facts.packages import Packages
 from compatgate.core.versions import parse_version
 from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.lockfiles import stack_components
-from compatgate.discovery.lockfiles.gpu_packages import find_gpu_packages
 from compatgate.discovery.lockfiles.interface import ListedPackage, PackageOrigin
 from compatgate.discovery.lockfiles.platform import Markers, Platform
+from compatgate.discovery.lockfiles.stack_components import find_gpu_packages
 from compatgate.discovery.lockfiles.text import decode_text
 from compatgate.discovery.observations import (
     Observation,
@@ -39,7 +39,7 @@ from compatgate.discovery.observations import (
     find_open_versions,
     find_unknown_cuda,
 )
-from compatgate.discovery.sbom.cyclonedx import CYCLONEDX
+from compatgate.discovery.sbom.formats import CYCLONEDX, SPDX, SPDX3
 from compatgate.discovery.sbom.interface import (
     LARGEST_FILE,
     Bill,
@@ -51,7 +51,6 @@ from compatgate.discovery.sbom.interface import (
     parse_purl,
     read_json,
 )
-from compatgate.discovery.sbom.spdx import SPDX, SPDX3
 from compatgate.discovery.signals import Signals, observe_package, read_signals
 from compatgate.errors import BadInput, InconclusiveInput
 
@@ -240,11 +239,7 @@ _COMMON_WORDS = frozenset({"ort", "tf", "python3"})
 
 
 class BillComponents(stack_components.LockedComponents, frozen=True):
-    """The components among the parts of a bill.
-
-    Attributes:
-        origins: sources of the files of GPU packages, by name.
-    """
+    """The components of a bill, and ``origins``: sources of the files of GPU packages, by name."""
 
     origins: dict[str, PackageOrigin] = {}
 

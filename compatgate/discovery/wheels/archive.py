@@ -43,13 +43,9 @@ LARGEST_RECORD = 64 * 1024 * 1024
 
 
 class WheelLimits(Struct, frozen=True):
-    """Limits on the content of a wheel; a larger wheel counts as hostile.
+    """Limits on the content of a wheel in decompressed bytes; a larger wheel counts as hostile.
 
-    Attributes:
-        member: decompressed bytes of one file that is read.
-        total: decompressed bytes of all files that are read.
-        ratio: decompressed bytes for one compressed byte; checked from `ratio_from` on.
-        ratio_from: decompressed bytes of a member.
+    The ratio to compressed bytes is checked for members from ``ratio_from`` bytes on.
     """
 
     members: int = 100_000
@@ -60,11 +56,7 @@ class WheelLimits(Struct, frozen=True):
 
 
 class WheelIdentity(Struct, frozen=True):
-    """The package, version and requirements in a wheel's metadata.
-
-    Attributes:
-        requires_python: as written, None without.
-    """
+    """The package, version and requirements in a wheel's metadata, as written."""
 
     package: str
     version: str

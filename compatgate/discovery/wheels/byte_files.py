@@ -99,10 +99,7 @@ class LocalFile(SeekableFile):
 class HashedFile(SeekableFile):
     """A file whose bytes are all read and hashed in order after `begin`.
 
-    Readers must go forward; skipped bytes are read too.
-
-    Attributes:
-        heard: callback that receives the number of newly read bytes.
+    Readers must go forward; skipped bytes are read too. ``heard`` gets the number of new bytes.
     """
 
     def __init__(self, file: SeekableFile) -> None:
@@ -168,11 +165,9 @@ _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 
 
 class RetryPolicy(Struct, frozen=True):
-    """A retry policy for broken connections.
+    """A policy for broken connections: attempts without a received byte between them.
 
-    Attributes:
-        attempts: attempts without a received byte between them.
-        seconds: pause before the second attempt; doubled before each further one.
+    The pause before the second one is doubled before each further one.
     """
 
     attempts: int = 5

@@ -43,14 +43,10 @@ _ALLOWED_SCHEMES = {
 
 
 class IndexFile(Struct, frozen=True):
-    """A wheel in the listing of an index.
+    """A wheel in the listing of an index, with the credentials (``user:password``) for its server.
 
-    Attributes:
-        url: ``https``, ``http`` or ``file``; without credentials.
-        metadata: SHA-256 of the metadata file at ``url`` + ``.metadata``; ``""`` where the index
-            states no digest; None where the index has no metadata file.
-        credentials: ``user:password`` for the server.
-        uploaded: ISO time of the upload; ``""`` where not stated.
+    ``metadata`` is the SHA-256 of the file at ``url`` + ``.metadata``; ``""`` where the index
+    states no digest, None where it has no such file. The time of the upload may not be stated.
     """
 
     name: str

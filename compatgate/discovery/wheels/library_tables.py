@@ -222,11 +222,7 @@ def read_pe_tables(stream: TableBytes, label: str) -> LibraryTables:
 
 
 class _PeImage:
-    """The tables of a PE file in memory.
-
-    Attributes:
-        missing: places of bytes that the tables point to and that were not kept.
-    """
+    """The tables of a PE file, and the places that they point to and that were not kept."""
 
     def __init__(
         self,

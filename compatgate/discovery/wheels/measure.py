@@ -80,11 +80,7 @@ class SilentProgress:
 
 
 class QuestionNeeds(Struct, frozen=True):
-    """The part of a wheel that one question needs: its own libraries for the stack's CUDA.
-
-    Attributes:
-        cuda: None where the stack's CUDA is not known.
-    """
+    """The part of a wheel that one question needs: its own libraries for the CUDA, if known."""
 
     cuda: Pair | None
 
@@ -101,10 +97,8 @@ class QuestionNeeds(Struct, frozen=True):
 class MeasureOptions(Struct, frozen=True):
     """Options of a measurement.
 
-    Attributes:
-        toolkits: PTX version, as ``8.7``, to the first toolkit that supports it.
-        cache: folder of earlier measurements; None disables the cache.
-        question: what to read for one question alone; None: all that any question may need.
+    ``toolkits`` has a version of PTX to the first toolkit that supports it, ``cache`` a folder of
+    earlier measurements, if any, ``question`` what to read for one question alone.
     """
 
     toolkits: Mapping[str, str] = {}

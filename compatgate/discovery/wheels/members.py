@@ -63,15 +63,11 @@ class LibraryReading(Struct, frozen=True):
 def read_library(
     path: str, size: int, opener: StreamOpener, label: str, *, named_only: bool = False
 ) -> LibraryReading | None:
-    """Read a shared object.
+    """Return the links and GPU code of a member; None when it is no ELF or PE file.
 
-    Args:
-        opener: opens the member; called again where the tables have an unusual place.
-        named_only: skip the tables of a file that holds no GPU code and names no GPU library. Large
-            files are not searched for names, and libraries that they may open are not known then.
-
-    Returns:
-        The links and GPU code; None when the member is no ELF or PE file.
+    The ``opener`` is called again where the tables have an unusual place. ``named_only`` skips the
+    tables of a file that holds no GPU code and names no GPU library; large files are not searched
+    for names, and libraries that they may open are not known then.
     """
     searched = not named_only or size <= LARGEST_SEARCHED
     stream = WindowedStream(size, lambda read: opener(read, whole=False), search=searched)

@@ -195,12 +195,9 @@ _WEAK_BINDING = 2
 
 
 class TorchSymbols(Struct, frozen=True):
-    """C++ symbols of torch in one shared object.
+    """C++ symbols of torch in one shared object, whose ABI is None if it needs nothing from torch.
 
-    Attributes:
-        abi: ABI in the form of a record; None where the object needs nothing from torch.
-        asks: mangled undefined symbols that torch must define.
-        defines: hashes of defined symbols (`hash_symbol`).
+    It ``asks`` for mangled symbols that torch must define, and ``defines`` hashes of others.
     """
 
     abi: TorchAbi | None = None

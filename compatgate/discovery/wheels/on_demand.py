@@ -40,13 +40,10 @@ _LONGEST_WHY = 500
 
 
 class WheelSources(Struct, frozen=True):
-    """The sources of wheels.
+    """The sources of wheels: the user's own indexes, in order, which replace PyPI.
 
-    Attributes:
-        indexes: the user's own indexes, in order; they replace PyPI.
-        others: whether indexes and URLs in a lock are sources too.
-        places: of wheels beside the indexes; None: none are asked.
-        allowed: names of the places that may be asked; None: all.
+    ``others`` allows indexes and URLs in a lock. Of the ``places`` beside the indexes those that
+    are ``allowed`` may be asked (None: all).
     """
 
     indexes: tuple[str, ...]
@@ -58,11 +55,7 @@ class WheelSources(Struct, frozen=True):
 
 
 class PackageRequest(Struct, frozen=True):
-    """A package whose record is requested.
-
-    Attributes:
-        origin: source of its files; for a package that was only stated, the version alone.
-    """
+    """A package whose record is requested; the origin of one only stated is its version alone."""
 
     package: OpenPackage
     origin: PackageOrigin
@@ -80,12 +73,7 @@ class PackageRequest(Struct, frozen=True):
 
 
 class MeasureResult(Struct, frozen=True):
-    """The result for a package without a record.
-
-    Attributes:
-        record: None where no record was found or measured.
-        transient: a later attempt may succeed.
-    """
+    """The record of a package, if found or measured; ``transient``: a later try may succeed."""
 
     wanted: PackageRequest
     record: Record | None = None
@@ -215,11 +203,8 @@ def explain_failure(error: Exception, wanted: PackageRequest) -> str:
 class WheelSource(Struct, frozen=True):
     """An index or a page, or wheels at URLs, of which one exists.
 
-    Attributes:
-        own: whether the digests that it states are trusted.
-        title: name and address, for messages.
-        hosts: that its files may be on; None: any.
-        flat: the page links the wheels themselves.
+    The digests of one's ``own`` are trusted. Its files may be on the ``hosts`` (None: any); a
+    ``flat`` page links the wheels themselves.
     """
 
     index: str = ""

@@ -28,11 +28,7 @@ _PART_OF_NAME = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 class _WindowPlan(Struct, frozen=True):
-    """The parts of a file that are kept.
-
-    Attributes:
-        dynamic: place of the dynamic section, or of the tables of a PE file; empty without one.
-    """
+    """The parts of a file that are kept; ``dynamic`` may be the tables of a PE file."""
 
     head: int = 0
     tail: int = 0

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from compatgate.catalog import read_source
 from compatgate.core.facts import Facts
-from compatgate.discovery.integrations.drafts import Draft, draft_target
+from compatgate.discovery.drafts import Draft, draft_target
 from compatgate.discovery.pasted import read_pasted
 from compatgate.documents.edits import merge_into_text
 from compatgate.documents.sources import Problems, Source

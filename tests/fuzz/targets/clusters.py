@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.discovery.integrations.drafts import read_drafts
+from compatgate.discovery.drafts import read_drafts
 from compatgate.discovery.probe import probe_labels
 from compatgate.kit.kubernetes import read_mapping
 from compatgate.service.cluster.admission.kinds import load_kinds

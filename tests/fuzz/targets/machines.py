@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compatgate.canary.health import read_log
-from compatgate.canary.health.smi import parse_smi
+from compatgate.canary.health.snapshot import parse_smi
 from compatgate.catalog import load_facts
 from compatgate.discovery.libraries import parse_version_file
 from compatgate.discovery.machine.observe import observe_machine

@@ -7,7 +7,7 @@ from typing import Any
 from known_packages import PACKAGES
 
 from compatgate.check.stack_sources import places_of
-from compatgate.discovery.dockerfile.read import read_dockerfile
+from compatgate.discovery.dockerfile import read_dockerfile
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.read import read_lockfile
 from compatgate.discovery.sbom.read import read_sbom

@@ -13,8 +13,8 @@ import pytest
 from cuda_toolkit import toolkit as toolkit
 from engines import PYTHON, Engine, engine, missing
 
+from compatgate.canary.executors import Executor, Handle, Job, Status
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Executor, Handle, Job, Status
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import make_reader

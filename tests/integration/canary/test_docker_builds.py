@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from engines import PYTHON, Engine, load_python
 
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.docker import DockerExecutor, images
-from compatgate.canary.executors.jobs import Job
 from compatgate.canary.workload import ImageSpec
 from compatgate.errors import BadInput
 

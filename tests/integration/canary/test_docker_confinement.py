@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from engines import Engine
 
+from compatgate.canary.executors import Job, Status
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Job, Status
 
 Make = Callable[..., Job]
 TRY = """

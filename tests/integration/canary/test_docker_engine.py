@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from engines import Engine
 
+from compatgate.canary.executors import Handle, Job
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Handle, Job
 from compatgate.canary.workload import ImageSpec
 from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from engines import PYTHON, Engine, engine, missing
 
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Job
 from compatgate.canary.hosts import Tls
 from compatgate.errors import InfrastructureError, NotFound
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from engines import Engine
 
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Job
 from compatgate.canary.workload import FOLDER, Limits
 from compatgate.resources import package_dir
 

@@ -16,11 +16,11 @@ import msgspec
 import pytest
 from engines import Engine, import_scripts
 
+from compatgate.canary.engine import Settings
 from compatgate.canary.engine.conclude import StepVerdict, conclude_step
-from compatgate.canary.engine.interface import Settings
 from compatgate.canary.engine.steps import execute
+from compatgate.canary.executors import Executor, Job
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Executor, Job
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.protocol import make_reader
 from compatgate.canary.run import Report, Witness
@@ -88,7 +88,7 @@ def attempt() -> Iterator[Callable[..., Tried]]:
         sink = _Both(lookout)
         try:
             ended = execute(
-                executor, prepared, sink, lambda: False,
+                executor, prepared, sink.feed, lambda: False,
                 settings=Settings(poll=0.1), started=lookout.started,
             )  # fmt: skip
         finally:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.canary.executors import process
-from compatgate.canary.executors.jobs import Handle, Job, Status
+from compatgate.canary.executors import Handle, Job, Status, process
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.workload import Limits
 from compatgate.errors import BadInput, Conflict, NotFound
@@ -182,7 +181,7 @@ def test_a_worker_or_launcher_that_is_killed_leaves_nothing(
 _WORKER = """
 import sys, time
 from pathlib import Path
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.process import ProcessExecutor
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import ImageSpec, Workload

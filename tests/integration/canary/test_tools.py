@@ -21,7 +21,7 @@ from compatgate.resources import canary_dir
 
 from .test_programs import CUDA, NVML
 
-SAMPLES = Path(__file__).parents[2] / "unit/canary/protocol/adapters/samples"
+SAMPLES = Path(__file__).parents[2] / "unit/canary/protocol/samples"
 NCCL = "int ncclGetVersion(int *version) { *version = 22105; return 0; }"
 LINGERS = "import ctypes, sys, time; ctypes.CDLL(sys.argv[1]); time.sleep(0.5)"
 

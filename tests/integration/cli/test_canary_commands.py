@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from canary_runs import DRIVER, GPU, evidence, host
 
-from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.engine import BaselineKey
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Report, StepResult, Witness
 from compatgate.canary.workload import MetricSpec

@@ -10,7 +10,7 @@ from platform import python_version
 import pytest
 from canary_programs import output
 
-from compatgate.canary.engine.interface import Settings
+from compatgate.canary.engine import Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.worker import Worker, open_host
 from compatgate.kit.database.database import ENVIRONMENT

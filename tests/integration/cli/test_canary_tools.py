@@ -16,7 +16,7 @@ from compatgate.service.app import Rooms
 from .test_canary_commands import Run, queued, rooms, run
 
 __all__ = ["rooms", "run"]
-SAMPLES = Path(__file__).parents[2] / "unit/canary/protocol/adapters/samples"
+SAMPLES = Path(__file__).parents[2] / "unit/canary/protocol/samples"
 OTHER = {"cuda": "12.4", "cudnn": "8.9.7"}
 
 

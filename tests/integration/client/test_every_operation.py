@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from canary_runs import GPU, evidence, host
 
-from compatgate.canary.engine.interface import BaselineKey, Lease
+from compatgate.canary.engine import BaselineKey, Lease
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec

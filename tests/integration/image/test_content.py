@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu_binaries import make_elf, make_entry, make_fatbin
 
-from compatgate.canary.image_content import make_content_reader
+from compatgate.canary.worker import make_content_reader
 from compatgate.core.gpu_code import parse_arch
 from compatgate.discovery.registry.limits import ImageOptions
 

@@ -13,8 +13,7 @@ from api_server import kubeconfig, serving
 from cluster_fake import NAMESPACE, Cluster
 from database_template import new_database
 
-from compatgate.canary.executors import kubernetes
-from compatgate.canary.executors.jobs import Handle, Job, Status
+from compatgate.canary.executors import Handle, Job, Status, kubernetes
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, job_view
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload

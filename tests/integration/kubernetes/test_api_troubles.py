@@ -9,7 +9,7 @@ import pytest
 from api_objects import Fault, Object
 from cluster_fake import Cluster
 
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.executors.kubernetes.objects import (
     make_config_map,

@@ -10,8 +10,7 @@ import pytest
 from cluster_fake import NAMESPACE, Cluster
 from cluster_script import disrupted, ends, prints, runs, script
 
-from compatgate.canary.executors import kubernetes
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job, kubernetes
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, job_view
 from compatgate.errors import InfrastructureError
 

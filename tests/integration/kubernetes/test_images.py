@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.workload import ImageSpec
 from compatgate.errors import BadInput, InfrastructureError, NotFound

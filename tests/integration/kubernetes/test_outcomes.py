@@ -11,7 +11,7 @@ from api_objects import Object
 from cluster_fake import Cluster
 from cluster_script import disrupted, ends, fails, prints, runs, script
 
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 
 from .conftest import go

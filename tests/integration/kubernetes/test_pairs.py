@@ -11,7 +11,7 @@ from api_objects import Object
 from cluster_fake import NAMESPACE, Cluster
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import CHALLENGE, Job, PreparedJob
+from compatgate.canary.executors import CHALLENGE, Job, PreparedJob
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, PairPods
 from compatgate.canary.executors.kubernetes.objects import FIRST, job_name
 

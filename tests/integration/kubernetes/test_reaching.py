@@ -12,7 +12,7 @@ from api_server import kubeconfig
 from cluster_fake import Cluster
 
 from compatgate import release
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.errors import BadInput, Forbidden, InfrastructureError, NotFound

@@ -15,9 +15,9 @@ from api_objects import Fault, Object
 from api_server import kubeconfig
 from cluster_fake import NAMESPACE, Cluster
 
+from compatgate.canary.engine import Settings
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.interface import Settings
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import MetricSpec, Suite

@@ -9,7 +9,7 @@ import pytest
 from cluster_fake import NAMESPACE, Cluster
 from cluster_script import ends, prints, runs, script, waits
 
-from compatgate.canary.executors.jobs import Job
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, status
 from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 

@@ -13,7 +13,7 @@ import pytest
 from database_template import new_database
 from slurm_cluster import Cluster, cluster, missing
 
-from compatgate.canary.executors.jobs import Handle, Job, Status
+from compatgate.canary.executors import Handle, Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload

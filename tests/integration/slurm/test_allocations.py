@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from slurm_cluster import Cluster
 
 from compatgate.canary.engine.host_watch import watch_nodes
-from compatgate.canary.executors.jobs import Job, PreparedJob, Status
+from compatgate.canary.executors import Job, PreparedJob, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.catalog import load_facts

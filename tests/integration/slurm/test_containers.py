@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from slurm_cluster import Cluster
 
-from compatgate.canary.executors.jobs import Job, Status
+from compatgate.canary.executors import Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.errors import BadInput, NotFound
 

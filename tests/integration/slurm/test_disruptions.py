@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from slurm_cluster import Cluster
 
-from compatgate.canary.executors.jobs import Job, Status
+from compatgate.canary.executors import Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.errors import InfrastructureError
 

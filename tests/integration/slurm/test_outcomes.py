@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from slurm_cluster import Cluster
 
-from compatgate.canary.executors.jobs import Job, Status
+from compatgate.canary.executors import Job, Status
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.protocol import make_reader
 from compatgate.errors import BadInput, Conflict, NotFound

@@ -15,8 +15,8 @@ import pytest
 from processes import forked
 from slurm_cluster import Cluster
 
+from compatgate.canary.engine import Settings
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.interface import Settings
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.worker import open_host
 from compatgate.canary.workload import Suite, Workload

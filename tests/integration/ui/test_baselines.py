@@ -7,7 +7,7 @@ from sample_runs import FAMILY, SKU, propose_samples
 from ui_marks import post
 from ui_runs import GPU
 
-from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.engine import BaselineKey
 
 
 def test_what_waits_for_approval_stands_on_top(kept_pages):

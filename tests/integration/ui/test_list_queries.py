@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from sample_runs import FAMILY, GEMM, SKU, values
 from sqlalchemy import event
 
-from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.engine import BaselineKey
 from compatgate.canary.judge.result import Samples
 from compatgate.errors import Conflict
 from compatgate.kit import clock

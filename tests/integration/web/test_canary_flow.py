@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from canary_runs import GPU, MEASURED, evidence, host
 
-from compatgate.canary.engine.interface import Lease
+from compatgate.canary.engine import Lease
 from compatgate.service.app import Rooms, open_rooms
 
 API = "/api/v1"

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from engine_edges import GEMM, Reader, Says
 
-from compatgate.canary.engine.interface import HostContext, Lease, Settings
-from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.engine import HostContext, Lease, Settings
+from compatgate.canary.executors import HostObservation
 from compatgate.canary.run import Run
 
 MANIFEST = """

@@ -1,6 +1,6 @@
 """Reports of other tools: what each says, and what is wrong with broken ones.
 
-Those of DCGM and nccl-tests are the samples of the adapters.
+Those of DCGM and nccl-tests are the samples of the protocol.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compatgate.canary.imports import (
 from compatgate.documents.specs import SOURCE_PATTERN
 from compatgate.errors import BadInput
 
-SAMPLES = Path(__file__).parent / "protocol" / "adapters" / "samples"
+SAMPLES = Path(__file__).parent / "protocol" / "samples"
 
 
 ENV = (

@@ -11,12 +11,21 @@ import math
 import queue
 import struct
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
 
 from compatgate.background import BackgroundReader
+from compatgate.canary.executors import (
+    Executor,
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
+    check_single_machine,
+)
 from compatgate.canary.executors.docker import containers, images
 from compatgate.canary.executors.docker.engine import (
     RUN,
@@ -27,28 +36,19 @@ from compatgate.canary.executors.docker.engine import (
     translate_errors,
     translate_start_errors,
 )
-from compatgate.canary.executors.jobs import (
-    Handle,
-    Job,
-    PreparedJob,
-    Progress,
-    Status,
-    check_single_machine,
-)
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.canary.witness.interpreter import PLACE, pack_interpreter
 from compatgate.errors import InfrastructureError
 
 
-class DockerExecutor:
+class DockerExecutor(Executor):
     """Executor of jobs on one Docker engine.
 
     The engine is not contacted before the first call of a method.
     """
 
     kind = "docker"
-    development = False
     runs_pairs = True
 
     def __init__(self, host: Host) -> None:
@@ -61,10 +61,6 @@ class DockerExecutor:
         check_single_machine(job, self._host.name)
         with self._talking() as api:
             return images.prepare_images(api, self._host, job, progress)
-
-    def hold(self, jobs: Sequence[PreparedJob]) -> AbstractContextManager[DockerExecutor]:
-        """Return this executor: the lease holds the GPUs of the engine's machine for the run."""
-        return nullcontext(self)
 
     def start(self, prepared: PreparedJob) -> Handle:
         """Start the container; its name prevents a second start."""

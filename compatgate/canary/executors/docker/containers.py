@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from compatgate.canary.executors import Job, PreparedJob, make_command, make_environment
 from compatgate.canary.executors.docker.engine import container_name, job_labels
-from compatgate.canary.executors.jobs import Job, PreparedJob, make_command, make_environment
 from compatgate.canary.hosts import Host
 from compatgate.canary.witness.interpreter import COMPLETE, PLACE, VARIABLE, Interpreter
 from compatgate.canary.workload import FOLDER

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from compatgate.canary.executors.jobs import Job, explain_start_error, find_innermost_cause
+from compatgate.canary.executors import Job, explain_start_error, find_innermost_cause
 from compatgate.canary.hosts import Host
 from compatgate.errors import (
     BadInput,

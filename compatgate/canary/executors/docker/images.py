@@ -15,8 +15,8 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from compatgate.canary.executors import Job, PreparedJob, Progress
 from compatgate.canary.executors.docker.engine import explain_error, missing_image_error
-from compatgate.canary.executors.jobs import Job, PreparedJob, Progress
 from compatgate.canary.hosts import Host
 from compatgate.canary.workload import Limits, Workload
 from compatgate.canary.workloads import contents

@@ -14,7 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from compatgate.canary.executors.jobs import Handle, Job, PreparedJob, Progress, Status, pin_image
+from compatgate.canary.executors import (
+    Executor,
+    Handle,
+    Job,
+    PreparedJob,
+    Progress,
+    Status,
+    pin_image,
+)
 from compatgate.canary.executors.kubernetes import job_view, objects
 from compatgate.canary.executors.kubernetes.cluster import Cluster
 from compatgate.canary.executors.kubernetes.job_view import JobView
@@ -37,19 +45,13 @@ from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
 _KILLED = 137
 
 
-class KubernetesExecutor:
-    """Executor of jobs in one namespace of a cluster.
+class KubernetesExecutor(Executor):
+    """Executor of jobs in one namespace of a cluster, which the first call contacts.
 
-    Args:
-        host: host of the cluster; the cluster is not contacted before the first call of a method.
-
-    Attributes:
-        pairs_nodes: workloads on several nodes are not compared: their pods would not keep the
-            same nodes.
+    Workloads on several nodes are not compared: their pods would not keep the same nodes.
     """
 
     kind = "kubernetes"
-    development = False
     runs_pairs = True
     pairs_nodes = False
 

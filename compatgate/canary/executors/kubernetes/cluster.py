@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from compatgate.background import BackgroundReader
-from compatgate.canary.executors.jobs import find_innermost_cause
+from compatgate.canary.executors import find_innermost_cause
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.errors import (
     BadInput,

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from compatgate.background import BackgroundReader
-from compatgate.canary.executors.jobs import Handle, Status
+from compatgate.canary.executors import Handle, Status
 from compatgate.canary.executors.kubernetes.cluster import Cluster, read_lines
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_selector
 from compatgate.canary.executors.kubernetes.status import (
@@ -315,11 +315,7 @@ _MAX_HELD = 10_000
 
 
 class LogPosition:
-    """Last line received, with the time that the node wrote before it.
-
-    Attributes:
-        stamp: the time; empty before the first line.
-    """
+    """Last line received, with the time that the node wrote before it; empty before the first."""
 
     def __init__(self) -> None:
         self.stamp = ""

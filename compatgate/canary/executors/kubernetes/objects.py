@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import (
+from compatgate.canary.executors import (
     CHALLENGE,
     Job,
     PreparedJob,

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import Status, explain_start_error
+from compatgate.canary.executors import Status, explain_start_error
 from compatgate.canary.executors.kubernetes.objects import CONTAINER, FIRST, INDEX
 from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
@@ -25,11 +25,7 @@ _KIND_ORDER = ("lost", "timeout", "failed", "waiting", "running", "exited")
 
 
 class Obstacle(Struct, frozen=True):
-    """Temporary reason why a job does not start.
-
-    Attributes:
-        error: error to raise after it has lasted for ``grace_s``.
-    """
+    """Temporary reason why a job does not start, and the error to raise after ``grace_s`` of it."""
 
     reason: str
     error: CompatgateError
@@ -38,11 +34,7 @@ class Obstacle(Struct, frozen=True):
 
 
 class JobStatus(Struct, frozen=True):
-    """Status of a job.
-
-    Attributes:
-        obstacle: reason why it does not start, which becomes an error after a while.
-    """
+    """Status of a job, and the obstacle to its start, which becomes an error after a while."""
 
     status: Status
     obstacle: Obstacle | None = None

@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.executors.jobs import (
+from compatgate.canary.executors import (
+    Executor,
     Handle,
     Job,
     PreparedJob,
@@ -49,7 +50,7 @@ _KEPT_VARIABLES = (
 """Variables of the worker that a program may see; tokens and proxies are not among them."""
 
 
-class ProcessExecutor:
+class ProcessExecutor(Executor):
     """Executor of jobs on this machine, as the worker's user."""
 
     kind = "process"

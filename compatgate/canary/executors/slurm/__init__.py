@@ -15,7 +15,8 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from compatgate.canary.executors.jobs import (
+from compatgate.canary.executors import (
+    Executor,
     Handle,
     Job,
     PreparedJob,
@@ -60,14 +61,10 @@ _CANCEL_PATIENCE_S = 90.0
 """Time for Slurm to end cancelled jobs; longer than its usual ``KillWait`` of 30 s."""
 
 
-class SlurmExecutor:
-    """Executor of jobs through one cluster's commands.
+class SlurmExecutor(Executor):
+    """Executor of jobs through one cluster's commands; the host stands for nodes of one kind.
 
-    Args:
-        host: host that stands for nodes of one kind; Slurm is not asked before it is needed.
-
-    Attributes:
-        health: what its jobs saw of their nodes' GPUs, where ``health = "node"``.
+    Slurm is not asked before it is needed. Jobs look at their nodes' GPUs if ``health = "node"``.
     """
 
     kind = "slurm"
@@ -86,7 +83,7 @@ class SlurmExecutor:
         self._room: dict[str, int] = {}
         self._looks = StatusReader(self._commands, self._work, host.slurm.poll, self._held)
         self.development = host.slurm.container == "none"
-        self.health = JobHealth()
+        self.health = self._seen = JobHealth()
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
         """Pin the image to its digest; the node that Slurm chooses fetches it."""
@@ -160,7 +157,7 @@ class SlurmExecutor:
                     value=self._host.name,
                 )
         if looks:
-            self.health.started(folder, nodes=job.workload.nodes, gpus=job.workload.gpus)
+            self._seen.started(folder, nodes=job.workload.nodes, gpus=job.workload.gpus)
         return Handle(number, job.run, job.attempt, job.step, prepared.image)
 
     def status(self, handle: Handle) -> Status:
@@ -202,9 +199,6 @@ class SlurmExecutor:
     def left(self) -> set[str]:
         """Return the runs with jobs or folders."""
         return self._commands.runs() | self._work.runs()
-
-    def close(self) -> None:
-        """Do nothing: no connection is open."""
 
     def _end_jobs(self, run: str) -> int:
         seen: set[str] = set()

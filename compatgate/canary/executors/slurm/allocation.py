@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compatgate.canary.executors.jobs import Job, Status, check_name
+from compatgate.canary.executors import Job, Status, check_name
 from compatgate.canary.executors.slurm.commands import (
     LOST_REASONS,
     RUNNING_STATES,
@@ -26,6 +26,7 @@ from compatgate.canary.executors.slurm.commands import (
     is_out_of_memory,
     waiting_reason,
 )
+from compatgate.canary.executors.slurm.submission import make_folder_error
 from compatgate.errors import InfrastructureError
 
 LOG = "slurm.log"
@@ -98,10 +99,7 @@ class Allocations:
                 queue.write(f"{folder.name} {seconds} end\n")
             return (held / _NUMBER).read_text().strip()
         except OSError as error:
-            raise InfrastructureError(
-                f"the work directory cannot be used: {error.strerror} ({error.filename})",
-                field="slurm.work",
-            ) from None
+            raise make_folder_error(error) from None
 
     def has_room(self, job: Job, seconds: int) -> bool:
         """Return whether the run has an allocation for steps of so many seconds together."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.canary.executors.jobs import Status, check_name
+from compatgate.canary.executors import Status, check_name
 from compatgate.errors import BadInput, CompatgateError, InfrastructureError, NotFound
 
 _TIMEOUT_S = 60
@@ -166,13 +166,9 @@ _EXIT = re.compile(r"(\d+):(\d+)")
 
 
 class Record(Struct, frozen=True):
-    """A job as Slurm knows it.
+    """A job as Slurm knows it: its base state (``NODE_FAIL``), and why it waits or ended.
 
-    Attributes:
-        state: base state in capitals, ``PENDING``, ``NODE_FAIL``.
-        reason: why it waits, or ended; "" if Slurm gives no reason.
-        node: node of the job; "" before it is placed.
-        restarts: how often Slurm put it back into its queue.
+    ``node`` is "" before it is placed; Slurm put it back into its queue ``restarts`` times.
     """
 
     name: str
@@ -201,7 +197,7 @@ def read_scontrol(text: str) -> Record | None:
         exit_code=exit_code,
         signal=signal,
         node=_clean_value(_field(text, "NodeList")),
-        restarts=_parse_number(_field(text, "Restarts")),
+        restarts=int(restarts) if (restarts := _field(text, "Restarts")).isdecimal() else 0,
     )
 
 
@@ -238,10 +234,6 @@ def _clean_value(value: str) -> str:
 def _parse_exit(text: str) -> tuple[int, int]:
     result = _EXIT.fullmatch(text)
     return (int(result[1]), int(result[2])) if result else (0, 0)
-
-
-def _parse_number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
 
 
 _REFUSALS = (
@@ -288,12 +280,9 @@ def job_name(run: str) -> str:
 
 
 class Stage(Struct, frozen=True):
-    """Progress of the batch script, from its own records.
+    """Progress of the batch script, from its own records: first it fetches the image.
 
-    Attributes:
-        started: the program was started; before that, its image is fetched.
-        exit_code: exit code of the program; None if the script has not seen its end.
-        missing: the node does not have the program of the command.
+    The exit code is None if it has not seen the program's end; ``missing``: the node lacks it.
     """
 
     started: bool = False

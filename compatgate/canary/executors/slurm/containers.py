@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.executors.jobs import Job, Progress, check_name, pin_image
+from compatgate.canary.executors import Job, Progress, check_name, pin_image
 from compatgate.canary.executors.slurm.commands import PREFIX
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import FOLDER
@@ -26,12 +26,7 @@ _SRUN = ("srun", "--ntasks-per-node=1", "--kill-on-bad-exit=1")
 
 
 class ContainerPlace(Struct, frozen=True):
-    """Image, folder and name of a job's container.
-
-    Attributes:
-        image: by digest; "" without a container.
-        folder: folder of the job, on every node.
-    """
+    """Image (by digest; "" without a container), folder on every node and name of a container."""
 
     image: str
     folder: str

@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.executors import HostObservation
 from compatgate.canary.health import Event, Snapshot, judge_health, read_log
-from compatgate.canary.health.smi import parse_smi
+from compatgate.canary.health.snapshot import parse_smi
 from compatgate.core.facts.xid import XidTable
 
 FOLDER = "health"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from compatgate.canary.executors.jobs import Handle, Job, check_name
+from compatgate.canary.executors import Handle, Job, check_name
 from compatgate.canary.executors.slurm.commands import Stage, job_name, read_stage
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workloads.contents import write_files
@@ -254,9 +254,7 @@ class WorkFolder:
         """
         folder = self.of(job)
         if not self._root.is_dir():
-            raise _unreachable_error(
-                FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self._root))
-            )
+            raise make_folder_error(FileNotFoundError(ENOENT, os.strerror(ENOENT), str(self._root)))
         try:
             folder.mkdir(parents=True, mode=0o700)
             write_files(job.workload, folder / "files")
@@ -266,7 +264,7 @@ class WorkFolder:
         except FileExistsError:
             raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
         except OSError as error:
-            raise _unreachable_error(error) from None
+            raise make_folder_error(error) from None
         return folder
 
     def stage(self, job: Job | Handle) -> Stage:
@@ -284,7 +282,7 @@ class WorkFolder:
         except FileNotFoundError:
             return set()
         except OSError as error:
-            raise _unreachable_error(error) from None
+            raise make_folder_error(error) from None
 
     def remove(self, run: str) -> int:
         """Remove the folders of a run; return the number of jobs."""
@@ -295,7 +293,7 @@ class WorkFolder:
         except FileNotFoundError:
             return 0
         except OSError as error:
-            raise _unreachable_error(error) from None
+            raise make_folder_error(error) from None
         return jobs
 
 
@@ -355,10 +353,11 @@ def _read_piece(path: Path, most: int, start: int = 0) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise _unreachable_error(error) from None
+        raise make_folder_error(error) from None
 
 
-def _unreachable_error(error: OSError) -> CompatgateError:
+def make_folder_error(error: OSError) -> CompatgateError:
+    """Return the error for a work directory that this machine cannot use."""
     return InfrastructureError(
         f"the work directory cannot be used: {error.strerror} ({error.filename})",
         field="slurm.work",

@@ -19,13 +19,6 @@ from collections.abc import Iterator
 from functools import partial
 
 from compatgate.core.request import CPU_NAMES
-from compatgate.discovery.lockfiles.formats.tables import (
-    Table,
-    TableLock,
-    list_texts,
-    read_table,
-    read_table_lock,
-)
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
@@ -35,6 +28,11 @@ from compatgate.discovery.lockfiles.interface import (
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
     MAX_PACKAGES,
+    Table,
+    TableLock,
+    list_texts,
+    read_table,
+    read_table_lock,
     read_tables,
     read_text,
     refuse_variable,

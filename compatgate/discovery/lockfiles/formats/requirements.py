@@ -62,12 +62,7 @@ _IGNORED_OPTIONS = frozenset(
 
 
 class RequirementLine(Struct, frozen=True):
-    """One logical line.
-
-    Attributes:
-        option: ``-i``, ``-e``, ...; empty for a requirement.
-        constraint: whether the line is in a constraints file.
-    """
+    """One logical line, or its option (``-i``, ``-e``), and whether it is in a constraints file."""
 
     origin: str
     text: str

@@ -18,16 +18,18 @@ from typing import Any
 
 from packaging.pylock import Pylock, PylockUnsupportedVersionError
 
-from compatgate.discovery.lockfiles.formats.tables import (
+from compatgate.discovery.lockfiles.interface import ListedPackage, LockFile, LockFormat
+from compatgate.discovery.lockfiles.platform import Platform
+from compatgate.discovery.lockfiles.text import (
     Table,
     TableLock,
     list_rows,
     list_texts,
     read_table_lock,
+    read_tables,
+    read_text,
+    read_toml,
 )
-from compatgate.discovery.lockfiles.interface import ListedPackage, LockFile, LockFormat
-from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.lockfiles.text import read_tables, read_text, read_toml
 from compatgate.discovery.lockfiles.wheel_builds import (
     describe_missing_wheel,
     read_files,

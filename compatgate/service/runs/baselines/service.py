@@ -9,7 +9,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
-from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.engine import BaselineKey
 from compatgate.canary.judge.baseline import (
     RELIABLE_RUNS,
     Baseline,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from compatgate.canary.engine.interface import Lease
+from compatgate.canary.engine import Lease
 from compatgate.canary.workloads import Library
 from compatgate.errors import NotFound
 from compatgate.kit.database.tables import Page, page

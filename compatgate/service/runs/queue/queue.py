@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from compatgate.canary.engine.interface import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
+from compatgate.canary.engine import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
 from compatgate.canary.pairs import PairsState, summarize_pairs
 from compatgate.canary.run import Outcome, Run, StepResult
@@ -159,7 +159,7 @@ def check_clock(whose: str, at: datetime, others: str, now: datetime, holds: tim
 
 
 class DatabaseQueue:
-    """`compatgate.canary.engine.interface.Queue` on a database; any number of workers share it.
+    """`compatgate.canary.engine.Queue` on a database; any number of workers share it.
 
     It calls ``on_change`` after the matrix or the evidence may have changed. Workers that share a
     queue may differ in how long leases hold, and how long runs pause.

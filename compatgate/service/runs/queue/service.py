@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sqlalchemy.orm import Session
 
 from compatgate.canary.allowed_images import EVERY_IMAGE
-from compatgate.canary.engine.interface import STANDARD_SETTINGS, Settings
+from compatgate.canary.engine import STANDARD_SETTINGS, Settings
 from compatgate.canary.history import (
     MeasuredStep,
     MetricHistory,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from compatgate.canary.engine.interface import BaselineKey, Lease, LeaseLost
+from compatgate.canary.engine import BaselineKey, Lease, LeaseLost
 from compatgate.canary.hosts import Host
 from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import StepResult

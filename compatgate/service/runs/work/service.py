@@ -11,7 +11,7 @@ from datetime import timedelta
 import msgspec
 from msgspec.structs import asdict, replace
 
-from compatgate.canary.engine.interface import BaselineKey, Lease, Order, Settings
+from compatgate.canary.engine import BaselineKey, Lease, Order, Settings
 from compatgate.canary.hosts import Host
 from compatgate.core.binding import SuiteDefinition, require_definition
 from compatgate.core.matrix import Evidence

@@ -10,8 +10,8 @@ import pytest
 from engines import PYTHON, Engine, engine
 from staging import GOOD, HANGS, Staging, host_table, until
 
+from compatgate.canary.executors import Job
 from compatgate.canary.executors.docker import DockerExecutor
-from compatgate.canary.executors.jobs import Job
 from compatgate.canary.hosts import Host
 from compatgate.cli.main import main
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from canary_runs import DRIVER, GPU, STACK, evidence, host, suites
 
-from compatgate.canary.engine.interface import Lease
+from compatgate.canary.engine import Lease
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms

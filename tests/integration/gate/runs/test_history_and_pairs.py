@@ -14,10 +14,10 @@ import pytest
 from canary_runs import DRIVER, GPU, STACK, host
 from engine_edges import Script, exited
 
+from compatgate.canary.engine import HostContext, Settings
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.interface import HostContext, Settings
-from compatgate.canary.executors.jobs import HostObservation, PreparedJob
+from compatgate.canary.executors import HostObservation, PreparedJob
 from compatgate.canary.protocol import make_reader
 from compatgate.canary.workload import ImageSpec, MetricSpec, Suite, Workload
 from compatgate.canary.workloads import Library

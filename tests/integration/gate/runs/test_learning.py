@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sample_runs import FAMILY, GEMM, SKU, propose_samples, values
 
-from compatgate.canary.engine.interface import BaselineKey
+from compatgate.canary.engine import BaselineKey
 from compatgate.canary.judge.result import Samples
 from compatgate.errors import BadInput, Conflict
 from compatgate.service.app import Rooms

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from canary_runs import evidence, host
 
-from compatgate.canary.engine.interface import LeaseLost
+from compatgate.canary.engine import LeaseLost
 from compatgate.canary.run import StepResult
 from compatgate.service.app import Rooms
 from compatgate.service.runs.queue.queue import DatabaseQueue

@@ -11,7 +11,7 @@ import pytest
 from canary_runs import GPU, evidence, host
 from sqlalchemy import select
 
-from compatgate.canary.engine.interface import BaselineKey, Lease
+from compatgate.canary.engine import BaselineKey, Lease
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import MetricSpec

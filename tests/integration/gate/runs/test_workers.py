@@ -8,7 +8,7 @@ from collections import Counter
 from canary_runs import host, suites
 from processes import forked
 
-from compatgate.canary.engine.interface import Lease
+from compatgate.canary.engine import Lease
 from compatgate.canary.hosts import Host
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.runs.queue.queue import DatabaseQueue

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from engine_edges import GEMM, Memory, Script, exited, lines
 
+from compatgate.canary.engine import ImageContent
 from compatgate.canary.engine.conclude import Conditions, Expectation, conclude_run
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.interface import ImageContent
-from compatgate.canary.executors.jobs import make_environment
+from compatgate.canary.executors import make_environment
 from compatgate.canary.judge.result import JUDGE
 from compatgate.canary.run import Device, Env, Report, Run, StepResult
 from compatgate.core.binding import Binding, define_suite, find_digest

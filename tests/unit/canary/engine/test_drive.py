@@ -7,10 +7,9 @@ from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import AllowedImages
-from compatgate.canary.engine import steps
+from compatgate.canary.engine import StepJudgement, steps
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.interface import StepJudgement
-from compatgate.canary.executors.jobs import Status, make_environment
+from compatgate.canary.executors import Status, make_environment
 from compatgate.canary.run import StepResult
 from compatgate.errors import BadInput, InfrastructureError, Unavailable
 

@@ -11,7 +11,7 @@ from compatgate.canary.engine.drive import drive
 from compatgate.canary.protocol import make_reader
 from compatgate.canary.workload import ImageSpec, Workload
 
-SAMPLES = Path(__file__).parents[1] / "protocol" / "adapters" / "samples"
+SAMPLES = Path(__file__).parents[1] / "protocol" / "samples"
 TABLE = (SAMPLES / "nccl-all-reduce-h100-nvl.txt").read_bytes()
 LOG = b"gpu-0001:7:9 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via %s\n"
 LOADED = Workload(

@@ -1,8 +1,8 @@
 import msgspec
 from msgspec.structs import replace
 
+from compatgate.canary.engine import BaselineKey
 from compatgate.canary.engine.baseline_judge import BaselineJudge
-from compatgate.canary.engine.interface import BaselineKey
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Check, Device, Env, Metric, Report, StepResult
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload

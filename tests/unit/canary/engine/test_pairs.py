@@ -9,10 +9,10 @@ from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import AllowedImages
+from compatgate.canary.engine import StepJudgement
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.interface import StepJudgement
 from compatgate.canary.engine.pairs import check_pairs
-from compatgate.canary.executors.jobs import HostObservation, PreparedJob
+from compatgate.canary.executors import HostObservation, PreparedJob
 from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
 from compatgate.canary.run import Against
 from compatgate.errors import CompatgateError, InfrastructureError

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.health.smi import ask_nvidia_smi, parse_smi
-from compatgate.canary.health.snapshot import Process
+from compatgate.canary.health.snapshot import Process, ask_nvidia_smi, parse_smi
 
 # The elements that are read of a document of driver 575, in their order.
 GPU = """

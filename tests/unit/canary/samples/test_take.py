@@ -23,7 +23,7 @@ from compatgate.core.stack import parse_stack
 from compatgate.documents import validation
 from compatgate.documents.sources import Problems, Source
 
-PRINTED = Path(__file__).parents[1] / "protocol" / "adapters" / "samples"
+PRINTED = Path(__file__).parents[1] / "protocol" / "samples"
 
 
 def test_the_first_runs_of_a_workload_give_samples_though_no_baseline_knows_them(

@@ -8,7 +8,7 @@ import pytest
 from known_packages import PACKAGES
 
 from compatgate.catalog import read_source
-from compatgate.discovery.dockerfile.read import is_dockerfile, read_dockerfile
+from compatgate.discovery.dockerfile import is_dockerfile, read_dockerfile
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.errors import BadInput, InconclusiveInput
 

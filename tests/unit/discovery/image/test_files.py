@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 from compatgate.catalog import read_source
 from compatgate.discovery.image import files
 from compatgate.discovery.image.files import (
-    apk_packages,
-    dpkg_packages,
     find_owner,
     find_python,
     is_cached,
     kind_of_file,
 )
 from compatgate.discovery.image.layers import LayerFindings, WitnessKind
-from compatgate.discovery.image.rpm import rpm_packages
+from compatgate.discovery.image.package_databases import apk_packages, dpkg_packages, rpm_packages
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.installed_metadata import Distribution
 from compatgate.discovery.signals import observe_package, read_signals

@@ -36,7 +36,7 @@ def test_a_damaged_file_is_no_reading(tmp_path: Path) -> None:
     cache.write_entry(str(tmp_path), "ab12", {"x": 1})
     path = next(p for p in tmp_path.rglob("*.json"))
     path.write_bytes(path.read_bytes()[:-1] + b"0")
-    assert cache.read_entry(str(tmp_path), "ab12") is None
+    assert cache.read_struct(str(tmp_path), "ab12", dict) is None
     cache.write_entry(str(tmp_path), "cd34", {"digest": 1})
     assert cache.read_struct(str(tmp_path), "cd34", ImageReading) is None
 
@@ -44,7 +44,7 @@ def test_a_damaged_file_is_no_reading(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert not cache.write_entry(str(tmp_path / "file"), "ab12", {})
-    assert cache.read_entry(str(tmp_path / "file"), "ab12") is None
+    assert cache.read_struct(str(tmp_path / "file"), "ab12", dict) is None
 
 
 def test_a_key_depends_on_everything() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from compatgate.catalog import read_source
 from compatgate.discovery.image import files
-from compatgate.discovery.image.rpm import LARGEST_RPM, rpm_packages
+from compatgate.discovery.image.package_databases import LARGEST_RPM, rpm_packages
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.signals import observe_package, read_signals
 from compatgate.errors import Unavailable

@@ -10,7 +10,7 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import covers_gpu, resolve_gpu
 from compatgate.core.rule import Verdict
-from compatgate.discovery.integrations.drafts import draft_target, read_drafts
+from compatgate.discovery.drafts import draft_target, read_drafts
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import group_pools
 from compatgate.errors import BadInput

@@ -7,10 +7,9 @@ import threading
 
 import pytest
 
-from compatgate.discovery.registry import addresses
-from compatgate.discovery.registry.addresses import AddressGuard
+from compatgate.discovery.registry import transport
 from compatgate.discovery.registry.limits import Deadline, ImageOptions
-from compatgate.discovery.registry.transport import Transport
+from compatgate.discovery.registry.transport import AddressGuard, Transport
 from compatgate.errors import Unavailable
 from compatgate.service.gate.questions.images import parse_networks
 
@@ -168,8 +167,8 @@ def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(
 
 def test_a_redirect_to_a_private_address_is_refused_whichever_range() -> None:
     """IANA's registries list them; Python's own table differs between its releases."""
-    for network in addresses._SPECIAL:
+    for network in transport._SPECIAL:
         text = str(network.network_address + (1 if network.num_addresses > 1 else 0))
-        found = addresses.read_address(text)
+        found = transport.read_address(text)
         assert found is not None
-        assert not addresses.is_public(found), network
+        assert not transport.is_public(found), network

@@ -11,7 +11,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.observations import Conflict, Observation, settle
-from compatgate.discovery.sbom.cyclonedx import to_cyclonedx
+from compatgate.discovery.sbom.formats import to_cyclonedx
 from compatgate.errors import BadInput
 
 STACK = {

@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from compatgate.canary.executors import docker
+from compatgate.canary.executors import EXECUTORS, Job, docker, open_executor
 from compatgate.canary.executors.docker import containers
 from compatgate.canary.executors.docker.engine import _translate_start_failure, missing_image_error
-from compatgate.canary.executors.jobs import EXECUTORS, Job, open_executor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.canary.workload import ImageSpec, Limits, Workload

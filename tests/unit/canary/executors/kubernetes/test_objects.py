@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 from worker_objects import make_worker_objects
 
-from compatgate.canary.executors.jobs import Job, PreparedJob
+from compatgate.canary.executors import Job, PreparedJob
 from compatgate.canary.executors.kubernetes.objects import (
     MAX_BYTES,
     job_name,

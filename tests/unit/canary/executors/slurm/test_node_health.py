@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.canary.engine.host_watch import watch_nodes
-from compatgate.canary.executors.jobs import HostObservation
+from compatgate.canary.executors import HostObservation
 from compatgate.canary.executors.slurm.node_health import JobHealth, make_function
 from compatgate.catalog import load_facts
 

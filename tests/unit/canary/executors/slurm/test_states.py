@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.canary.executors.jobs import Status
+from compatgate.canary.executors import Status
 from compatgate.canary.executors.slurm.commands import (
     Record,
     Stage,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.executors.jobs import Job, check_single_machine
+from compatgate.canary.executors import Job, check_single_machine
 from compatgate.canary.executors.slurm.commands import explain_command_error, job_name
 from compatgate.canary.executors.slurm.containers import (
     ContainerPlace,

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from msgspec import structs
 
 from compatgate.canary.allowed_images import read_allowed_images
-from compatgate.canary.engine.interface import BaselineKey, Lease
+from compatgate.canary.engine import BaselineKey, Lease
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import StepResult
 from compatgate.canary.workload import ImageSpec, MetricSpec

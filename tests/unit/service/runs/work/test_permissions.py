@@ -9,7 +9,7 @@ import pytest
 from canary_runs import STACK, evidence, host, suites
 from flask.testing import FlaskClient
 
-from compatgate.canary.engine.interface import Lease
+from compatgate.canary.engine import Lease
 from compatgate.kit import clock
 from compatgate.kit.http.route import Route
 from compatgate.kit.principal import SCOPES

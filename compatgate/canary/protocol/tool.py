@@ -44,13 +44,8 @@ from compatgate.errors import BadInput, quote_error
 class ToolResults:
     """Collector of metrics, checks, versions and problems.
 
-    Metrics that ``workload.toml`` does not declare are left out, because tools print many. Checks
-    are always stored, because a failed one must not be lost.
-
-    Attributes:
-        workload: workload of the output; None to store every metric.
-        env: the ``env`` line of the output, if it has one.
-        other: other data to store with the report.
+    Metrics that ``workload.toml`` does not declare are left out, because tools print many; without
+    a workload, all are kept. Checks are always stored, because a failed one must not be lost.
     """
 
     def __init__(self, workload: Workload | None) -> None:

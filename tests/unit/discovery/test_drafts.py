@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.integrations.drafts import draft_target, read_drafts
+from compatgate.discovery.drafts import draft_target, read_drafts
 from compatgate.documents.sources import Source
 from compatgate.errors import BadInput
 
-FOLDER = Path(__file__).parents[3] / "fixtures" / "neighbours"
+FOLDER = Path(__file__).parents[2] / "fixtures" / "neighbours"
 PRODUCT = "nvidia.com/gpu.product"
 DRIVER = "nvidia.com/cuda.driver-version.full"
 

@@ -1,4 +1,6 @@
-"""Read the packages of rpm databases in memory: SQLite (RHEL 9) and Berkeley DB (before).
+"""Read the databases of installed packages: those of dpkg and apk are text, those of rpm are not.
+
+rpm's are read in memory: SQLite (RHEL 9) and Berkeley DB (before).
 
 Headers of installed packages are the same in every form: ``u32 entries, u32 bytes``, entries of
 tag, type, offset and count, then the data; big-endian.
@@ -28,8 +30,12 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from compatgate.errors import quote_error
+
+if TYPE_CHECKING:
+    from compatgate.discovery.gpucode.source import ByteReader
 
 _NAME_TAG, _VERSION_TAG, _RELEASE_TAG = 1000, 1001, 1002
 _STRING_TYPES = (6, 9)
@@ -218,3 +224,55 @@ def rpm_packages(data: bytearray, check: Callable[[], None]) -> Iterator[tuple[s
     else:
         raise ValueError("it is not an SQLite or Berkeley DB database")
     yield from filter(None, map(package_of_header, headers))
+
+
+LARGEST_LINE = 1024 * 1024
+_LINE_PIECE = 64 * 1024
+
+
+def dpkg_packages(file: ByteReader) -> Iterator[tuple[str, str]]:
+    """Yield the names and versions of packages that dpkg has installed.
+
+    Source: dpkg ``man/dpkg.pod`` (states: "want flag status"); distroless images have one file per
+    package, without a ``Status``.
+    """
+    for fields in _paragraphs(file, (b"Package", b"Status", b"Version")):
+        status = fields.get(b"Status", "install ok installed")
+        if status.endswith(" installed") and b"Version" in fields and b"Package" in fields:
+            yield fields[b"Package"], fields[b"Version"]
+
+
+def apk_packages(file: ByteReader) -> Iterator[tuple[str, str]]:
+    """Yield the names and versions of packages that apk has installed (``P:`` and ``V:``).
+
+    Source: Alpine wiki, "Apk spec", "Installed Database V2".
+    """
+    for fields in _paragraphs(file, (b"P", b"V")):
+        if b"P" in fields and b"V" in fields:
+            yield fields[b"P"], fields[b"V"]
+
+
+def _paragraphs(file: ByteReader, keys: tuple[bytes, ...]) -> Iterator[dict[bytes, str]]:
+    fields: dict[bytes, str] = {}
+    for line in _lines(file):
+        if not line.strip():
+            if fields:
+                yield fields
+            fields = {}
+        elif line[:1] not in b" \t":
+            key, colon, value = line.partition(b":")
+            if colon and key in keys:
+                fields[key] = value.strip().decode("utf-8", "replace")[:256]
+    if fields:
+        yield fields
+
+
+def _lines(file: ByteReader) -> Iterator[bytes]:
+    """Yield lines; cut overlong lines at `LARGEST_LINE`."""
+    rest = b""
+    while piece := file.read(_LINE_PIECE):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+        rest = rest[:LARGEST_LINE]
+    if rest:
+        yield rest

@@ -17,14 +17,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters import tool
-from compatgate.canary.protocol.adapters.tool import (
+from compatgate.canary.protocol import tool
+from compatgate.canary.protocol.jsonl import BrokenLine, read_number
+from compatgate.canary.protocol.tool import (
     ToolResults,
     find_documents,
     read_member,
     read_objects,
 )
-from compatgate.canary.protocol.jsonl import BrokenLine, read_number
 from compatgate.canary.run import Device
 from compatgate.errors import quote_error
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.discovery.integrations.gpu_operator import read_objects, read_operator
+from compatgate.discovery.drafts import read_objects, read_operator
 
-FOLDER = Path(__file__).parents[3] / "fixtures" / "neighbours"
+FOLDER = Path(__file__).parents[2] / "fixtures" / "neighbours"
 H100 = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
 L4 = {"nvidia.com/gpu.present": "true", "nvidia.com/gpu.product": "NVIDIA-L4"}
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters.tool import (
+from compatgate.canary.protocol.jsonl import BrokenLine, read_number
+from compatgate.canary.protocol.tool import (
     ToolResults,
     find_documents,
     read_member,
     read_objects,
 )
-from compatgate.canary.protocol.jsonl import BrokenLine, read_number
 from compatgate.errors import quote_error
 
 
@@ -33,13 +33,9 @@ class Rank(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A message size, out of place or in place.
+    """A message size in bytes, out of place or in place: microseconds and GB/s.
 
-    Attributes:
-        size: bytes, as rounded by the tool.
-        time: microseconds.
-        algbw, busbw: GB/s.
-        wrong: number of wrong values; None if they were not validated.
+    ``wrong`` values are None if they were not validated.
     """
 
     size: int
@@ -54,12 +50,7 @@ class Row(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """One execution of a test.
-
-    Attributes:
-        out_of_bounds: number of results that failed validation, from the summary.
-        bandwidth_ok: the tool's own judgement; None if it was not requested.
-    """
+    """One execution of a test; ``bandwidth_ok`` is the tool's own judgement, if requested."""
 
     rows: tuple[Row, ...]
     ranks: tuple[Rank, ...] = ()
@@ -266,6 +257,8 @@ def _run(body: dict[str, Any], found: ToolResults) -> Run:
     for error in read_member(body, "errors", list, []):
         if error:
             found.problem(f"nccl-tests reports an error: {error}")
+    config = read_member(body, "config", dict, {})
+    devices = read_objects(config, "devices") if "devices" in config else []
     return Run(
         rows=tuple(rows),
         ranks=tuple(
@@ -275,18 +268,13 @@ def _run(body: dict[str, Any], found: ToolResults) -> Run:
                 pci=read_member(item, "device_hex", str, "").strip("[]"),
                 gpu=read_member(item, "device_info", str, "").strip(),
             )
-            for item in _devices(body)
+            for item in devices
         ),
         nccl=str(read_member(body, "nccl_version", int)),
         out_of_bounds=read_member(bounds, "count", int),
         average=read_number("bandwidth", average["bandwidth"]) if "bandwidth" in average else None,
         bandwidth_ok={"true": True, "false": False}.get(str(average.get("okay", ""))),
     )
-
-
-def _devices(body: dict[str, Any]) -> list[dict[str, Any]]:
-    config = read_member(body, "config", dict, {})
-    return read_objects(config, "devices") if "devices" in config else []
 
 
 def _rows(result: dict[str, Any]) -> list[Row]:

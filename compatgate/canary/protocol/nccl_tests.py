@@ -19,20 +19,12 @@ from collections import Counter
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters import nccl_output, tool
-from compatgate.canary.protocol.adapters.nccl_output import Row, Run
-from compatgate.canary.protocol.adapters.tool import ToolResults
+from compatgate.canary.protocol import nccl_output, tool
+from compatgate.canary.protocol.nccl_output import Row, Run
+from compatgate.canary.protocol.tool import ToolResults
 from compatgate.canary.run import Device
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
-
-
-class _CommonSetup(Struct, frozen=True):
-    """Settings that all rows of an output must share, so that their sizes mean the same."""
-
-    type: str
-    redop: str
-    root: str
 
 
 def read_nccl_tests(text: str, found: ToolResults) -> None:
@@ -47,8 +39,7 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
         found.problem("the output has no table of nccl-tests")
         return
     rows = [row for run in runs for row in run.rows]
-    grounds = {_CommonSetup(row.type, row.redop, row.root) for row in rows}
-    if len(grounds) > 1:
+    if len({(row.type, row.redop, row.root) for row in rows}) > 1:  # sizes must mean the same
         found.problem("the output has several data types, operations or roots; run one at a time")
         return
     for row in rows:
@@ -68,9 +59,12 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
     found.other["transports"] = log.transports
     asked = found.workload.environment.get("NCCL_NET", "") if found.workload else ""
     meant = asked.lower() == "socket"
-    _report_check(found, "transport", judge_transport(log, hosts=len(hosts), sockets_meant=meant))
-    if found.declares("gpudirect"):
-        _report_check(found, "gpudirect", judge_gpudirect(log))
+    if judged := _judge_transport(log, hosts=len(hosts), sockets_meant=meant):
+        found.check("transport", *judged)
+    networks = {name: count for name, count in log.transports.items() if name.startswith("NET/")}
+    if found.declares("gpudirect") and networks:
+        without = [name for name in networks if not name.endswith("/GDRDMA")]
+        found.check("gpudirect", not without, ", ".join(without or networks))
 
 
 def _check_values(runs: list[Run], rows: list[Row], found: ToolResults) -> None:
@@ -110,11 +104,6 @@ def _report_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) ->
         found.other["nccl-warnings"] = list(log.warnings)
 
 
-def _report_check(found: ToolResults, name: str, judged: TransportJudgement | None) -> None:
-    if judged:
-        found.check(name, judged.ok, judged.message)
-
-
 _FROM_TO = re.compile(r"NCCL INFO (?:Channel|Ring) [^>]*->")
 _COMM = re.compile(r" comm 0x[0-9a-f]+")
 _NVLS = re.compile(r"NCCL INFO (?:NVLS comm 0x[0-9a-f]+|Connected NVLS tree)")
@@ -126,13 +115,10 @@ _MAX_WARNINGS = 20
 
 
 class NcclLog(Struct, frozen=True):
-    """Content of NCCL's log.
+    """Content of NCCL's log: the CUDA it was built for, and the network chosen, used or not.
 
-    Attributes:
-        cuda: CUDA version that the library was built for.
-        transports: number of connections over each: ``NET/IB/GDRDMA``, ``NET/IB``, ``NET/Socket``,
-            ``P2P/CUMEM``, ``P2P/IPC``, ``SHM``, ``NVLS``.
-        network: network chosen for other hosts, used or not.
+    ``transports`` counts connections over each of ``NET/IB/GDRDMA``, ``NET/IB``, ``NET/Socket``,
+    ``P2P/CUMEM``, ``P2P/IPC``, ``SHM`` and ``NVLS``.
     """
 
     version: str | None = None
@@ -140,13 +126,6 @@ class NcclLog(Struct, frozen=True):
     transports: dict[str, int] = {}
     network: str | None = None
     warnings: tuple[str, ...] = ()
-
-
-class TransportJudgement(Struct, frozen=True):
-    """A check of the intended transport, with a one-line reason."""
-
-    ok: bool
-    message: str
 
 
 def read_nccl_log(text: str) -> NcclLog:
@@ -167,8 +146,8 @@ def read_nccl_log(text: str) -> NcclLog:
     )
 
 
-def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> TransportJudgement | None:
-    """Judge whether a collective used the intended transport; None if the log does not show it.
+def _judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> tuple[bool, str] | None:
+    """Return whether a collective used the intended transport, and why; None: the log is silent.
 
     Between hosts NCCL falls back to TCP sockets, which are many times slower, if it finds no better
     network, and says so only in its log. Between GPUs of one host it falls back from peer-to-peer
@@ -182,19 +161,10 @@ def judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> Transpo
         return None
     names = ", ".join(f"{name} ({n})" if n else name for name, n in used.items())
     if "NET/Socket" not in used:
-        return TransportJudgement(True, names)
+        return True, names
     if sockets_meant:
-        return TransportJudgement(True, f"{names}; the workload requires sockets")
-    return TransportJudgement(False, f"fell back to TCP sockets: {names}")
-
-
-def judge_gpudirect(log: NcclLog) -> TransportJudgement | None:
-    """Judge whether all traffic between hosts used GPUDirect RDMA; None without a network."""
-    networks = {name: count for name, count in log.transports.items() if name.startswith("NET/")}
-    if not networks:
-        return None
-    without = [name for name in networks if not name.endswith("/GDRDMA")]
-    return TransportJudgement(not without, f"{', '.join(without or networks)}")
+        return True, f"{names}; the workload requires sockets"
+    return False, f"fell back to TCP sockets: {names}"
 
 
 def _find_route(line: str) -> str | None:

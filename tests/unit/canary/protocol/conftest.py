@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
+from compatgate.canary.protocol import TOOLS
+from compatgate.canary.protocol.tool import ToolOutput
 from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Workload
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
-from compatgate.canary.protocol import READERS, read_report
-from compatgate.canary.protocol.adapters import TOOLS, ToolOutput
+from compatgate.canary.protocol import READERS, TOOLS, read_report
 from compatgate.canary.protocol.jsonl import LOST_LINE
+from compatgate.canary.protocol.tool import ToolOutput
 from compatgate.canary.run import Report
 from compatgate.canary.workload import ImageSpec, Limits, Workload
 

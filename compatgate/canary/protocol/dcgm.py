@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.adapters.tool import (
+from compatgate.canary.protocol.jsonl import BrokenLine
+from compatgate.canary.protocol.tool import (
     ToolResults,
     find_documents,
     read_member,
     read_objects,
 )
-from compatgate.canary.protocol.jsonl import BrokenLine
 
 _OLD, _NEW = "DCGM GPU Diagnostic", "DCGM Diagnostic"
 _PASSED = frozenset({"pass", "passed"})
@@ -39,11 +39,7 @@ _DIRECTIONS = {"GPU to Host": "d2h", "Host to GPU": "h2d", "bidirectional": "bid
 
 
 class _Result(Struct, frozen=True):
-    """Result of one test for one GPU, or for all.
-
-    Attributes:
-        entity: number of the GPU, if the result is about one.
-    """
+    """Result of one test for all GPUs, or for the one whose number is ``entity``."""
 
     status: str
     entity: str
