@@ -317,7 +317,7 @@ class _Asker:
                 )
                 self._cache.put(key, answer, _ANSWER_BYTES + len(answer.why) * 2)
             found.append(answer)
-        joined = join_answers(found)
+        joined = join_answers(found) if len(found) > 1 else found[0]
         if column.identity:
             size = _ANSWER_BYTES + len(joined.why) * 2 + 60 * len(column.identity)
             self._cache.put(whole, joined, size)
