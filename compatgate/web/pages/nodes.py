@@ -16,9 +16,9 @@ from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.tables import (
+    SHOWN_ROWS,
     Cell,
     Column,
-    SHOWN_ROWS,
     EmptyNotice,
     TableQuery,
     fetch_rows,

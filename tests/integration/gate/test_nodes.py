@@ -179,7 +179,8 @@ def test_groups_are_those_of_all_nodes_and_pages_have_each_once(
     drifting = [{"name": f"n{n}", "labels": other, "target": "prod-a100"} for n in range(3)]
     tell(stocked, *drifting, {"name": "l4", "labels": L4, "target": "prod-a100"})
     tell(stocked, {"name": "sound", "labels": A100, "target": "prod-a100"})
-    groups, found = stocked.nodes.group_drift(**filters), stocked.nodes.drift(**filters, limit=limit)
+    groups = stocked.nodes.group_drift(**filters)
+    found = stocked.nodes.drift(**filters, limit=limit)
     rest = stocked.nodes.drift(**filters, cursor=found.next) if found.next else None
     assert len(found.items) + len(rest.items if rest else ()) == sum(
         1 for _ in stocked.nodes.drift(**filters).items
