@@ -3,7 +3,8 @@
 What-if questions, plans, searches for stacks and backtests evaluate thousands of stacks. In the
 process that serves the gate, they would hold its interpreter lock while pipelines and API servers
 wait. Each is computed by a child of a fork server that has read the facts already. The kernel
-limits its processor time and memory, and it is killed as soon as its client has left.
+limits its processor time and memory, and it is killed as soon as its client has left. A child that
+has answered answers the next question as well, because it has evaluated much of it before.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import threading
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from io import BytesIO
+from math import ceil
 from multiprocessing.connection import Connection
-from time import monotonic
+from time import monotonic, process_time
 from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
@@ -41,6 +44,10 @@ _LOOK_SECONDS = 0.1
 _MAX_WAITING = 8
 _MAX_SHARED = 4
 """Snapshots and matrices that stay in their pickled form."""
+_MAX_ANSWERS = 100
+"""Questions that a child answers; its part of the memory may have grown until then."""
+_LEAN = 4
+"""A child that used this part of its memory, or more, answers no other question."""
 _TABLES = (
     "cuda_driver",
     "driver_branches",
@@ -83,7 +90,7 @@ class Budget(Struct, frozen=True):
 
 
 class ComputingProcess:
-    """Computes one answer at a time, each in a new process."""
+    """Computes one answer at a time, in a process that ends with a question it could not answer."""
 
     def __init__(self, overlays: Sequence[str] | None, budget: Budget = Budget()) -> None:  # noqa: B008
         self._overlays = overlays
@@ -92,6 +99,8 @@ class ComputingProcess:
         self._waiting = 0
         self._context: Any = None
         self._shared: _Shared = OrderedDict()
+        self._idle: tuple[Any, Connection] | None = None
+        """A child that waits for a question."""
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of a function."""
@@ -112,27 +121,22 @@ class ComputingProcess:
             self._turn.release()
 
     def _run(self, call: Any, until: float) -> Any:
-        ours, theirs = multiprocessing.Pipe()
-        process = self._open().Process(
-            target=_compute, args=(theirs, self._budget, self._overlays), daemon=True
-        )
+        process, ours = self._take_child()
+        stays = False
         try:
-            process.start()
-        except (OSError, EOFError) as error:
-            what = f"no process can be started for the question: {quote_error(error)}"
-            raise Unavailable(what, hint="try again; look for memory and processes") from None
-        theirs.close()
-        try:
-            with ours:
-                ours.send_bytes(_Pickler(self._shared).pickle(call))
-                while not ours.poll(_LOOK_SECONDS):
-                    self._require_client(until)
-                kind, value = pickle.loads(ours.recv_bytes())  # noqa: S301 - of our own process
+            ours.send_bytes(_Pickler(self._shared).pickle(call))
+            while not ours.poll(_LOOK_SECONDS):
+                self._require_client(until)
+            kind, value, stays = pickle.loads(ours.recv_bytes())  # noqa: S301 - of our own process
         except (EOFError, ConnectionError):
             raise self._over_budget("processor time or memory") from None
         finally:
-            process.kill()
-            process.join()
+            if stays:
+                self._idle = process, ours
+            else:
+                ours.close()
+                process.kill()
+                process.join()
         if kind == "result":
             return value
         if kind == "problem":
@@ -144,6 +148,23 @@ class ComputingProcess:
             raise self._over_budget(value)
         _log.error("an expensive question failed:\n%s", value)
         raise Unavailable("the question could not be computed", hint="the log of the gate says why")
+
+    def _take_child(self) -> tuple[Any, Connection]:
+        """Return the idle child, or a new one."""
+        child, self._idle = self._idle, None
+        if child and child[0].is_alive():
+            return child
+        ours, theirs = multiprocessing.Pipe()
+        process = self._open().Process(
+            target=_serve, args=(theirs, self._budget, self._overlays), daemon=True
+        )
+        try:
+            process.start()
+        except (OSError, EOFError) as error:
+            what = f"no process can be started for the question: {quote_error(error)}"
+            raise Unavailable(what, hint="try again; look for memory and processes") from None
+        theirs.close()
+        return process, ours
 
     def _over_budget(self, what: str) -> OverBudget:
         seconds, memory = self._budget.seconds, self._budget.memory // 1024**2
@@ -210,7 +231,7 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, place: Any) -> Any:
         kind, value, *rest = place
         if kind == "shared":
-            return _Unpickler(value, self._overlays).load()
+            return _load_shared(value, None if self._overlays is None else tuple(self._overlays))
         facts = _FACTS
         if facts is None or facts.digest != value:  # the server was started for other facts
             from compatgate.catalog import load_facts
@@ -222,24 +243,43 @@ class _Unpickler(pickle.Unpickler):
         return facts.with_measured(rest[0]) if rest[0] else facts
 
 
-def _compute(connection: Connection, budget: Budget, overlays: Sequence[str] | None) -> None:
-    """Answer one call, within the budget."""
+@lru_cache(maxsize=2)
+def _load_shared(data: bytes, overlays: tuple[str, ...] | None) -> Any:
+    """Return a value that many calls share, with what earlier ones have computed of it."""
+    return _Unpickler(data, overlays).load()
+
+
+def _serve(connection: Connection, budget: Budget, overlays: Sequence[str] | None) -> None:
+    """Answer calls, each within the budget."""
     os.nice(_NICE)
-    resource.setrlimit(resource.RLIMIT_CPU, (budget.seconds, budget.seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (budget.memory, budget.memory))
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    for left in reversed(range(_MAX_ANSWERS)):
+        try:
+            call = connection.recv_bytes()
+        except EOFError:  # the gate has ended
+            return
+        resource.setrlimit(resource.RLIMIT_CPU, (ceil(process_time()) + budget.seconds, most))
+        kind, value = _compute(call, overlays)
+        used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        stays = left > 0 and kind != "budget" and used * _LEAN < budget.memory
+        data = pickle.dumps((kind, value, stays), protocol=pickle.HIGHEST_PROTOCOL)
+        if len(data) > budget.answer:
+            data = pickle.dumps(("budget", f"room ({len(data) // 1024**2} MiB)", False))
+        connection.send_bytes(data)
+
+
+def _compute(call: bytes, overlays: Sequence[str] | None) -> tuple[str, Any]:
+    """Return the kind of the answer to a call, and the answer."""
     try:
-        function, args, kwargs = _Unpickler(connection.recv_bytes(), overlays).load()
-        answer = ("result", function(*args, **kwargs))
+        function, args, kwargs = _Unpickler(call, overlays).load()
+        return "result", function(*args, **kwargs)
     except CompatgateError as error:
-        answer = ("problem", (type(error), error.args, error.__dict__))
+        return "problem", (type(error), error.args, error.__dict__)
     except MemoryError:
-        answer = ("budget", "memory")
+        return "budget", "memory"
     except Exception:
-        answer = ("failure", traceback.format_exc())
-    data = pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL)
-    if len(data) > budget.answer:
-        data = pickle.dumps(("budget", f"room ({len(data) // 1024**2} MiB)"))
-    connection.send_bytes(data)
+        return "failure", traceback.format_exc()
 
 
 def preload(facts: Facts) -> None:

@@ -38,7 +38,6 @@ _LONGEST_STACK = 90
 _LONGEST_REASON = 70
 _DAY_BARS, _HOUR_BARS = timedelta(days=4), timedelta(hours=4)
 _STEP_NAMES = {DAY: "day", HOUR: "hour", MINUTE: "minute"}
-_DAY_FORMAT, _TIME_FORMAT = "%Y-%m-%d", "%Y-%m-%d %H:%M"
 _COLUMNS = (
     Column("decided_at", "Decided", "time"),
     Column("target", "Target", "name", to="targets"),

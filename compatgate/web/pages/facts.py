@@ -53,7 +53,7 @@ _TABLES = (
 _RULES = (
     Column("id", "Rule", "code", to="rules"),
     Column("name", "Name"),
-    Column("by", "Decided by"),
+    Column("by", "Decided by", "name"),
     Column("says", "Checks"),
 )
 

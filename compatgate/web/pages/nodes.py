@@ -16,6 +16,7 @@ from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.tables import (
+    SHOWN_ROWS,
     Cell,
     Column,
     EmptyNotice,
@@ -102,7 +103,7 @@ _NO_DRIFT = EmptyNotice(
 
 YesOrNo = Literal["yes", "no"]
 NodeQuery = make_page_query(NodeFilters, disagrees=YesOrNo, stale=YesOrNo)
-DriftQuery = make_page_query(DriftFilters, stale=YesOrNo)
+DriftQuery = make_page_query(DriftFilters, stale=YesOrNo, every=Literal["yes"])
 
 
 class ClusterQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -254,23 +255,26 @@ def _pool_cells(one: PoolComparison) -> dict[str, Any]:
 
 @page("/drift", nav="drift", query=DriftQuery)
 def show_drift(ask: PageRequest[Any]) -> HtmlPage:
-    """Show the groups of drifted nodes, then every drifted node."""
+    """Show the groups of drifted nodes; then the nodes, if they are few, narrowed or asked for."""
     query, nodes = ask.query, ask.rooms.nodes
     wanted = {name: getattr(query, name) for name in ("target", "what", "cluster", "gpu")}
     wanted["stale"] = yes_or_no(query.stale)
     groups: Sequence[DriftGroup] = ()
-    if query.cursor or query.format:  # the pages that follow, and a file, have the nodes alone
+    if not (query.cursor or query.format):  # the pages that follow, and a file, have nodes alone
+        groups = nodes.group_drift(**wanted)
+    total = sum(one.nodes for one in groups)
+    table = None
+    if total <= SHOWN_ROWS or query.every or query.sort or any(wanted.values()):
         found = fetch_rows(nodes.drift, query.cursor, **wanted)
-    else:
-        groups, found = nodes.drift_together(**wanted)
-    listed = Part(tuple(list_differences(found.items, query.target, query.what)), found.next)
-    table = make_list_table(
-        "drift", DRIFT_COLUMNS, listed, query, _NO_DRIFT, difference_cells, label="differences"
-    )
+        listed = Part(tuple(list_differences(found.items, query.target, query.what)), found.next)
+        table = make_list_table(
+            "drift", DRIFT_COLUMNS, listed, query, _NO_DRIFT, difference_cells, label="differences"
+        )
     leading = groups[:MAX_GROUPS]
     context = {
         "kinds": get_args(DriftKind),
         "groups": leading,
+        "total": total,
         "more": len(groups) - len(leading),
         "changed": _changed_targets(ask, leading),
         "lost": list(_lost_entries(ask, leading[:_TRIED])),

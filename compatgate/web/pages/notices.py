@@ -32,7 +32,7 @@ ListedState = Literal["open", "snoozed", "resolved", "ended", "all"]
 _COLUMNS = (
     Column("level", "Level", "badge"),
     Column("incident", "Incident"),
-    Column("kind", "Kind", of="title"),
+    Column("kind", "Kind", "name", of="title"),
     Column("count", "Count", "number"),
     Column("first", "Since", "time", of="first_seen"),
     Column("last", "Last seen", "time", of="last_seen"),

@@ -47,6 +47,8 @@ def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     name = ask.args.get("name")
     period = ask.query.period()
     report = make_report(ask.gate, ask.rooms.nodes, name, *period, questions=_MAX_QUESTIONS)
+    newest = slice(-_MAX_ROWS - 1, None)  # one more, which tells that there are more
+    report = replace(report, timeline=report.timeline[newest], changes=[])
     sections = [
         replace(one, title=f"{one.title}: the newest {_MAX_ROWS}", rows=one.rows[-_MAX_ROWS:])
         if len(one.rows) > _MAX_ROWS

@@ -111,7 +111,7 @@ def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
         silent = state.name in ("stale", "away")
         return {
             "name": Cell(host.name, link("runs", host=host.name), title="its runs"),
-            "state": Cell(state.name, note=state.why),
+            "state": Cell(state.name, title=state.why),
             "acts": Cell(None, acts=(test,) if may_run else ()),
             "trend": trends.of_host(host.name),
             "busy": Cell(f"{host.busy} of {host.slots}", tone="" if host.busy else "muted"),

@@ -37,7 +37,7 @@ def test_the_drifted_node(open_page):
     expect(page.locator("#what-if-prod-a100")).to_contain_text("torch24-cu124")
     page.go_back()
     page.get_by_role("link", name="Drift of prod-a100").click()
-    page.get_by_role("link", name="The 3 nodes").click()
+    page.get_by_role("link", name=said).click()
     expect(page.locator("#nodes tbody tr")).to_have_count(3)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +29,13 @@ WHAT_IF = {"target": "prod-a100", "set": {"driver": "580.95.05"}}
 def spin() -> None:
     while True:
         pass
+
+
+def use_processor(seconds: float) -> int:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+    return os.getpid()
 
 
 def sleep_and_note(path: str) -> None:
@@ -64,6 +72,24 @@ def test_an_error_keeps_its_kind_and_its_words(stocked: Rooms, process: Computin
     with pytest.raises(NotFound, match="target 'nope' does not exist") as caught:
         process(answer_what_if, {**WHAT_IF, "target": "nope"}, stocked.gate.snapshot(), clock.now())
     assert caught.value.field == "target"
+
+
+def test_a_process_answers_the_next_question_until_one_is_too_much() -> None:
+    process = ComputingProcess([], Budget(seconds=1))
+    first = process(os.getpid)
+    assert process(os.getpid) == first
+    with pytest.raises(OverBudget):
+        process(spin)
+    second = process(os.getpid)
+    assert second != first
+    os.kill(second, signal.SIGKILL)  # as the kernel does where memory is short
+    process._idle[0].join()  # type: ignore[index]
+    assert process(os.getpid) not in (first, second)
+
+
+def test_each_question_has_the_whole_budget() -> None:
+    process = ComputingProcess([], Budget(seconds=2))
+    assert len({process(use_processor, 0.8) for _ in range(4)}) == 1
 
 
 @pytest.mark.parametrize("waste", [spin, fill])

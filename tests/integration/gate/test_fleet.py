@@ -65,7 +65,8 @@ def test_groups_follow_a_change_of_the_matrix_and_count_only_what_filters_keep(
         *(2, 3, 1),
         (("eu", "a"), ("us", "c")),
     )
-    (kept,), page = reader.drift_together(cluster="us", stale=True)
+    (kept,) = reader.group_drift(cluster="us", stale=True)
+    page = reader.drift(cluster="us", stale=True)
     assert (kept.nodes, kept.of, len(page.items)) == (1, 1, 1)
     assert drifted(reader, stale=False) == ["eu/a"]
     assert drifted(reader, gpu="L4") == []

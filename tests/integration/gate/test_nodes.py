@@ -172,15 +172,15 @@ def test_what_cannot_be_is_refused(stocked: Rooms) -> None:
 
 @pytest.mark.parametrize("filters", [{}, {"what": "driver"}, {"gpu": "L4"}, {"target": "none"}])
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_groups_and_the_first_page_come_of_one_look_at_the_fleet(
+def test_groups_are_those_of_all_nodes_and_pages_have_each_once(
     stocked: Rooms, filters: dict[str, Any], limit: int
 ) -> None:
     other = A100 | {"nvidia.com/cuda.driver-version.full": "550.54.15"}
     drifting = [{"name": f"n{n}", "labels": other, "target": "prod-a100"} for n in range(3)]
     tell(stocked, *drifting, {"name": "l4", "labels": L4, "target": "prod-a100"})
     tell(stocked, {"name": "sound", "labels": A100, "target": "prod-a100"})
-    groups, found = stocked.nodes.drift_together(**filters, limit=limit)
-    assert found.items == stocked.nodes.drift(**filters, limit=limit).items
+    groups = stocked.nodes.group_drift(**filters)
+    found = stocked.nodes.drift(**filters, limit=limit)
     rest = stocked.nodes.drift(**filters, cursor=found.next) if found.next else None
     assert len(found.items) + len(rest.items if rest else ()) == sum(
         1 for _ in stocked.nodes.drift(**filters).items

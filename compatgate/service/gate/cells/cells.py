@@ -47,6 +47,8 @@ _ANSWER_BYTES = 700
 _CacheKey = tuple[str, bytes, str, tuple[str, ...]]
 _caches: WeakKeyDictionary[Matrix, BoundedCache[_CacheKey, CellAnswer]] = WeakKeyDictionary()
 _rows: WeakKeyDictionary[Matrix, dict[tuple[str, str], StackRow]] = WeakKeyDictionary()
+_framework_rows: WeakKeyDictionary[Matrix, dict[str, list[StackRow]]] = WeakKeyDictionary()
+"""The rows of a state of the matrix, by digest of the facts."""
 
 
 class CellColumn(Struct, frozen=True):
@@ -149,8 +151,10 @@ def list_cell_rows(snapshot: Snapshot, asked: CellSection, wanted: CellFilter) -
         entries.sort(key=lambda entry: natural_key(entry.name))
         return [StackRow(e.name, e.name, "", None, entry=e) for e in entries]
     if asked.rows == FRAMEWORK_ROWS:
-        named = list_framework_rows(snapshot.entries.values(), facts)
-        return [row for row in named if row.stack and wanted.keeps_stack(row.stack)]
+        known = _framework_rows.setdefault(snapshot.matrix, {})
+        if facts.digest not in known:
+            known[facts.digest] = list_framework_rows(snapshot.entries.values(), facts)
+        return [row for row in known[facts.digest] if row.stack and wanted.keeps_stack(row.stack)]
     if asked.rows == STACK_ROWS:
         return [_read_stack_row(snapshot, asked.stack)]
     found = list_release_rows(facts, asked.rows)
@@ -313,7 +317,7 @@ class _Asker:
                 )
                 self._cache.put(key, answer, _ANSWER_BYTES + len(answer.why) * 2)
             found.append(answer)
-        joined = join_answers(found)
+        joined = join_answers(found) if len(found) > 1 else found[0]
         if column.identity:
             size = _ANSWER_BYTES + len(joined.why) * 2 + 60 * len(column.identity)
             self._cache.put(whole, joined, size)

@@ -188,6 +188,8 @@ class Fleet:
         self._groups: dict[NodeProfile, dict[NodeKey, datetime]] = {}
         self._matrix: MatrixComparer | None = None
         self._standings: dict[NodeProfile, NodeComparison] = {}
+        self.changes = 0
+        """Number of times that changed nodes were read."""
 
     @contextmanager
     def compared(self, matrix: MatrixComparer) -> Iterator[list[ComparedNodes]]:
@@ -209,6 +211,7 @@ class Fleet:
         if anew:
             self._keys, self._profiles, self._groups = None, {}, {}
         for rows, gone in self._reader.read(anew=anew):
+            self.changes += 1
             for row in rows:
                 key = (row.cluster, row.name)
                 profile = NodeProfile.read(row, keys)

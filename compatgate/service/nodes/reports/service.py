@@ -55,6 +55,7 @@ class Nodes:
         self._snapshots = snapshots
         self._kept: MatrixComparer | None = None
         self._fleet = Fleet(database)
+        self._grouped: tuple[Any, Sequence[DriftGroup]] | None = None
         self.lately = RecentDrift(self.group_drift, snapshots)
         self.inventory = NodeInventory(database)
 
@@ -150,19 +151,15 @@ class Nodes:
         with self._narrowed(asked) as (fleet, matrix):
             return self._drift_page(fleet, matrix, asked)
 
-    def drift_together(self, **filters: Any) -> tuple[Sequence[DriftGroup], Page[NodeView]]:
-        """Return the first page of `drift` and the groups of all drifted nodes, in one pass."""
+    def group_drift(self, **filters: Any) -> Sequence[DriftGroup]:
+        """Return the groups of drifted nodes; kept until a node or the matrix changes."""
         asked = DriftFilters(**filters)
-        check_limit(asked.limit)
         with self._narrowed(asked) as (fleet, matrix):
-            groups = self._group(fleet, matrix, asked)
-            return groups, self._drift_page(fleet, matrix, asked)
-
-    def group_drift(self) -> Sequence[DriftGroup]:
-        """Return the groups of all drifted nodes."""
-        asked = DriftFilters()
-        with self._narrowed(asked) as (fleet, matrix):
-            return self._group(fleet, matrix, asked)
+            minute = clock.now().replace(second=0, microsecond=0)  # in which a node may grow stale
+            key = (matrix, self._fleet.changes, asked, minute)
+            if self._grouped is None or self._grouped[0] != key:
+                self._grouped = key, self._group(fleet, matrix, asked)
+            return self._grouped[1]
 
     @contextmanager
     def _narrowed(
