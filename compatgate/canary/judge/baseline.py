@@ -26,7 +26,7 @@ MAX_RUNS = 10
 RELIABLE_RUNS = 3
 """Number of runs that show how far runs differ, and reveal an outlier."""
 _BINS = 20
-_LEAST, _MOST = 1e-100, 1e100
+LEAST, MOST = 1e-100, 1e100
 """Limits of plausible values; ratios of values beyond them do not fit a float."""
 
 
@@ -204,8 +204,8 @@ def find_learning_problem(samples: Samples, spec: MetricSpec) -> str:
     values = samples.values
     if len(values) < spec.repetitions:
         return f"it has {len(values)} values, {spec.repetitions} are needed"
-    least = 0 if is_count(samples) else _LEAST
-    if not all(least <= value <= _MOST for value in values):
+    least = 0 if is_count(samples) else LEAST
+    if not all(least <= value <= MOST for value in values):
         return "it has values that are not finite and positive"
     if find_conversion(samples.unit, spec.unit) is None:
         return f"its unit {samples.unit or 'none'} does not convert into {spec.unit or 'none'}"

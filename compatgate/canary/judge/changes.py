@@ -4,6 +4,9 @@ A block is one process, and counts once. Blocks of a candidate are compared with
 reference: in pairs, where each pair gives one log-ratio, or with the runs of a history, where each
 run gives the centre of its logarithms. Both are the same computation with other blocks.
 
+What moves all metrics from run to run, such as a clock, pairs cancel. Against a history it is
+estimated and taken out of the noise of each metric, but not out of its change.
+
 Values far from the median are pulled in, so that one disturbed block moves no estimate far.
 """
 
@@ -11,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from math import exp, fsum, log, sqrt
+from math import exp, fsum, hypot, log, sqrt
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.canary.judge.noise import (
     Noise,
+    compute_f_tail,
     compute_t_tail,
     count_degrees,
     digamma,
@@ -31,6 +36,16 @@ _CLIPPED_FROM, _ALONE_FROM, _MANY = 5, 10, 4
 """Blocks from which it is known which of them are far, in suites of many metrics, and of fewer."""
 _REPEATS_KNOWN = 20
 """Degrees of freedom from which the noise of repeats in one session is known."""
+_SHARING = 8
+"""Number of metrics from which it is known what moves all of them."""
+_SESSION = 16.0
+"""Factor by which what all metrics share varies more from session to session than in one."""
+_EVIDENT = 0.01
+"""Chance of a movement of all metrics at or below which it is not theirs by chance."""
+_TRIMMED = 1.2
+"""Variance of the mean of the middle half over that of the mean, for normal noise."""
+_DOUBT = 0.4
+"""Chance that a suite has improved less than is allowed for."""
 
 
 class Contrast(Struct, frozen=True):
@@ -42,6 +57,7 @@ class Contrast(Struct, frozen=True):
         floor: variance that rounded samples hide.
         earlier: noise in earlier sessions; None if there were none.
         borrows: its noise is like that of other metrics; false for counters.
+        sign: 1 where greater is worse, -1 where smaller is, 0 where any change is.
     """
 
     candidate: tuple[float, ...]
@@ -49,6 +65,7 @@ class Contrast(Struct, frozen=True):
     floor: float = 0.0
     earlier: Noise | None = None
     borrows: bool = True
+    sign: int = 1
 
     @property
     def groups(self) -> tuple[tuple[float, ...], ...]:
@@ -56,26 +73,64 @@ class Contrast(Struct, frozen=True):
         return (self.reference, self.candidate) if self.reference else (self.candidate,)
 
 
-class Change(Struct, frozen=True):
+class Shift(Struct, frozen=True):
     """A change, candidate over reference, as a logarithm.
 
     Attributes:
         error: standard error, with ``df`` degrees of freedom.
-        cautious_df: degrees of freedom if metrics that moved together show noise that they share.
         deviation: standard deviation of a block, or of the log-ratio of a pair.
-        borrowed: degrees of freedom that came from other metrics and sessions.
     """
 
-    centre: float
-    error: float
-    df: float
-    cautious_df: float
-    deviation: float
-    borrowed: float
+    centre: float = 0.0
+    error: float = 0.0
+    df: float = 1.0
+    deviation: float = 0.0
 
     def tail(self, distance: float) -> float:
         """Return the chance of an estimate so far out, at most one half."""
         return compute_t_tail(distance / self.error, self.df) if distance > 0 else 0.5
+
+    def reach(self, level: float) -> float:
+        """Return half the width of the interval that excludes ``level`` on each side."""
+        return self.error * find_t_quantile(min(level, 0.5), round(self.df, 1))
+
+
+class Change(Struct, frozen=True):
+    """The change of a metric.
+
+    Attributes:
+        own: the change, with the noise that the metric does not share with all others.
+        cautious: the same, with fewer degrees of freedom if metrics move together.
+        shared: the part of the change that all metrics of the suite have in common.
+        borrowed: degrees of freedom that came from other metrics and sessions.
+        blocks: of the candidate, over the reference, without what moves all metrics between them.
+    """
+
+    own: Shift
+    cautious: Shift
+    shared: Shift
+    borrowed: float
+    blocks: tuple[float, ...]
+
+    @property
+    def centre(self) -> float:
+        """Return the estimate."""
+        return self.own.centre
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation of a block, or of the log-ratio of a pair."""
+        return hypot(self.own.deviation, self.shared.deviation)
+
+    def tail(self, sign: int, beyond: float = 0.0) -> float:
+        """Return the chance of a change so far out, of the metric alone or of all metrics.
+
+        Alone, it is less what the suite has surely gained: it need not keep up with others.
+        """
+        suite = sign * self.shared.centre
+        gain = min(suite + self.shared.reach(_DOUBT), 0.0)
+        alone = self.own.tail(sign * self.centre - suite + gain - beyond)
+        return min(alone, self.shared.tail(suite - beyond))
 
     def excludes(self, distance: float, level: float) -> bool:
         """Return whether a change so far from the estimate has at most the chance ``level``."""
@@ -83,7 +138,15 @@ class Change(Struct, frozen=True):
 
     def reach(self, level: float) -> float:
         """Return half the width of the interval that excludes ``level`` on each side."""
-        return self.error * find_t_quantile(min(level, 0.5), round(self.cautious_df, 1))
+        return hypot(self.cautious.reach(level), self.shared.reach(level))
+
+    def foresee(self, share: float, more: int) -> Change:
+        """Return the change after ``more`` blocks that leave a share of its variance."""
+        cautious, shared = (
+            replace(one, error=one.error * sqrt(share), df=one.df + more)
+            for one in (self.cautious, self.shared)
+        )
+        return replace(self, cautious=cautious, shared=shared)
 
 
 class _Residuals(Struct, frozen=True):
@@ -92,9 +155,133 @@ class _Residuals(Struct, frozen=True):
     means: tuple[float, ...]
     groups: tuple[tuple[float, ...], ...]
 
+    @property
+    def moved(self) -> float:
+        """Return the change, candidate over reference."""
+        return self.means[-1] - sum(self.means[:-1])
+
 
 def estimate_changes(contrasts: Mapping[str, Contrast]) -> dict[str, Change]:
     """Return the change of each metric; each has two blocks of one kind at least."""
+    common = _find_common(contrasts.values())
+    signs = {name: common.get_sign(one) if common else 0 for name, one in contrasts.items()}
+    if common:
+        contrasts = {n: common.steady(one) if signs[n] else one for n, one in contrasts.items()}
+    centred = _centre_all(contrasts)
+    repeats = _measure_repeats(centred.values())
+    own = {name: _measure(contrasts[name], centred[name], repeats) for name in contrasts}
+    lending = {name: own[name] for name, contrast in contrasts.items() if contrast.borrows}
+    expected = fit_noise(lending.values())
+    moved = {name: one.moved for name, one in centred.items()}
+    shared = common.measure(repeats, expected) if common and expected else Shift()
+    shares = {name: _count_share(contrast, repeats) for name, contrast in contrasts.items()}
+    rows = {
+        n: (*centred[n].groups[0], (moved[n] - signs[n] * shared.centre) / sqrt(shares[n]))
+        for n in lending
+    }
+    degrees = _count_degrees([row[:-1] for row in rows.values()], 0)
+    joint = min(degrees, _count_degrees(list(rows.values()), 1))
+    results = {}
+    for name, contrast in contrasts.items():
+        known = noise = shrink(own[name], contrast.earlier)
+        cautious = known.df
+        if contrast.borrows and expected:
+            lent, sure = (max(min(expected.df, df - own[name].df), 0.0) for df in (degrees, joint))
+            noise = shrink(known, Noise(expected.variance, lent))
+            cautious = min(noise.df, known.df + sure)
+        change = Shift(
+            moved[name],
+            sqrt(noise.variance * shares[name]),
+            max(noise.df, 1.0),
+            sqrt(noise.variance),
+        )
+        base = median(contrast.reference) if contrast.reference else 0.0
+        results[name] = Change(
+            own=change,
+            cautious=replace(change, df=max(cautious, 1.0)),
+            shared=replace(shared, centre=signs[name] * shared.centre) if signs[name] else Shift(),
+            borrowed=noise.df - own[name].df,
+            blocks=tuple(value - base for value in contrast.candidate),
+        )
+    return results
+
+
+class _Common(Struct, frozen=True):
+    """The movement that all metrics of a suite share from run to run, greater where it is worse.
+
+    Attributes:
+        blocks: mean of the middle half of the metrics.
+        metrics: number of them.
+    """
+
+    blocks: Contrast
+    metrics: int
+
+    def get_sign(self, contrast: Contrast) -> int:
+        """Return the direction in which a metric shares it; 0 if it does not."""
+        lengths = [tuple(map(len, one.groups)) for one in (contrast, self.blocks)]
+        return contrast.sign if contrast.borrows and lengths[0] == lengths[1] else 0
+
+    def steady(self, contrast: Contrast) -> Contrast:
+        """Return the blocks of a metric without it."""
+        candidate, reference = (
+            tuple(
+                value - contrast.sign * (movement - fsum(common) / len(common))
+                for value, movement in zip(own, common, strict=True)
+            )
+            for own, common in (
+                (contrast.candidate, self.blocks.candidate),
+                (contrast.reference, self.blocks.reference),
+            )
+        )
+        return replace(contrast, candidate=candidate, reference=reference)
+
+    def measure(self, repeats: float | None, expected: Noise) -> Shift:
+        """Return how all metrics moved, with the noise of that movement.
+
+        Metrics that have nothing in common move it by chance. It is taken for that unless it is
+        surely more. Where the repeats of a session hardly move together, but sessions do, the
+        repeats count as one.
+        """
+        blocks = self.blocks
+        centred = _centre(blocks, 0.0, len(blocks.reference) + len(blocks.candidate) + 1)
+        history, session = (_square(group) / max(len(group) - 1, 1) for group in centred.groups)
+        if session * _SESSION < history:
+            repeats = None
+        chance = Noise(_TRIMMED * expected.variance / self.metrics, expected.df)
+        noise = _measure(blocks, centred, repeats)
+        if compute_f_tail(noise.variance / chance.variance, noise.df, chance.df) > _EVIDENT:
+            noise = chance
+        error = sqrt(noise.variance * _count_share(blocks, repeats))
+        return Shift(centred.moved, error, max(noise.df, 1.0), sqrt(noise.variance))
+
+
+def _find_common(contrasts: Iterable[Contrast]) -> _Common | None:
+    """Return what moves all metrics of a suite; None in small suites, and in pairs."""
+    shapes: dict[tuple[int, ...], list[Contrast]] = {}
+    for contrast in contrasts:
+        if contrast.reference and contrast.borrows and contrast.sign:
+            shapes.setdefault(tuple(map(len, contrast.groups)), []).append(contrast)
+    alike = max(shapes.values(), key=len, default=[])
+    if len(alike) < _SHARING:
+        return None
+    levels = [fsum(one.reference) / len(one.reference) for one in alike]
+    cut = len(alike) // 4
+
+    def average(blocks: Sequence[float]) -> float:
+        rows = zip(alike, blocks, levels, strict=True)
+        ordered = sorted(one.sign * (value - level) for one, value, level in rows)
+        return fsum(ordered[cut : len(ordered) - cut]) / (len(ordered) - 2 * cut)
+
+    candidate, reference = (
+        tuple(map(average, zip(*blocks, strict=True)))
+        for blocks in ([one.candidate for one in alike], [one.reference for one in alike])
+    )
+    return _Common(Contrast(candidate, reference), len(alike))
+
+
+def _centre_all(contrasts: Mapping[str, Contrast]) -> dict[str, _Residuals]:
+    """Return the residuals of each metric; the suite tells which of its blocks are far."""
     rough = {
         name: max(*map(scale, contrast.groups), sqrt(contrast.floor), 0.0)
         for name, contrast in contrasts.items()
@@ -102,36 +289,10 @@ def estimate_changes(contrasts: Mapping[str, Contrast]) -> dict[str, Change]:
     alike = [rough[name] for name, contrast in contrasts.items() if contrast.borrows]
     typical = median(alike) if alike else 0.0
     least = _CLIPPED_FROM if len(alike) >= _MANY else _ALONE_FROM
-    centred = {
+    return {
         name: _centre(contrast, max(rough[name], typical if contrast.borrows else 0.0), least)
         for name, contrast in contrasts.items()
     }
-    repeats = _measure_repeats(centred.values())
-    own = {name: _measure(contrasts[name], centred[name], repeats) for name in contrasts}
-    lending = {name: own[name] for name, contrast in contrasts.items() if contrast.borrows}
-    expected = fit_noise(lending.values())
-    moved = {name: centred[name].means[-1] - sum(centred[name].means[:-1]) for name in contrasts}
-    shares = {name: _count_share(contrast, repeats) for name, contrast in contrasts.items()}
-    rows = {n: (*centred[n].groups[0], moved[n] / sqrt(shares[n])) for n in lending}
-    degrees = _count_degrees([row[:-1] for row in rows.values()], 0)
-    common = min(degrees, _count_degrees(list(rows.values()), 1))
-    results = {}
-    for name, contrast in contrasts.items():
-        known = noise = shrink(own[name], contrast.earlier)
-        cautious = known.df
-        if contrast.borrows and expected:
-            lent, sure = (max(min(expected.df, df - own[name].df), 0.0) for df in (degrees, common))
-            noise = shrink(known, Noise(expected.variance, lent))
-            cautious = min(noise.df, known.df + sure)
-        results[name] = Change(
-            centre=moved[name],
-            error=sqrt(noise.variance * shares[name]),
-            df=max(noise.df, 1.0),
-            cautious_df=max(cautious, 1.0),
-            deviation=sqrt(noise.variance),
-            borrowed=noise.df - own[name].df,
-        )
-    return results
 
 
 def _centre(contrast: Contrast, deviation: float, least: int) -> _Residuals:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp, fsum, isfinite, lgamma, log, log1p
 
+from compatgate.canary.judge.baseline import RELIABLE_RUNS
 from compatgate.canary.judge.prepare import prepare_samples
 from compatgate.canary.judge.result import Aspect, Samples
+from compatgate.canary.judge.rule import UNSUSPICIOUS
 from compatgate.canary.judge.statistics import TAIL_ALARM, TAIL_SUSPICION, compute_tail_chance
 from compatgate.canary.workload import MetricSpec
 
-_RUNS = 3
-_UNSUSPICIOUS = 0.05
 _BURSTS = 2.0
 """Variance over mean, pooled over both sides, above which events come in bursts; Poisson has 1."""
 
@@ -63,7 +63,7 @@ def _judge_frequent(spec: MetricSpec, baseline: Samples, candidate: Samples) -> 
     before, after = baseline.values, candidate.values
     scatter = _measure_scatter([before, after])
     runs = [[fsum(run) for run in side.runs] for side in (baseline, candidate)]
-    if len(baseline.runs) >= _RUNS:
+    if len(baseline.runs) >= RELIABLE_RUNS:
         scatter = max(scatter, _measure_scatter(runs))
     a, b = fsum(before) / scatter, fsum(after) / scatter
     share = len(after) / (len(before) + len(after))
@@ -75,7 +75,7 @@ def _judge_frequent(spec: MetricSpec, baseline: Samples, candidate: Samples) -> 
     )
     if worse <= TAIL_ALARM:
         return Aspect("centre", "regression", words)
-    if worse > _UNSUSPICIOUS and len(baseline.runs) >= _RUNS:
+    if worse > UNSUSPICIOUS and len(baseline.runs) >= RELIABLE_RUNS:
         return Aspect("centre", "ok", words)
     return Aspect(
         "data",

@@ -8,7 +8,7 @@ separately (`counts`), because zero is a valid count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, exp, expm1, isinf, log1p
+from math import ceil, exp, expm1, isinf
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from compatgate.canary.judge.result import (
     Samples,
     find_worst_outcome,
 )
+from compatgate.canary.judge.rule import SIGNS, measure_limit
 from compatgate.canary.judge.statistics import (
     EFFICIENCY,
     ROUNDING_SLACK,
@@ -113,7 +114,7 @@ def _judge_values(
         return conclude_metric(name, spec, [prepared])
     aspects: list[Aspect] = []
     numbers = None
-    for sign in {"lower": (1,), "higher": (-1,), "either": (1, -1)}[spec.better]:
+    for sign in SIGNS[spec.better]:
         side = make_direction(prepared, sign, spec.tolerance)
         shift, tail, spread = compute_statistics(side)
         aspects += [judge_centre(side, shift), judge_tail(side, tail), judge_spread(side, spread)]
@@ -223,7 +224,7 @@ class Direction(Struct, frozen=True):
     @property
     def limit(self) -> float:
         """Return the tolerance as a logarithm: ``x 1.05`` upwards, ``x 0.95`` downwards."""
-        return log1p(self.tolerance) if self.sign > 0 else -log1p(-self.tolerance)
+        return measure_limit(self.tolerance, self.sign)
 
     def percent(self, shift: float) -> str:
         """Format a shift, such as ``12.1 % higher``."""

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.judge.changes import Change, Contrast, estimate_changes
-from compatgate.canary.judge.statistics import ROUNDING_SLACK, compute_tail_chance, median
+from compatgate.canary.judge.statistics import ROUNDING_SLACK, compute_tail_chance
 from compatgate.canary.workload import Better, MetricSpec
 
 Correction = Literal["holm", "benjamini-hochberg"]
@@ -166,9 +166,9 @@ class RatioCourse:
         tails = []
         for sign in self._signs:
             sure = self.beyond * measure_limit(self.spec.tolerance, sign)
-            if change.deviation > self.limit / 2:
+            if change.own.deviation > self.limit / 2:
                 sure *= _NOISY  # the history may have hidden its worst runs
-            tails.append(change.tail(sign * change.centre - sure))
+            tails.append(change.tail(sign, sure))
         return min(1.0, min(tails) * len(tails))
 
     def excludes(self, blocks: int, change: Change | None, level: float) -> bool:
@@ -190,15 +190,13 @@ class RatioCourse:
             return False
         sign = -self._signs[0]
         beyond = sign * change.centre >= measure_limit(self.spec.tolerance, sign)
-        return beyond and change.tail(sign * change.centre) <= level
+        return beyond and change.tail(sign) <= level
 
     def repeats(self, blocks: int, change: Change | None) -> bool:
         """Return whether most of the earlier, and of the later blocks show half the tolerance."""
         assert change is not None  # noqa: S101 - a ratio has a change
         sign = max(self._signs, key=lambda one: one * change.centre)
-        base = self.contrast.reference
-        level = median(base) if base else 0.0
-        values = [sign * (value - level) for value in self.contrast.candidate[:blocks]]
+        values = [sign * value for value in change.blocks]
         limit = measure_limit(self.spec.tolerance, sign) / 2 - ROUNDING_SLACK
         halves = [values[: blocks // 2], values[blocks // 2 :]]
         return all(sorted(half)[(len(half) - 1) // 2] >= limit for half in halves if half)
@@ -299,11 +297,7 @@ class Rule:
         """Return whether a metric might stay open after ``more`` blocks in place of ``blocks``."""
         course, change = self.courses[name], self.changes(blocks)[name]
         assert isinstance(course, RatioCourse)  # noqa: S101 - events have no change
-        later = replace(
-            change,
-            error=change.error * (blocks / more) ** 0.5,
-            cautious_df=change.cautious_df + more - blocks,
-        )
+        later = change.foresee(blocks / more, more - blocks)
         levels = self.plan.passing_level(more), self.level(more)
         return sum(map(later.reach, levels)) > course.limit
 
@@ -320,7 +314,8 @@ class Rule:
         for name, course in ratios.items():
             change, runs = changes[name], len(course.contrast.reference)
             best = (1 / runs + 1 / self.plan.most) / (1 / runs + 1)
-            reach = (change.reach(level) + change.reach(_LUCK)) * best**0.5
+            later = change.foresee(best, self.plan.most - blocks)
+            reach = later.reach(level) + later.cautious.reach(_LUCK)
             if course.contrast.borrows and reach > course.limit:
                 return True
         return False
@@ -337,7 +332,11 @@ class Rule:
 
     def _estimate(self, blocks: int) -> dict[str, Change]:
         contrasts = {
-            name: replace(course.contrast, candidate=course.contrast.candidate[:blocks])
+            name: replace(
+                course.contrast,
+                candidate=course.contrast.candidate[:blocks],
+                sign=sum(SIGNS[course.spec.better]),
+            )
             for name, course in self.courses.items()
             if isinstance(course, RatioCourse)
             and (len(course.contrast.candidate) > 1 or bool(course.contrast.reference))

@@ -14,6 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from compatgate.canary.judge.baseline import LEAST, MOST
 from compatgate.canary.judge.noise import Noise, fit_noise
 from compatgate.canary.judge.prepare import parse_unit
 from compatgate.canary.judge.rule import PAIRS
@@ -25,8 +26,6 @@ Arm = Literal["A", "B"]
 """``A`` is the reference, ``B`` the candidate."""
 Block = tuple[float, ...]
 """Samples of one process, at least one."""
-_LEAST, _MOST = 1e-100, 1e100
-"""Limits of plausible samples; ratios of samples beyond them do not fit a float."""
 _MEASURES = frozenset(
     {"time", "bytes", "bytes/s", "flop/s", "op/s", "frequency", "power", "energy"}
 )
@@ -136,7 +135,7 @@ def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
     if broken:
         reason = f"{broken} of {len(values)} samples are not finite numbers"
         return Refusal(reason, "samples that are finite numbers")
-    if any(value and not _LEAST <= abs(value) <= _MOST for value in values):
+    if any(value and not LEAST <= abs(value) <= MOST for value in values):
         return Refusal("samples are too large or too small to compare", "samples of a usual size")
     zeros_count = counts_events(samples)
     for arm in ("reference", "candidate"):

@@ -93,3 +93,71 @@ def test_a_tail_that_every_run_shows_is_a_regression():
 def test_fewer_than_three_runs_are_compared_by_their_repetitions():
     found = judge_samples(SPECS, ran(1, 0.001, 2), ran(2, 0.001, 1))
     assert "how far runs differ is not known" in found.metrics[0].reason
+
+
+HALF = {n: MetricSpec("GB/s", "higher", repetitions=10) for n in NAMES[1::2]}
+BOTH = {name: HALF.get(name, SPECS[name]) for name in NAMES}
+MOVED = (0.98, 1.0, 1.03)
+"""Factors of the time that everything takes, run by run of the baseline."""
+
+
+def moved(found: dict[str, Samples], factors: tuple[float, ...]) -> dict[str, Samples]:
+    """The same runs, each slower by a factor, in time and in bandwidth."""
+    return {
+        name: Samples(
+            name,
+            BOTH[name].unit,
+            tuple(
+                tuple(v / by if name in HALF else v * by for v in run)
+                for run, by in zip(one.runs, factors, strict=True)
+            ),
+        )
+        for name, one in found.items()
+    }
+
+
+def judged_moving(factors: tuple[float, ...], centre: float = 1.0) -> WorkloadJudgement:
+    candidate = moved(ran(2, 0.003, len(factors), centre), factors)
+    return judge_samples(BOTH, moved(ran(1, 0.003, 3), MOVED), candidate)
+
+
+def test_what_moves_all_metrics_hides_no_change_of_one():
+    found = judged_moving((1.02, 0.98), 1.1)
+    assert found.outcome == "failed"
+    assert [m.name for m in found.metrics if m.outcome == "regression"] == ["m0"]
+
+
+@pytest.mark.parametrize("factor", [1.05, 1.1])
+def test_a_suite_that_slows_as_a_whole_does_not_pass(factor):
+    steady = judge_samples(
+        BOTH, moved(ran(1, 0.003, 3), (1, 1, 1)), moved(ran(2, 0.003, 3), (factor,) * 3)
+    )
+    assert steady.outcome == "failed"
+    unsteady = judged_moving((factor, factor * 0.98, factor * 1.02))
+    assert (unsteady.outcome, unsteady.pairs) == ("inconclusive", True)
+
+
+def test_a_metric_need_not_gain_what_its_suite_gains():
+    faster = judged_moving((0.94, 0.94), 1 / 0.94)
+    assert faster.outcome != "failed"
+    candidate = {**moved(ran(2, 0.003, 2), (0.94, 0.94)), "m0": ran(2, 0.003, 2)["m0"]}
+    steady = judge_samples(BOTH, moved(ran(1, 0.003, 3), (1, 1, 1)), candidate)
+    assert steady.outcome == "passed"
+
+
+def test_a_cold_first_run_of_the_suite_hides_no_change():
+    assert judged_moving((1.1, 1.0), 1.1).outcome == "failed"
+
+
+def test_a_session_that_moves_as_one_counts_as_one_run():
+    def find_reach(factors: tuple[float, ...]) -> float:
+        low, high = judged_moving(factors).metrics[1].numbers.interval
+        return log(high / low)
+
+    assert find_reach((1.0, 1.0, 1.0)) > 1.5 * find_reach((1.01, 1.0, 0.99))
+
+
+def test_few_metrics_tell_nothing_that_they_share():
+    few = {name: BOTH[name] for name in NAMES[:7]}
+    candidate = moved(ran(2, 0.003, 2, 1.1), (1.02, 0.98))
+    assert judge_samples(few, moved(ran(1, 0.003, 3), MOVED), candidate).outcome == "inconclusive"
