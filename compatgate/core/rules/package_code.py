@@ -464,7 +464,8 @@ def _check_statement(
 ) -> Problem | None:
     least, last = statement.least_capability, statement.last_capability
     says = f": {statement.says}" if statement.says else ""
-    if statement.systems and package.platform.os not in statement.systems:
+    system = "windows" if package.platform.os == "windows" else "linux"
+    if statement.systems and system not in statement.systems:
         names = " and ".join(one.title() for one in statement.systems)
         message = f"{package.title} is published for {names} alone{says}"
         return _report_exclusion(package, statement, message, need=names)
