@@ -323,13 +323,13 @@ class RuleContext:
     def names_cuda_major(self) -> bool:
         """Tell whether the names of all packages that are only like others state the CUDA's major.
 
-        The lowest driver of a major rests on that name alone.
+        The lowest driver of a major rests on that name alone, where no framework tells the CUDA.
         """
         from compatgate.core.package_cuda import find_named_cuda
 
-        if self.cuda is None:
-            return False
         near = [package for package in self.packages if package.near]
+        if not near or self.cuda is None or self.frameworks:
+            return False
         return all((self.cuda.major,) == find_named_cuda(one.name) for one in near)
 
     @lazy_property
