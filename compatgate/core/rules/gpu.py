@@ -435,10 +435,9 @@ def toolkit_arch(context: RuleContext) -> Answer:
     message, need = _describe_range(context, cuda, fact, dropped=dropped)
     runs_anyway = not dropped and _older_code_runs(context, toolkit, fact.first_toolkit)
     newer = not dropped and _takes_newer_toolkit(context, fact.first_toolkit)
-    alike = (like for one in context.packages for like in (one, *one.near))
-    of_packages = (library for like in alike for library in like.libraries)
+    of_packages = (library for one in context.packages for library in one.libraries)
     if newer and not context.frameworks and any(one.carries_code for one in of_packages):
-        return NOT_APPLICABLE  # CG411 judges their code, CG410 that of releases like them
+        return NOT_APPLICABLE  # CG411 judges their code
     if runs_anyway:
         message += (
             ": code made for older GPUs runs, by binary compatibility or from PTX; what is compiled"

@@ -105,13 +105,6 @@ def test_a_release_near_others_says_nothing_of_the_cuda_of_frameworks(ask_with):
     assert by_rule["CG101"] == "fail"
 
 
-def test_code_of_the_releases_near_one_counts_where_its_cuda_is_assumed(ask_with):
-    records = wheel("1.0", "compute_90", cuda="12.4"), wheel("1.4", "compute_90", cuda="12.4")
-    verdict = ask_with(B200, "fast=1.2", *records)
-    assert (verdict.verdict, open_package(verdict).outcome) == ("warn", "warn")
-    assert "CG203" not in {f.rule for f in verdict.findings}
-
-
 def test_the_driver_must_do_for_the_newer_one(ask_with):
     records = wheel("1.0", "sm_90", cuda="12.4"), wheel("1.4", "sm_90", cuda="13.0")
     verdict = ask_with("driver=550.54.15,gpu=H100-SXM5-80GB", f"{CUDA},fast=1.2", *records)
