@@ -316,8 +316,9 @@ class RuleContext:
             return True
         if not self.facts.framework_names.isdisjoint(self.stack.versions):
             return False  # the CUDA is that of frameworks
-        near = any(package.near for package in self.packages)
-        return near and not (self.names_cuda_major and self.cuda is not None and not self.cuda.minor)
+        if self.names_cuda_major and self.cuda and not self.cuda.minor:
+            return False
+        return any(package.near for package in self.packages)
 
     @lazy_property
     def names_cuda_major(self) -> bool:

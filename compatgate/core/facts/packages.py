@@ -24,10 +24,11 @@ PackageContent = Literal[
 ]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
 Triton, nvcc or NVRTC; ``driver``: kernels for OpenCL or DirectX, which the driver of any GPU
-compiles, and nothing of CUDA; ``options``: kernel sources that single features compile on demand, and
-without which it works; ``libraries``: CUDA libraries for others to load; ``bindings``: calls of the
-driver and of CUDA's libraries, without GPU code; ``dependencies``: exact pins of packages with GPU
-code, and no code of its own; ``nothing``: no GPU code and no pin."""
+compiles, and nothing of CUDA; ``options``: kernel sources that single features compile on
+demand, and without which it works; ``libraries``: CUDA libraries for others to load;
+``bindings``: calls of the driver and of CUDA's libraries, without GPU code; ``dependencies``:
+exact pins of packages with GPU code, and no code of its own; ``nothing``: no GPU code and no
+pin."""
 NO_GPU_CODE: tuple[PackageContent | None, ...] = ("nothing", "driver", "options", "bindings")
 """Contents without GPU code that a workload needs: no release of such a package stops a stack."""
 

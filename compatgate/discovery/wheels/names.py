@@ -124,10 +124,10 @@ def find_alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def find_torch_release(requires: Sequence[str], version: str) -> str | None:
-    """Return the torch release of a wheel's build, as ``2.8``, from its pins, a range of one minor
-    release, or its local label.
+    """Return the torch release of a wheel's build, as ``2.8``, from its requirements or label.
 
-    Labels look like ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+    A requirement pins one release, or allows one minor release alone. Labels look like
+    ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
     """
     for text in requires:
         if (release := _pinned_torch(text)) is not None:
