@@ -217,7 +217,7 @@ def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
         message += f"; did you mean {near}?"
     have = package.version.text
     if optional := context.facts.packages.is_optional(package.name):
-        message += "; it works without GPU code of its own"
+        message += "; it works without its GPU code"
     outcome: FindingOutcome = "warn" if optional else outcome_of_open(context)
     code = f"its GPU code, like {package.name}={have}[sm_90]"
     need = code if near else f"{advise_record(package.name, have)}; or {code}"

@@ -98,7 +98,7 @@ def test_an_unknown_release_of_an_optional_package_is_a_warning(ask_with, facts,
     verdict = ask_with(H100, f"{BASE},fast=1.5")
     (finding,) = found(verdict, "CG410")
     assert finding.outcome == "warn"
-    assert finding.message.endswith("it works without GPU code of its own")
+    assert finding.message.endswith("it works without its GPU code")
 
 
 def test_what_is_only_derived_never_denies(ask_with):
