@@ -276,7 +276,9 @@ class Rule(Struct, frozen=True):
     def _denies_by_inferred_cuda(self, problem: Problem, context: RuleContext) -> bool:
         """Tell whether a problem compares a CUDA that releases near an unknown one lead to."""
         compares = problem.component in ("driver", "cuda") and not self.pool_only
-        return problem.outcome == "fail" and compares and context.infers_cuda
+        if problem.outcome != "fail" or not compares or not context.infers_cuda:
+            return False
+        return self.id != "CG101" or not context.names_cuda_major
 
     @property
     def documentation(self) -> str:

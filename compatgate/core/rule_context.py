@@ -314,13 +314,24 @@ class RuleContext:
             found.like or (found.release and found.release.inferred) for found in self.frameworks
         ):
             return True
-        near = [package for package in self.packages if package.near]
-        if not near or self.cuda is None:
-            return bool(near)
+        if not self.facts.framework_names.isdisjoint(self.stack.versions):
+            return False  # the CUDA is that of frameworks
+        if self.names_cuda_major and self.cuda and not self.cuda.minor:
+            return False
+        return any(package.near for package in self.packages)
+
+    @lazy_property
+    def names_cuda_major(self) -> bool:
+        """Tell whether the names of all packages that are only like others state the CUDA's major.
+
+        The lowest driver of a major rests on that name alone, where no framework tells the CUDA.
+        """
         from compatgate.core.package_cuda import find_named_cuda
 
-        oldest = self.cuda.minor == 0
-        return not (oldest and all((self.cuda.major,) == find_named_cuda(one.name) for one in near))
+        near = [package for package in self.packages if package.near]
+        if not near or self.cuda is None or self.frameworks:
+            return False
+        return all((self.cuda.major,) == find_named_cuda(one.name) for one in near)
 
     @lazy_property
     def toolkit(self) -> Toolkit | None:

@@ -20,14 +20,16 @@ from compatgate.core.versions import Version
 _CUDA_SUFFIX = re.compile(r"-(?:cu|cuda)1\d{1,2}x?$")
 """The CUDA of a build, at the end of a package's name: ``cudf-cu12``, ``nvidia-dali-cuda120``."""
 PackageContent = Literal[
-    "code", "runtime", "options", "libraries", "bindings", "dependencies", "nothing"
+    "code", "runtime", "driver", "options", "libraries", "bindings", "dependencies", "nothing"
 ]
 """``code``: GPU code in its own wheel; ``runtime``: kernels that it compiles when it runs, by
-Triton, nvcc or NVRTC; ``options``: kernel sources that single features compile on demand, and
-without which it works; ``libraries``: CUDA libraries for others to load; ``bindings``: calls of the
-driver and of CUDA's libraries, without GPU code; ``dependencies``: exact pins of packages with GPU
-code, and no code of its own; ``nothing``: no GPU code and no pin."""
-NO_GPU_CODE: tuple[PackageContent | None, ...] = ("nothing", "options", "bindings")
+Triton, nvcc or NVRTC; ``driver``: kernels for OpenCL or DirectX, which the driver of any GPU
+compiles, and nothing of CUDA; ``options``: kernel sources that single features compile on
+demand, and without which it works; ``libraries``: CUDA libraries for others to load;
+``bindings``: calls of the driver and of CUDA's libraries, without GPU code; ``dependencies``:
+exact pins of packages with GPU code, and no code of its own; ``nothing``: no GPU code and no
+pin."""
+NO_GPU_CODE: tuple[PackageContent | None, ...] = ("nothing", "driver", "options", "bindings")
 """Contents without GPU code that a workload needs: no release of such a package stops a stack."""
 
 

@@ -246,6 +246,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         opens: libraries of CUDA that it opens by name and cannot work without, ``cublas``.
         toolkits: CUDAs that a channel of conda builds it for, ascending: the solver takes the
             newest that the driver supports.
+        systems: systems that it is published for, ``linux`` for WSL; empty where none is stated.
     """
 
     versions: str
@@ -264,6 +265,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     cuda: str = ""
     opens: tuple[str, ...] = ()
     toolkits: tuple[Pair, ...] = ()
+    systems: tuple[Literal["linux", "windows"], ...] = ()
 
 
 class PackageRecords(Struct, frozen=True):

@@ -385,6 +385,8 @@ def incomplete(context: RuleContext) -> Answer:
         problems.append(Problem("unknown", "gpu", message, need="gpu=A100-SXM4-80GB, or gpu=sm_80"))
     nothing_is_stated = bool(context.stack.open) and not context.stack.versions
     without_cuda = nothing_is_stated or any(found.without_cuda for found in context.frameworks)
+    carries = context.facts.packages.carries
+    without_cuda |= any(carries(package.name) == "driver" for package in context.packages)
     if context.cuda is None and not without_cuda:
         problems.append(_report_no_cuda(context))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]

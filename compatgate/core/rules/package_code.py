@@ -238,9 +238,12 @@ def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
     elif near:
         message += f"; did you mean {near}?"
     have = package.version.text
+    if optional := context.facts.packages.is_optional(package.name):
+        message += "; it works without its GPU code"
+    outcome: FindingOutcome = "warn" if optional else outcome_of_open(context)
     code = f"its GPU code, like {package.name}={have}[sm_90]"
     need = code if near else f"{advise_record(package.name, have)}; or {code}"
-    return Problem(outcome_of_open(context), package.name, message, have=have, need=need)
+    return Problem(outcome, package.name, message, have=have, need=need)
 
 
 def meant_package(name: str, facts: Facts) -> str:
@@ -483,6 +486,11 @@ def _check_statement(
 ) -> Problem | None:
     least, last = statement.least_capability, statement.last_capability
     says = f": {statement.says}" if statement.says else ""
+    system = "windows" if package.platform.os == "windows" else "linux"
+    if statement.systems and system not in statement.systems:
+        names = " and ".join(one.title() for one in statement.systems)
+        message = f"{package.title} is published for {names} alone{says}"
+        return _report_exclusion(package, statement, message, need=names)
     if (least and device < least) or (last and device > last):
         range_of = _describe_range(least, last)
         message = f"{package.title} runs on {range_of}, not on {context.gpu_name}{says}"

@@ -124,9 +124,10 @@ def find_alternatives(paths: Iterable[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def find_torch_release(requires: Sequence[str], version: str) -> str | None:
-    """Return the torch release of a wheel's build, as ``2.8``, from its pins or local label.
+    """Return the torch release of a wheel's build, as ``2.8``, from its requirements or label.
 
-    Labels look like ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
+    A requirement pins one release, or allows one minor release alone. Labels look like
+    ``2.8.3+cu12torch2.8cxx11abiTRUE`` or ``0.7.3+pt28cu128``.
     """
     for text in requires:
         if (release := _pinned_torch(text)) is not None:
@@ -141,10 +142,17 @@ def _pinned_torch(text: str) -> str | None:
         return None
     if requirement.name != "torch" or "extra" in str(requirement.marker or ""):
         return None
+    bounds: dict[str, tuple[int, int]] = {}
     for specifier in requirement.specifier:
         parts = specifier.version.partition("+")[0].split(".")
-        if specifier.operator in ("==", "===") and len(parts) >= 2 and parts[1].isdigit():
+        if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
+            continue
+        if specifier.operator in ("==", "==="):
             return ".".join(parts[:2])
+        bounds[specifier.operator] = (int(parts[0]), int(parts[1]))
+    least, end = bounds.get(">="), bounds.get("<")
+    if least and end and (least == end or (least[0], least[1] + 1) == end):  # <2.5,>=2.4 is 2.4
+        return f"{least[0]}.{least[1]}"
     return None
 
 

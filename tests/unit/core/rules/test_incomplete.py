@@ -27,6 +27,13 @@ def test_what_is_always_needed_is_unknown_when_it_is_missing(pool, stack, missin
     assert how in found(verdict)[missing].need
 
 
+def test_kernels_that_the_driver_compiles_need_no_cuda(ask, facts, monkeypatch):
+    monkeypatch.setattr(type(facts.packages), "carries", lambda *_: "driver")
+    monkeypatch.setattr(facts, "memory", {})
+    verdict = ask("driver=580.65.06,gpu=L4", "lightgbm=4.6.0")  # OpenCL
+    assert (verdict.verdict, found(verdict)) == ("pass", {})
+
+
 def test_everything_that_is_missing_is_named_at_once(ask):
     verdict = ask("gpu=L4", "python=3.11")
     assert list(found(verdict)) == ["driver", "cuda"]

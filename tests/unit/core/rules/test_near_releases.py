@@ -89,6 +89,22 @@ def test_the_cuda_of_the_newer_one_is_assumed_and_denies_nothing(ask_with):
     assert by_rule["CG101"] == by_rule["CG410"] == "unknown"
 
 
+OLD_DRIVER = "driver=470.57.02,gpu=A100-SXM4-80GB"
+
+
+def test_the_cuda_major_in_the_name_of_a_package_denies_an_older_driver(ask):
+    verdict = ask(OLD_DRIVER, "cudf-cu12=25.6.0")  # no wheel of it was measured
+    by_rule = {f.rule: f.outcome for f in verdict.findings}
+    assert by_rule["CG101"] == "fail"
+
+
+def test_a_release_near_others_says_nothing_of_the_cuda_of_frameworks(ask_with):
+    records = wheel("1.0", "sm_90"), wheel("1.4", "sm_90")
+    verdict = ask_with(OLD_DRIVER, "torch=2.4.1,fast=1.2", *records)
+    by_rule = {f.rule: f.outcome for f in verdict.findings}
+    assert by_rule["CG101"] == "fail"
+
+
 def test_the_driver_must_do_for_the_newer_one(ask_with):
     records = wheel("1.0", "sm_90", cuda="12.4"), wheel("1.4", "sm_90", cuda="13.0")
     verdict = ask_with("driver=550.54.15,gpu=H100-SXM5-80GB", f"{CUDA},fast=1.2", *records)

@@ -73,6 +73,34 @@ def test_a_least_capability_is_no_proof_for_those_above(ask_with):
     assert "fast=1.5[sm_80+sm_90]" in finding.need
 
 
+WINDOWS = "driver=581.57,gpu=RTX 4090,os=windows"
+
+
+def test_a_package_for_another_system_is_denied_and_wsl_is_linux(ask_with):
+    said = statement(compiled=None, systems=("linux",), says="Windows via WSL")
+    verdict = ask_with(WINDOWS, "cuda=12.8,fast=1.5[sm_89]", said)
+    (finding,) = found(verdict, "CG411")
+    assert (finding.outcome, finding.need) == ("fail", "Linux")
+    assert finding.message == "fast 1.5 is published for Linux alone: Windows via WSL"
+    wsl = ask_with(WINDOWS.replace("windows", "wsl"), "cuda=12.8,fast=1.5[sm_89]", said)
+    assert found(wsl, "CG411") == []
+
+
+def test_what_is_derived_of_systems_never_denies(ask_with):
+    said = statement(compiled=None, systems=("linux",), confidence="derived")
+    verdict = ask_with(WINDOWS, "cuda=12.8,fast=1.5", said)
+    assert [f.outcome for f in found(verdict, "CG411")] == ["unknown"]
+
+
+def test_an_unknown_release_of_an_optional_package_is_a_warning(ask_with, facts, monkeypatch):
+    assert ask_with(H100, f"{BASE},fast=1.5").verdict == "unknown"
+    monkeypatch.setattr(type(facts.packages), "is_optional", lambda _, name: name == "fast")
+    verdict = ask_with(H100, f"{BASE},fast=1.5")
+    (finding,) = found(verdict, "CG410")
+    assert finding.outcome == "warn"
+    assert finding.message.endswith("it works without its GPU code")
+
+
 def test_what_is_only_derived_never_denies(ask_with):
     said = statement(least_capability=(8, 0), confidence="derived")
     verdict = ask_with(T4, f"{BASE},fast=1.5", said)
