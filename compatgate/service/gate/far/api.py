@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
 
+routes = Routes("decisions", targets="checked", scope="deliver")
 
-@route(
-    "POST",
+
+@routes.post(
     "/decisions/batches",
-    scope="deliver",
-    tag="decisions",
-    targets="checked",
+    Returns(DeliveryBody, "The batches are on disk"),
     body=Body(DeliveryRequest, argument="body"),
     repeatable=True,
-    returns=Returns(DeliveryBody, "The batches are on disk"),
     errors=(409,),
 )
 def deliver_decisions(call: Call[NoQuery]) -> Reply:

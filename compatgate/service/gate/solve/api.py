@@ -5,19 +5,17 @@ from __future__ import annotations
 from compatgate.core.solve_question import answer_question
 from compatgate.kit import clock
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.solve.schemas import SOLVE_EXAMPLES, SolveBody, SolveRequest
 
+routes = Routes("gate", targets="checked", scope="plan")
 
-@route(
-    "POST",
+
+@routes.post(
     "/solve",
-    scope="plan",
-    tag="gate",
-    targets="checked",
+    Returns(SolveBody, "Stacks that pass, or the nearest misses"),
     body=Body(SolveRequest, examples=SOLVE_EXAMPLES, argument="body"),
-    returns=Returns(SolveBody, "Stacks that pass, or the nearest misses"),
     errors=(404,),
 )
 def solve(call: Call[NoQuery]) -> Reply:

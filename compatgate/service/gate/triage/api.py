@@ -9,9 +9,11 @@ from compatgate.core.stated_text import complete_question
 from compatgate.core.triage import FoundCause, compare_verdict, find_causes
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.gate.triage.schemas import EXAMPLES, TriageBody, TriageRequest
+
+routes = Routes("gate", scope="gate")
 
 
 class NamedCauses(NamedTuple):
@@ -34,13 +36,10 @@ def name_causes(gate: Gate, text: str, question: Mapping[str, Any]) -> NamedCaus
     return NamedCauses(causes, stated)
 
 
-@route(
-    "POST",
+@routes.post(
     "/triage",
-    scope="gate",
-    tag="gate",
+    Returns(TriageBody, "The causes; a text that is not recognised also returns 200"),
     body=Body(TriageRequest, examples=EXAMPLES),
-    returns=Returns(TriageBody, "The causes; a text that is not recognised also returns 200"),
     errors=(404, 502, 503, 504),
 )
 def triage(call: Call[NoQuery]) -> Reply:
