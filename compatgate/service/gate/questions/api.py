@@ -1,4 +1,4 @@
-"""Serve ``POST /gate`` and ``POST /what-if``, verdicts, the decision log, and badges.
+"""Serve previews, bundles, verdicts, the decision log, the batches of far gates, and badges.
 
 A badge is a picture of the current verdict on a stack, or of the status of an entry.
 """
@@ -17,6 +17,7 @@ from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.replies import Reply, is_not_modified, page_reply
+from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
 from compatgate.kit.principal import Principal
@@ -25,6 +26,8 @@ from compatgate.service.audit.attestations.envelope import MEDIA as DSSE
 from compatgate.service.audit.attestations.service import Attestations
 from compatgate.service.gate.decisions.service import Decisions
 from compatgate.service.gate.far.bundles import BundleSource
+from compatgate.service.gate.far.receiving import DeliveryDesk
+from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.questions.remedies import Resolution, resolve_verdict
 from compatgate.service.gate.questions.schemas import (
     QUESTION_EXAMPLES,
@@ -38,7 +41,6 @@ from compatgate.service.gate.questions.service import Gate
 gate_routes = Routes("gate", targets="checked", scope="gate")
 decisions_routes = Routes("decisions", targets="checked")
 badges_routes = Routes("badges", targets="checked")
-
 QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES, argument="question", members=True)
 VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
 _LARGEST_REVISION = 2**31 - 1
@@ -221,3 +223,23 @@ def entry_badge(call: Call[NoQuery]) -> Reply:
     title = f"entry {name} on {target}: {entry.status}"
     badge = Badge(f"{target}: {name}", entry.status, _STATUS_LOOKS[entry.status], title)
     return Reply(draw_badge(badge), media=BADGE_MEDIA)
+
+
+@decisions_routes.post(
+    "/decisions/batches",
+    Returns(DeliveryBody, "The batches are on disk"),
+    scope="deliver",
+    body=Body(DeliveryRequest, argument="body"),
+    repeatable=True,
+    errors=(409,),
+)
+def deliver_decisions(call: Call[NoQuery]) -> Reply:
+    """Deliver batches of decisions that a far gate has recorded.
+
+    `compatgate serve --bundle` does that. Sending a stored batch again changes nothing, so repeat
+    the request after an error. The gate verifies the writer's hash chain. 409 `chain-forked`:
+    another batch of this writer and sequence is stored. 409 `chain-gap`: the batch before is not
+    stored. Begin another writer then. 503: try again later.
+    """
+    request = to_struct(call.document(), DeliveryRequest)
+    return Reply(call.use(DeliveryDesk).receive(request, call.principal))

@@ -19,7 +19,6 @@ from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes, Scope
 from compatgate.kit.http.schemas import Filter, ListQuery, Search
 from compatgate.service.matrix.documents.models import Pool
-from compatgate.service.matrix.documents.reader import EvidenceRemarks
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     TARGET,
@@ -34,7 +33,7 @@ from compatgate.service.matrix.documents.schemas import (
     WaiverBody,
     WaiverChange,
 )
-from compatgate.service.matrix.documents.service import MatrixService
+from compatgate.service.matrix.documents.service import EvidenceRemarks, MatrixService
 
 entries_routes = Routes("entries", targets="checked")
 T = TypeVar("T")
