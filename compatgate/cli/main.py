@@ -131,7 +131,7 @@ def _run(argv: list[str]) -> int:
     if name not in COMMANDS:
         return _usage(name)
     if name in ("check", "canary"):
-        from compatgate.kit.imports import import_without
+        from compatgate.gate_client import import_without
 
         # Since Python 3.11, typing has all that msgspec needs.
         import_without("msgspec", "typing_extensions")

@@ -28,7 +28,7 @@ from compatgate.gate_client import import_httpx
 from compatgate.kit import logs
 from compatgate.kit.cli.options import read_interval
 from compatgate.kit.cli.usage import command
-from compatgate.kit.files import open_state_folder
+from compatgate.kit.database.opening import open_state_folder
 from compatgate.kit.http.certificates import CertificatePair, load_certificate
 from compatgate.service.cluster.admission.claims import no_claims
 from compatgate.service.cluster.admission.kinds import load_kinds

@@ -21,7 +21,7 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
 from compatgate.catalog import load_facts, read_source
-from compatgate.cli.gate.opening import open_rooms
+from compatgate.cli.gate import open_rooms
 from compatgate.cli.serve_readers import count, port
 from compatgate.core.facts import Facts
 from compatgate.discovery.cache import default_image_folder

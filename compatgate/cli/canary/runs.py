@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from compatgate.cli.commands import Body, Row, members, print_row, time_of
-from compatgate.cli.gate.opening import Client, Operations, asking
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask

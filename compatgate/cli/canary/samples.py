@@ -16,7 +16,7 @@ from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sa
 from compatgate.canary.workloads import Library
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import print_runs
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate import Operations, gate_of
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, Conflict, NotFound

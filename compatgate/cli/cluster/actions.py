@@ -7,7 +7,7 @@ import sys
 import time
 from urllib.parse import urlsplit
 
-from compatgate.cli.cluster.connection import CLUSTER, connect_cluster
+from compatgate.cli.cluster import CLUSTER, connect_cluster
 from compatgate.cli.commands import Group
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput

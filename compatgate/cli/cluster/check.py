@@ -23,7 +23,7 @@ from compatgate.check.cli import (
 )
 from compatgate.check.deciders import BundleDecider, refuse_stale
 from compatgate.check.verdicts import verdict_of
-from compatgate.cli.gate.opening import Client, Operations, open_rooms
+from compatgate.cli.gate import Client, Operations, open_rooms
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
 from compatgate.documents.sources import DocumentProblem

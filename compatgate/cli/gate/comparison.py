@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from compatgate.check.question import read_changes
-from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
+from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import join_files
 from compatgate.core.rule import EXIT_ALLOWED, exit_code, worst_exit
 from compatgate.discovery.node_labels import read_nodes

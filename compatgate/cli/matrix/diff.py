@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog import load_facts
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.cli.gate.comparison import PERIOD, ask_backtest
-from compatgate.cli.gate.opening import Client, Operations, asking
 from compatgate.cli.matrix.files import (
     JoinedFiles,
     find_revision,

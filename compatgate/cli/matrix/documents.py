@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from compatgate.cli.commands import Cell, Row, format_rows, members, time_of
-from compatgate.cli.gate.opening import (
+from compatgate.cli.gate import (
     RUN_MEMBERS,
     Client,
     Operations,

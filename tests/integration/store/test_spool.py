@@ -22,7 +22,7 @@ from compatgate.errors import Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.files import open_state_folder
+from compatgate.kit.database.opening import open_state_folder
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.decisions.outages import OutageOptions
 from compatgate.service.gate.decisions.spool import SpoolOptions
