@@ -94,7 +94,7 @@ def serve() -> None:
     from compatgate.service.gate.questions.images import ImageSettings
     from compatgate.web import server, startup
     from compatgate.web.app import create_front
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         matrix = Path(folder, "matrix.yaml")

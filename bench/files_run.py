@@ -112,7 +112,7 @@ def run_gate() -> set[str]:
     from compatgate.documents.sources import Source
     from compatgate.kit.principal import Authorship
     from compatgate.web.app import create_front
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     with tempfile.TemporaryDirectory() as folder:
         rooms = open_rooms(f"{folder}/gate.db", overlays=[])

@@ -31,7 +31,7 @@ from compatgate.kit.principal import Authorship  # noqa: E402
 from compatgate.resources import matrix_dir  # noqa: E402
 from compatgate.service.app import open_rooms  # noqa: E402
 from compatgate.web.app import create_app  # noqa: E402
-from compatgate.web.settings import Settings  # noqa: E402
+from compatgate.web.service import Settings  # noqa: E402
 
 GOAL_MS = 250.0
 _ALL = frozenset({"read", "gate", "operate", "bless", "admin"})

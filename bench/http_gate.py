@@ -142,7 +142,7 @@ def make_app(rooms: Rooms, threads: int, lines: AccessLevel) -> Any:
 
     from compatgate.kit.http.wsgi import WsgiLane, receive_body
     from compatgate.web.app import create_front
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     bare = Flask("bare")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
+from importlib import import_module
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from compatgate.errors import BadInput
-from compatgate.kit.imports import import_without
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -75,6 +76,21 @@ def _stored_secret(url: str) -> str | None:
 def import_httpx() -> None:
     """Import httpx without its command line, whose libraries cost as much as everything else."""
     import_without("httpx", "click")
+
+
+def import_without(module: str, optional: str) -> None:
+    """Import a library while one of its optional dependencies seems not to be installed.
+
+    Nothing is hidden where either is imported already.
+    """
+    hide = optional not in sys.modules and module not in sys.modules
+    if hide:
+        sys.modules[optional] = None  # type: ignore[assignment]
+    try:
+        import_module(module)
+    finally:
+        if hide:
+            del sys.modules[optional]
 
 
 def ask(

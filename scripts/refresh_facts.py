@@ -32,7 +32,7 @@ from refresh.index import DEFAULT_LIMIT
 from refresh.survey import Folder
 
 from compatgate.catalog import load_facts, open_library
-from compatgate.cli.facts_measure import make_progress
+from compatgate.check.wheels import ProgressLines
 from compatgate.core.facts import Facts
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.discovery.lockfiles.platform import Platform
@@ -166,7 +166,8 @@ def run(args: argparse.Namespace) -> int:
     library, facts = open_library(args.facts), load_facts(args.facts)
     things = choose_subjects(list_subjects(library, facts), names, facts)
     report = _Report(args.format)
-    with _open_index(indexes, args.timeout) as (index, transport), make_progress() as progress:
+    progress = ProgressLines(members=True)
+    with _open_index(indexes, args.timeout) as (index, transport):
         writer = _Writer(args, facts, index, transport, progress)
         for found in survey(things, Listing(index, transport), _bounds_by_fact(bounds, things)):
             report.add(found, progress)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from compatgate.cli.commands import Body, Group, Row, members, time_of
-from compatgate.cli.gate.opening import Operations, open_rooms
+from compatgate.cli.gate import Operations, open_rooms
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.gate_client import ask, make_client
 from compatgate.kit.cli.options import FORMAT, SERVER

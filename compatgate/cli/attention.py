@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from compatgate.cli.commands import Body, Group, Row, members, time_of
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate import Operations, gate_of
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import PLACE
 from compatgate.kit.cli.output import format_json_time, print_answer

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate import Operations, gate_of
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, LIMIT, PLACE, read_moment, reason_of

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog.browse import compare_sets, open_set
-from compatgate.cli.gate.opening import open_rooms
+from compatgate.cli.gate import open_rooms
 from compatgate.core.compare.differences import Subject
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.documents.sources import read_paths

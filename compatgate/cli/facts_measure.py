@@ -24,7 +24,6 @@ from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.files import replacing
 
@@ -88,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     places = None if args.index else facts.wheel_places
     sources = WheelSources(tuple(args.index or read_index_settings()), places=places)
     failed = 0
-    with make_progress() as progress:
+    with ProgressLines(members=True) as progress:
         for what in args.what:
             try:
                 for record in _measure(what, args, sources, options, progress):
@@ -204,51 +203,3 @@ def _keep(record: Record, path: str) -> None:
     except OSError as error:
         what = f"cannot be written: {error.strerror}"
         raise BadInput(what, field="--overlay", value=path) from None
-
-
-# --- progress ------------------------------------------------------------------------------
-
-
-class _ProgressBar:
-    """Progress as a bar, for a terminal."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, TextColumn
-        from rich.progress import Progress as Bars
-
-        self._bars = Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            DownloadColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            redirect_stdout=False,
-        )
-        self._task = self._bars.add_task("", total=None)
-
-    def __enter__(self) -> _ProgressBar:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def begin(self, wheel: str, size: int) -> None:
-        self._bars.reset(self._task, total=size, description=strip_controls(wheel[:40]))
-
-    def member(self, path: str, size: int) -> None:
-        self._bars.update(self._task, description=strip_controls(path.rpartition("/")[2][:40]))
-
-    def advance(self, size: int) -> None:
-        self._bars.advance(self._task, size)
-
-    def say(self, text: str) -> None:
-        self._bars.console.print(
-            strip_controls(text), markup=False, highlight=False, soft_wrap=True
-        )
-
-
-def make_progress() -> _ProgressBar | ProgressLines:
-    """Return a bar on a terminal, lines for a log."""
-    return _ProgressBar() if sys.stderr.isatty() else ProgressLines(members=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from compatgate.cli.gate.opening import gate_of
+from compatgate.cli.gate import gate_of
 from compatgate.discovery.driver import read_kernel_driver
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, Unavailable

@@ -46,10 +46,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "cli.nodes.upgrades",
         "propose, start, stop and roll back upgrades; manage freezes",
     ),
-    "matrix": ("cli.matrix.actions", "import, export and compare the blessed matrix"),
+    "matrix": ("cli.matrix", "import, export and compare the blessed matrix"),
     "nodes": ("cli.nodes.reports", "list nodes and their reported state"),
     "notices": ("cli.attention:run_notices", "list incidents and act on them"),
-    "canary": ("cli.canary.actions", "run canaries on staging hosts and judge measurements"),
+    "canary": ("cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("cli.serve", "run the gate as a service"),
     "k8s": (
         "cli.cluster.actions",
@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "attest": ("cli.audit.attest", "sign a verdict and attach it to its image"),
     "verify": ("cli.audit.verify", "verify a signed verdict, offline"),
-    "hook": ("cli.cluster.hooks", "sign webhook requests"),
+    "hook": ("cli.cluster.actions:run_hook", "sign webhook requests"),
     "worker": ("cli.worker", "run canaries on staging hosts"),
     "bundle": ("cli.gate.bundle", "export the gate's state for offline use"),
     "login": ("cli.access:run_login", "sign in to a gate as a person"),
@@ -69,7 +69,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "cli.attention:run_report",
         "report the decisions for a target, with today's verdicts",
     ),
-    "doctor": ("cli.doctor", "find problems of an installation, with fixes"),
+    "doctor": ("cli.db:run_doctor", "find problems of an installation, with fixes"),
     "db": ("cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }
 """Name to code, as of `load_command`, and help; listing imports no module."""
@@ -131,7 +131,7 @@ def _run(argv: list[str]) -> int:
     if name not in COMMANDS:
         return _usage(name)
     if name in ("check", "canary"):
-        from compatgate.kit.imports import import_without
+        from compatgate.gate_client import import_without
 
         # Since Python 3.11, typing has all that msgspec needs.
         import_without("msgspec", "typing_extensions")

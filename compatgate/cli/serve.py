@@ -28,8 +28,8 @@ from compatgate.gate_client import import_httpx
 from compatgate.kit import logs
 from compatgate.kit.cli.options import read_interval
 from compatgate.kit.cli.usage import command
+from compatgate.kit.database.opening import open_state_folder
 from compatgate.kit.http.certificates import CertificatePair, load_certificate
-from compatgate.kit.state import open_state_folder
 from compatgate.service.cluster.admission.claims import no_claims
 from compatgate.service.cluster.admission.kinds import load_kinds
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from compatgate.service.gate.far.gate import PreparedFarGate
     from compatgate.service.gate.questions.images import ImageSettings
     from compatgate.service.gate.questions.wheels import WheelSettings
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
     from compatgate.web.startup import Prepared
 
 _UMASK = 0o077
@@ -192,7 +192,7 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
     """Return the settings of the web application."""
     from compatgate.service.access.tokens.browser_sessions import SessionLimits
     from compatgate.service.attention.notices.worker import read_webhook
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
     anonymous, public_url = settings.anonymous, settings.public_url

@@ -21,19 +21,21 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
 from compatgate.catalog import load_facts, read_source
-from compatgate.cli.gate.opening import open_rooms
+from compatgate.cli.gate import open_rooms
 from compatgate.cli.serve_readers import count, port
 from compatgate.core.facts import Facts
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
 from compatgate.documents.quantities import parse_duration
-from compatgate.errors import BadInput, InfrastructureError
+from compatgate.errors import BadInput, InfrastructureError, quote_error
 from compatgate.gate_client import make_client
 from compatgate.kit import logs, tracing
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
 from compatgate.kit.cli.usage import bounded_seconds, command
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from compatgate.canary.worker import Worker
 
 _VERIFY_EVERY_S = 600
@@ -193,7 +195,6 @@ def _work(
     images: AllowedImages,
 ) -> None:
     from compatgate.canary.worker import Worker, make_content_reader, open_host, repeat_jobs
-    from compatgate.cli.worker_metrics import serve_metrics
 
     hosts, queue = place.hosts, place.queue
     queue.register(args.name, hosts)
@@ -251,3 +252,33 @@ def _list_jobs(worker: Worker, place: _Place, every_s: int) -> dict[Callable[[],
     if every_s:
         jobs[verify] = _VERIFY_EVERY_S
     return jobs
+
+
+def serve_metrics(worker: Worker, host: str, port: int) -> int:
+    """Serve the metrics of a worker in a thread, and return the port; 0 chooses a free one."""
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    registry = CollectorRegistry()
+    registry.register(WorkerCollector(worker))
+    try:
+        server, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        what = f"cannot listen on {host}, port {port}: {quote_error(error)}"
+        raise BadInput(what, field="--metrics-port") from None
+    logging.info("metrics are at http://%s:%d/metrics", host, server.server_port)
+    return server.server_port
+
+
+class WorkerCollector:
+    """The state of a worker, read at each scrape."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        from compatgate.web.metric_table import WORKER
+
+        state = self._worker.state()
+        for spec in WORKER:
+            yield spec.collect(state)

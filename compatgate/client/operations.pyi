@@ -38,6 +38,7 @@ from compatgate.service.changes.upgrades.schemas import (
 )
 from compatgate.service.cluster.admission.schemas import AdmissionReview, AdmissionReviewAnswer
 from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
+from compatgate.service.gate.advice.schemas import SolveBody, SolveRequest, TriageBody
 from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, RuleBody
 from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.questions.remedies import Resolution
@@ -48,8 +49,6 @@ from compatgate.service.gate.questions.schemas import (
     PoolQuestion,
     VerdictBody,
 )
-from compatgate.service.gate.solve.schemas import SolveBody, SolveRequest
-from compatgate.service.gate.triage.schemas import TriageBody
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
 from compatgate.service.matrix.documents.schemas import (
     ApprovalBody,
@@ -141,6 +140,31 @@ class Operations:
         """Check a Kubernetes object before a cluster sees it, as admission would decide now."""
     @single
     @staticmethod
+    def solve(body: SolveRequest | Mapping[str, Any]) -> Request[SolveBody]:
+        """Find the newest whole stacks that pass on a target, or on every one of several."""
+    @single
+    @staticmethod
+    def triage(
+        text: str,
+        *,
+        target: str | None = None,
+        pools: Sequence[str] | None = None,
+        pool: PoolQuestion | Mapping[str, Any] | None = None,
+        stack: Mapping[
+            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
+        ]
+        | None = None,
+        image: str | None = None,
+        command: Sequence[str] | None = None,
+        mounts: Sequence[str] | None = None,
+        set: Mapping[
+            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
+        ]
+        | None = None,
+    ) -> Request[TriageBody]:
+        """Find the causes of an error text."""
+    @single
+    @staticmethod
     def preview(
         question: GateRequest | Mapping[str, Any] | None = None,
         *,
@@ -173,31 +197,6 @@ class Operations:
     @staticmethod
     def show_resolution(id: str) -> Request[Resolution]:
         """Show what turns a stored denial into an allowed stack, evaluated on the matrix of now."""
-    @single
-    @staticmethod
-    def solve(body: SolveRequest | Mapping[str, Any]) -> Request[SolveBody]:
-        """Find the newest whole stacks that pass on a target, or on every one of several."""
-    @single
-    @staticmethod
-    def triage(
-        text: str,
-        *,
-        target: str | None = None,
-        pools: Sequence[str] | None = None,
-        pool: PoolQuestion | Mapping[str, Any] | None = None,
-        stack: Mapping[
-            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
-        ]
-        | None = None,
-        image: str | None = None,
-        command: Sequence[str] | None = None,
-        mounts: Sequence[str] | None = None,
-        set: Mapping[
-            str, str | int | bool | Sequence[str] | Mapping[str, Mapping[str, Any] | str] | None
-        ]
-        | None = None,
-    ) -> Request[TriageBody]:
-        """Find the causes of an error text."""
     @single
     @staticmethod
     def ask(
@@ -946,10 +945,6 @@ class Operations:
     @staticmethod
     def reopen_incident(id: int, *, comment: str | None = None) -> Request[IncidentBody]:
         """Reopen a snoozed or resolved incident."""
-    @single
-    @staticmethod
-    def deliver_decisions(body: DeliveryRequest | Mapping[str, Any]) -> Request[DeliveryBody]:
-        """Deliver batches of decisions that a far gate has recorded."""
     @listing
     @staticmethod
     def list_decisions(
@@ -969,6 +964,10 @@ class Operations:
     @staticmethod
     def show_decision(id: int) -> Request[DecisionBody]:
         """Show a decision; `verdict_id` names its verdict."""
+    @single
+    @staticmethod
+    def deliver_decisions(body: DeliveryRequest | Mapping[str, Any]) -> Request[DeliveryBody]:
+        """Deliver batches of decisions that a far gate has recorded."""
     @listing
     @staticmethod
     def list_audit(

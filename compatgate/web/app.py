@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as AnyResponse
 
     from compatgate.service.app import Rooms
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
 _COMPRESSION = {
     "COMPRESS_REGISTER": False,  # each page says so by itself

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from compatgate.kit.http.certificates import CertificatePair
     from compatgate.service.app import Rooms
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
 EVERY_SECONDS = 10.0
 """Maximum age of database figures before a scrape has them read again."""

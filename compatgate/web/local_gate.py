@@ -116,7 +116,7 @@ def _client(
     import_httpx()  # before Flask, whose imports would have it load its own command line
     from compatgate.service.audit.attestations.service import SigningOptions
     from compatgate.web.app import create_app
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     settings = Settings(
         max_request_size=_LARGEST,

@@ -35,8 +35,7 @@ from compatgate.web.auth import admit, authenticate, remember
 from compatgate.web.figures import StateCollector
 from compatgate.web.metric_table import GATE, PREFIX
 from compatgate.web.page_views import add_route, to_response
-from compatgate.web.service import Service
-from compatgate.web.settings import METRIC_TARGETS
+from compatgate.web.service import METRIC_TARGETS, Service
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict

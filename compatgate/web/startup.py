@@ -15,10 +15,9 @@ from compatgate.documents.sources import Source, read_paths
 from compatgate.errors import Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, display_url, resolve_url
-from compatgate.kit.database.opening import Upgrade, prepare_to_serve
+from compatgate.kit.database.opening import Upgrade, open_state_folder, prepare_to_serve
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.kit.principal import Authorship
-from compatgate.kit.state import open_state_folder
 from compatgate.service.access.tokens.service import NewToken
 from compatgate.service.app import Rooms
 from compatgate.service.gate.decisions.batch_store import CommitMode

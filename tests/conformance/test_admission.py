@@ -30,7 +30,7 @@ from compatgate.service.cluster.admission.questions import Exemption
 from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 FOLDER = Path(__file__).with_name("admission")
 PATH = "/hooks/kubernetes/validate?timeout=30s"

@@ -29,7 +29,7 @@ from compatgate.service.cluster.admission.questions import make_questions
 from compatgate.service.cluster.admission.service import AdmissionOptions, placement_matrix
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 FOLDER = Path(__file__).with_name("admission")
 FLEET: list[dict[str, Any]] = read_table(FOLDER / "fleet.yaml")

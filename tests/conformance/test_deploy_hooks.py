@@ -25,7 +25,7 @@ from compatgate.service.app import Rooms
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.deploy_hooks.questions import TYPES
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "argo-rollouts" / "analysis-template.yaml"
 MOST = 1024 * 1024

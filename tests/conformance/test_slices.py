@@ -21,7 +21,7 @@ from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 TABLE: dict[str, Any] = read_table(Path(__file__).with_name("admission") / "slices.yaml")
 VARIABLE = "variable"

@@ -100,7 +100,7 @@ ASKED = """
 import sys
 from compatgate.web.local_gate import LocalClient
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 with LocalClient.open("db") as local:
     rack = local.client.show_rack("r1")

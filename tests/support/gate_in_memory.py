@@ -24,7 +24,7 @@ from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.openapi import describe_api
 from compatgate.web.routes import HOOKS, ROUTES, TAGS
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 API = "/api/v1"
 BY = Authorship("tester", "for the test")

@@ -50,8 +50,11 @@ _MODULES = {
     ),
     "packages": ("cudnn", "nccl", "cuda_components", "components"),
     "framework": ("known_issues", "ngc_containers"),
-    "tables": ("compilers", "precision", "error_signatures", "wheel_places"),
-    "node": (
+    "tables": (
+        "compilers",
+        "precision",
+        "error_signatures",
+        "wheel_places",
         "platform_machines",
         "platforms",
         "jetson",

@@ -1,4 +1,4 @@
-"""Decode the tables of host compilers, number formats and error texts."""
+"""Decode the tables of host compilers, number formats, error texts and nodes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ import re
 
 from compatgate.catalog.build.decode import Decoder, Shape
 from compatgate.catalog.build.values import Record, record_source
-from compatgate.core.facts.compilers import Compilers, Standards
+from compatgate.core.constraints import parse_constraint
+from compatgate.core.facts.compilers import Compilers, Glibc, GlibcNeed, Standards
 from compatgate.core.facts.errors import ErrorTable, Pattern, Piece, Signature
+from compatgate.core.facts.jetson import Jetson, JetsonRelease, Runs, Sbsa, Upgrade, Wheels
+from compatgate.core.facts.node import (
+    BuildFailure,
+    DcgmDriver,
+    Defect,
+    Distributions,
+    KernelCeiling,
+    KernelModules,
+    KernelSupport,
+    NodeParts,
+    RdmaPath,
+)
+from compatgate.core.facts.platforms import PlatformMachines, Platforms
 from compatgate.core.facts.precision import CapabilityPrecision, PrecisionTable
 from compatgate.core.facts.records import WheelPlace, WheelPlaces
+from compatgate.core.node import parse_node_version
+from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, quote_error
 
 TABLES: dict[str, type] = {
@@ -17,11 +33,19 @@ TABLES: dict[str, type] = {
     "precision": PrecisionTable,
     "error_signatures": ErrorTable,
     "wheel_places": WheelPlaces,
+    "kernel_modules": KernelModules,
+    "node_components": NodeParts,
+    "kernel_support": KernelSupport,
+    "glibc": Glibc,
+    "platforms": Platforms,
+    "platform_machines": PlatformMachines,
+    "jetson": Jetson,
 }
 GAPS = {" ... ": (240, False), " .. ": (24, False), "<>": (64, True)}
 """Marks in a pattern: characters at most, and whether the gap has no blank."""
 MIN_PIECE = 2
 """Characters of a piece at least: shorter ones are everywhere."""
+_FIELDS = re.compile(r"\{(\w*)\}")
 _GAP = re.compile("(" + "|".join(map(re.escape, GAPS)) + ")")
 
 
@@ -65,9 +89,6 @@ def _wheel_place(row: Record) -> Record:
     return {}
 
 
-_FIELDS = re.compile(r"\{(\w*)\}")
-
-
 def _pattern(text: str) -> Pattern:
     """Split a pattern at its gaps."""
     first, *rest = _GAP.split(text)
@@ -81,6 +102,42 @@ def _pattern(text: str) -> Pattern:
     return tuple(pieces)
 
 
+def _node_parts(document: Record) -> Record:
+    parts = {"toolkit_releases": "container_toolkit", "dcgm_releases": "dcgm"}
+    releases = {
+        field: tuple(sorted(parse_node_version(row["version"]) for row in document[part]))
+        for field, part in parts.items()
+    }
+    return {**releases, "operators": document["gpu_operator"]}
+
+
+def _kernel_support(document: Record) -> Record:
+    kernels = document["minimum_kernel"]
+    return {
+        "minimums": {
+            row["branch"]: (parse_node_version(row["kernel"]), record_source(row))
+            for row in kernels
+        }
+    }
+
+
+def _glibc(document: Record) -> Record:
+    return {
+        "distributions": {
+            name: (parse_version("glibc", row["glibc"]), record_source(row))
+            for row in document["distributions"]
+            for name in row["names"]
+        },
+        "tags": document["tags"]["means"],
+        "tags_source": record_source(document["tags"]),
+    }
+
+
+def _glibc_need(row: Record) -> Record:
+    parse_constraint(row["package"], row["versions"])  # a malformed one fails here
+    return {}
+
+
 DECODER = Decoder(
     {
         Compilers: Shape({"hosts": "host_compilers"}),
@@ -92,5 +149,32 @@ DECODER = Decoder(
         ErrorTable: Shape({"foreign_words": "foreign", "native_phrases": "native"}, _error_table),
         WheelPlace: Shape(make=_wheel_place),
         Signature: Shape(make=lambda row: {"patterns": tuple(map(_pattern, row["text"]))}),
+        NodeParts: Shape({"series": "gpu_operator_series"}, _node_parts),
+        Defect: Shape(make=lambda row: {"versions": row, "when": row.get("when") or {}}),
+        DcgmDriver: Shape(make=lambda row: {"versions": row}),
+        KernelSupport: Shape(
+            {
+                "named": "named_kernels",
+                "validated": "validated_kernels",
+                "failures": "build_failures",
+                "ceilings": "kernel_ceilings",
+                "ofed": "ofed_shipped",
+            },
+            _kernel_support,
+        ),
+        Distributions: Shape({"names": "distributions"}),
+        BuildFailure: Shape({"drivers": "driver", "kernels": "kernel"}),
+        KernelCeiling: Shape(
+            {"last": "last_release", "kernel": "newest_kernel", "patched": "newest_kernel_patched"}
+        ),
+        RdmaPath: Shape(make=lambda row: {"needs_open": row["modules"] == "open"}),
+        Glibc: Shape(make=_glibc),
+        GlibcNeed: Shape({"name": "package", "cudas": "cuda"}, _glibc_need),
+        Jetson: Shape(order={"releases": "l4t"}),
+        JetsonRelease: Shape(make=lambda row: {"preview": row["stage"] == "preview"}),
+        Upgrade: Shape({"series": "l4t"}),
+        Runs: Shape({"series": "l4t"}),
+        Sbsa: Shape({"since": "from_l4t"}),
+        Wheels: Shape({"series": "l4t"}),
     }
 )

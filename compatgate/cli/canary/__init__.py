@@ -1,1 +1,29 @@
-"""Run and judge canaries from the command line."""
+"""Run ``compatgate canary``: canary runs, workloads and measurements."""
+
+from __future__ import annotations
+
+from compatgate.cli.commands import Group
+
+run = Group(
+    {
+        "run": "cli.canary.runs:run_start",
+        "list": "cli.canary.runs:LIST",
+        "show": "cli.canary.show:run_show",
+        "logs": "cli.canary.runs:run_logs",
+        "cancel": "cli.canary.runs:run_cancel",
+        "discard": "cli.canary.runs:DISCARD",
+        "rerun": "cli.canary.runs:run_rerun",
+        "import": "cli.canary.samples:run_import",
+        "sample": "cli.canary.samples:run_sample",
+        "hosts": "cli.canary.hosts:HOSTS",
+        "baselines": "cli.canary.baselines:run",
+        "fleet": "cli.canary.fleet:run_fleet",
+        "drift": "cli.canary.hosts:run_drift",
+        "judge": "cli.canary.judge:run_judge",
+        "fetch": "cli.canary.workloads:run_fetch",
+        "lint": "cli.canary.workloads:run_lint",
+        "read": "cli.canary.samples:run_read",
+        "suites": "cli.canary.workloads:run_suites",
+        "workloads": "cli.canary.workloads:run_workloads",
+    }
+)

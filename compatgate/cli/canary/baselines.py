@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatgate.cli.commands import Body, Group, Row, members
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate import Operations, gate_of
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.output import format_json_time

@@ -10,7 +10,7 @@ from typing import Any
 from compatgate.canary.fleet import LEAST_HOSTS, HostValues, RankedHost, rank_hosts
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs
-from compatgate.cli.gate.opening import Client, Operations, gate_of
+from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name

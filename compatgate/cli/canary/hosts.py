@@ -13,7 +13,7 @@ from compatgate.canary.history import MetricHistory
 from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
 from compatgate.canary.run import Report
 from compatgate.cli.commands import Body, Cell, Row, format_rows, members, time_of
-from compatgate.cli.gate.opening import Client, Operations, gate_of
+from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE

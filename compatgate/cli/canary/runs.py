@@ -1,6 +1,6 @@
 """Run ``compatgate canary`` run, list, show, logs, cancel, discard and rerun.
 
-Waiting for runs shows a bar for each on a terminal, and a line for each change elsewhere.
+Waiting for runs prints a line for each change.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from compatgate.cli.commands import Body, Row, members, print_row, time_of
-from compatgate.cli.gate.opening import Client, Operations, asking
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.core.stack import parse_stack_text
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
@@ -156,9 +155,7 @@ def describe_resuming(ids: Sequence[str]) -> str:
 
 def wait_for_runs(show: Show, ids: Sequence[str]) -> list[Body]:
     """Wait until all runs have ended, also while the gate restarts; print progress on stderr."""
-    patient = partial(_show_patiently, show, ids)
-    if sys.stderr.isatty():
-        return _with_bars(patient, ids)
+    runs: dict[str, Body] = {}
     lines: dict[str, tuple[str, float]] = {}
 
     def say(run: Body) -> None:
@@ -170,7 +167,14 @@ def wait_for_runs(show: Show, ids: Sequence[str]) -> list[Body]:
             lines[run["id"]] = text, now
             print(text, file=sys.stderr, flush=True)
 
-    return _until_ended(patient, ids, say)
+    while True:
+        for name in ids:
+            if name not in runs or runs[name]["state"] in _OPEN_STATES:
+                runs[name] = _show_patiently(show, ids, name)
+                say(runs[name])
+        if not any(run["state"] in _OPEN_STATES for run in runs.values()):
+            return list(runs.values())
+        time.sleep(POLL_SECONDS)
 
 
 def _show_patiently(show: Show, ids: Sequence[str], name: str) -> Body:
@@ -196,47 +200,6 @@ def run_line(run: Body) -> str:
     parts = [text for text in (run["doing"], run["reason"]) if text]
     more = f": {', '.join(parts)}" if parts else ""
     return " ".join(strip_controls(f"{run['id']} {run['state']}{where}{more}").split())
-
-
-def _until_ended(show: Show, ids: Sequence[str], say: Callable[[Body], None]) -> list[Body]:
-    runs: dict[str, Body] = {}
-    while True:
-        for name in ids:
-            if name not in runs or runs[name]["state"] in _OPEN_STATES:
-                runs[name] = show(name)
-                say(runs[name])
-        if not any(run["state"] in _OPEN_STATES for run in runs.values()):
-            return list(runs.values())
-        time.sleep(POLL_SECONDS)
-
-
-def _with_bars(show: Show, ids: Sequence[str]) -> list[Body]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.fields[run]}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[doing]}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        tasks = {
-            name: progress.add_task("", total=None, run=name, state="", doing="") for name in ids
-        }
-
-        def say(run: Body) -> None:
-            share, has_ended = run["progress"], run["state"] not in _OPEN_STATES
-            progress.update(
-                tasks[run["id"]],
-                total=None if share is None and not has_ended else 1.0,
-                completed=1.0 if has_ended else share or 0.0,
-                state=run["state"],
-                doing=run_line(run).partition(": ")[2],
-            )
-
-        return _until_ended(show, ids, say)
 
 
 LIST = Row(

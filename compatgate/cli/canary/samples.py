@@ -1,4 +1,4 @@
-"""Run ``compatgate canary`` read and sample: parse a tool's output, write sample files."""
+"""Run ``compatgate canary`` read, sample and import: read outputs of tools, write sample files."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from compatgate.canary.imports import MAX_BYTES
 from compatgate.canary.protocol import TOOLS, make_reader
 from compatgate.canary.protocol.tool import ToolOutput
 from compatgate.canary.run import Report
 from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
 from compatgate.canary.workloads import Library
 from compatgate.catalog import load_facts
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.canary.runs import print_runs
+from compatgate.cli.gate import Operations, gate_of
+from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.gate_client import ask
@@ -176,3 +179,55 @@ def _place(folder: Path, sample: dict[str, Any]) -> Path:
     if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
         raise BadInput("the gate returned a path outside the folder", field="--server")
     return folder.joinpath(*parts)
+
+
+@action(
+    "import a report of another tool, with its source",
+    """\
+FILE                     report file; - for standard input
+--format {auto,dcgm,nccl-tests,jsonl} = auto  report format (default: auto-detect)
+--source WHO (required)  measuring party, for example acceptance-lab; on a server the name of the
+                         token
+--target T               target that the result applies to
+--pool P                 pool of the target
+--sku GPU                measured GPU, if the report names no product
+--driver V               driver of the hosts, if the report does not state a driver
+--host H                 measured host, if the report does not state a host
+--stack LIST             measured components, for example cuda=12.4,nccl=2.21.5
+--measured-at TIME       end time of the measurement, if the report states no time
+--json                   print the stored runs as JSON
+""",
+    PLACE,
+    epilog="""\
+formats:
+  dcgm         JSON of dcgmi diag -j
+  nccl-tests   output of all_reduce_perf and its siblings, or the JSON of -J
+  jsonl        lines of env, metric and check, as canary programs print them
+An imported result is shown with its source. No policy counts it unless the target's
+canary.imported names FORMAT@SOURCE for a suite.
+exit status: 0 stored, whatever the result; 2 bad input; 3 the gate cannot be reached
+""",
+)
+def run_import(args: argparse.Namespace) -> int:
+    """Import the report."""
+    with open_input(args.file, "FILE") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        hint = f"at most {MAX_BYTES} bytes"
+        raise BadInput("the report is too large", field="FILE", value=args.file, hint=hint)
+    try:
+        content = data.decode()
+    except UnicodeDecodeError as error:
+        problem = f"is no UTF-8 text, byte {error.start}"
+        raise BadInput(problem, field="FILE", value=args.file) from None
+    names = ("format", "target", "pool", "sku", "driver", "host")
+    body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    body["file"] = "standard input" if args.file == "-" else Path(args.file).name
+    if args.stack is not None:
+        body["stack"] = parse_stack_text(args.stack)
+    if args.measured_at is not None:
+        body["measured_at"] = parse_moment(args.measured_at, field="--measured-at").isoformat()
+    with gate_of(args) as gate:
+        made = ask(gate, Operations.import_report, content, args.source, **body)["runs"]
+    print_runs(made, "json" if args.json else "text")
+    return 0

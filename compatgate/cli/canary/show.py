@@ -10,7 +10,7 @@ import msgspec
 from compatgate.canary.run import Conditions
 from compatgate.cli.canary.runs import describe_pool, exit_status, run_line, wait_for_runs
 from compatgate.cli.commands import Body, Cell, format_rows, members
-from compatgate.cli.gate.opening import Client, Operations, asking
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.core.binding import Comparison
 from compatgate.gate_client import ask
 from compatgate.kit.cli.output import format_fields, format_json_time, print_answer

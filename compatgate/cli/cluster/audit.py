@@ -12,9 +12,9 @@ import msgspec
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
-from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
+from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.cluster.nodes import decide_nodes
-from compatgate.cli.gate.opening import Client, Operations, gate_of
+from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
 from compatgate.documents.convert import to_waiver

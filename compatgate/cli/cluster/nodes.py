@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from compatgate.cli.cluster.connection import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
-from compatgate.cli.gate.opening import Client, Operations, gate_of
+from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
+from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.cli.nodes.reports import print_nodes
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask

@@ -9,7 +9,7 @@ from typing import Any
 
 from compatgate.cli.audit.attest import read_key_file
 from compatgate.cli.commands import Group
-from compatgate.cli.gate.opening import Operations, open_rooms
+from compatgate.cli.gate import Operations, open_rooms
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.gate_client import make_client

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from compatgate.check.question import read_changes
-from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
+from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import join_files
 from compatgate.core.rule import EXIT_ALLOWED, exit_code, worst_exit
 from compatgate.discovery.node_labels import read_nodes
@@ -29,9 +29,13 @@ from compatgate.service.changes.comparison.matrix_sections import (
     report_dependents,
     report_packages,
 )
-from compatgate.service.changes.comparison.render import Body, print_reports
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
-from compatgate.service.changes.comparison.sections import report_plan, report_what_if
+from compatgate.service.changes.comparison.sections import (
+    Body,
+    print_reports,
+    report_plan,
+    report_what_if,
+)
 from compatgate.service.matrix.proposals.schemas import DAYS, PROPOSAL_ID
 from compatgate.service.matrix.snapshots.snapshot import load_bundle
 

@@ -1,1 +1,32 @@
-"""Change and compare the matrix from the command line."""
+"""Run ``compatgate matrix``: import, compare, propose and export the blessed matrix."""
+
+from __future__ import annotations
+
+from compatgate.cli.commands import Group
+
+run = Group(
+    {
+        "import": "cli.matrix.files:import_files",
+        "sync": "cli.matrix.diff:sync_files",
+        "export": "cli.matrix.export:export_matrix",
+        "diff": "cli.matrix.diff:diff_matrix",
+        "backtest": "cli.gate.comparison:run_backtest",
+        "delete": "cli.matrix.documents:delete_document",
+        "waive": "cli.matrix.documents:waive",
+        "list": "cli.matrix.documents:show_list",
+        "show": "cli.matrix.documents:show_document",
+        "dependents": "cli.gate.comparison:show_dependents",
+        "packages-report": "cli.gate.comparison:run_packages",
+        "propose": "cli.matrix.proposals:propose",
+        "revert": "cli.matrix.proposals:revert",
+        "log": "cli.matrix.documents:LOG",
+        "proposals": "cli.matrix.proposals:LIST",
+        "approvals": "cli.matrix.proposals:APPROVALS",
+        "refuse": "cli.matrix.proposals:REFUSE",
+        "approve": "cli.matrix.proposals:APPROVE",
+        "retract": "cli.matrix.proposals:RETRACT",
+        "merge": "cli.matrix.proposals:MERGE",
+        "close": "cli.matrix.proposals:CLOSE",
+        "example": "cli.matrix.files:print_example",
+    }
+)

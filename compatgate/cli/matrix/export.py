@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.cli.gate.opening import Client, asking
+from compatgate.cli.gate import Client, asking
 from compatgate.cli.matrix.files import find_revision
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.edits import edit_file

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from compatgate.cli.gate.opening import Client, Operations, asking
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.documents.sources import DocumentProblem, Problems, Source, read_paths
 from compatgate.documents.text import convert_json, read_nodes
 from compatgate.errors import CompatgateError, ManyProblems

@@ -8,8 +8,8 @@ from typing import Any
 
 from compatgate.check.question import read_changes
 from compatgate.cli.commands import Row, time_of
+from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.cli.gate.comparison import read_document_name
-from compatgate.cli.gate.opening import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import format_changes
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput

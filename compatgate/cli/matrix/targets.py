@@ -12,8 +12,8 @@ import sys
 
 from compatgate.catalog import load_facts
 from compatgate.cli.commands import Group, Row, members
+from compatgate.cli.gate import drop_storage_members
 from compatgate.cli.gate.comparison import run_what_if
-from compatgate.cli.gate.opening import drop_storage_members
 from compatgate.discovery.drafts import draft_target, read_drafts
 from compatgate.discovery.node_labels import LARGEST
 from compatgate.documents.specs import NAME_PATTERN

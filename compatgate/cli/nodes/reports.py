@@ -11,7 +11,7 @@ import msgspec
 
 from compatgate.catalog import load_facts
 from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, format_rows, time_of
-from compatgate.cli.gate.opening import Operations, gate_of
+from compatgate.cli.gate import Operations, gate_of
 from compatgate.discovery.probe import probe_machine, read_probe
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask

@@ -3,18 +3,24 @@
 Commands refuse another schema: a gate of an older version may be using the database. Only `serve`
 (an SQLite file) and ``db upgrade`` migrate. Before that they copy an SQLite file: the older version
 refuses the newer schema, and the copy is the way back.
+
+A replica's state folder holds what it needs to go on while its database is unavailable.
 """
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import logging
 import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
 from msgspec import Struct
+from sqlalchemy import URL
 
-from compatgate.errors import NotFound, Unavailable
+from compatgate.errors import BadInput, NotFound, Unavailable, quote_error
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url, unavailable
 from compatgate.kit.database.sqlite import keep_private, refuse_lost_file
@@ -22,6 +28,9 @@ from compatgate.kit.files import sync_path
 
 COPY_RESERVE = 16 * 2**20
 """Bytes that must stay free next to a copy, for the log of the migration."""
+STATE_OPTION = "--state"
+STATE_VARIABLE = "COMPATGATE_STATE"
+_log = logging.getLogger(__name__)
 
 
 def open_database(named: str | None, *, make: bool = False) -> Database:
@@ -141,3 +150,48 @@ def _require_room(source: sqlite3.Connection, copy: str) -> None:
             field="database",
             hint="free space, or move the database to a larger disk; nothing was changed",
         )
+
+
+def state_folder(url: URL, given: str | None = None) -> Path:
+    """Return the folder for the state of a replica; it need not exist.
+
+    An operator's folder (``given``, ``COMPATGATE_STATE``) comes first, then a folder next to the
+    SQLite file, then one for this database or central gate in the user's state folder.
+    """
+    from platformdirs import user_state_path
+
+    if place := given or os.environ.get(STATE_VARIABLE):
+        return Path(place).expanduser().absolute()
+    if url.drivername == "sqlite":
+        return Path(f"{url.database}-state").absolute()
+    kind = "far" if url.drivername.startswith("http") else "postgresql"
+    name = f"{url.host or 'local'}-{url.port or 5432}-{url.database}"
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    try:
+        return user_state_path("compatgate", appauthor=False) / f"{kind}-{digest}"
+    except RuntimeError:
+        what = "this user has no home folder for the state of the service"
+        hint = f"name a folder with {STATE_OPTION}, or in {STATE_VARIABLE}"
+        raise BadInput(what, field=STATE_OPTION, hint=hint) from None
+
+
+def open_state_folder(url: URL, given: str | None = None) -> Path:
+    """Make the folder of `state_folder`, readable by its owner alone, and return it.
+
+    A default folder that cannot be made is logged: the service runs, but outlives no outage.
+    """
+    folder = state_folder(url, given)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        what = f"cannot use the state folder {folder}: {quote_error(error)}"
+        hint = f"name another with {STATE_OPTION}, or in {STATE_VARIABLE}"
+        if given or os.environ.get(STATE_VARIABLE):
+            raise Unavailable(what, field=STATE_OPTION, value=str(folder), hint=hint) from None
+        if url.drivername != "sqlite" or folder.parent.is_dir():  # else the database says it
+            _log.warning(
+                "%s; without one, nothing is decided while the database is unavailable", what
+            )
+    return folder

@@ -267,12 +267,12 @@ class Routes(Struct, frozen=True):
 
     Attributes:
         targets: what a caller that is limited to targets meets.
-        scope: of changes.
+        scope: of changes; None: each names its own.
     """
 
     tag: str
     targets: TargetLimit = "refused"
-    scope: Scope = "read"
+    scope: Scope | None = None
 
     def pages(self, path: str, model: Any, description: str, **fields: Any) -> _Declare:
         """Declare a list, which is read a page at a time."""
@@ -302,5 +302,6 @@ class Routes(Struct, frozen=True):
     def _declare(
         self, method: Method, path: str, returns: Returns, fields: dict[str, Any]
     ) -> _Declare:
-        shared = {"tag": self.tag, "targets": self.targets, "scope": self.scope}
-        return route(method, path, returns=returns, **{**shared, **fields})
+        shared = {"tag": self.tag, "targets": self.targets}
+        scope = {"scope": self.scope} if self.scope else {}
+        return route(method, path, returns=returns, **{**shared, **scope, **fields})

@@ -27,8 +27,8 @@ from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.app import Rooms
+from compatgate.service.gate.advice.api import name_causes
 from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
-from compatgate.service.gate.triage.api import name_causes
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.web.page import NAVIGATION
 from compatgate.web.pages.question_links import Question

@@ -17,7 +17,7 @@ from msgspec import Struct, inspect
 from compatgate.documents.sources import FieldPath, format_path
 from compatgate.documents.specs import TYPES, Kind
 from compatgate.errors import BadInput, CompatgateError
-from compatgate.service.matrix.waivers.service import parse_components, split_words
+from compatgate.service.matrix.documents.waivers import parse_components, split_words
 
 MAX_POOLS = 40
 """Pools that have fields; the YAML shows all."""

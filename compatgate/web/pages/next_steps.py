@@ -23,7 +23,7 @@ from compatgate.core.stack import format_stack
 from compatgate.documents.text import to_yaml
 from compatgate.kit.ui.filters import count_things
 from compatgate.service.gate.questions.remedies import Resolution
-from compatgate.service.matrix.waivers.service import match_versions
+from compatgate.service.matrix.documents.waivers import match_versions
 from compatgate.web.pages.question_links import write_stack
 
 Json = dict[str, Any]

@@ -39,11 +39,11 @@ from compatgate.service.gate.cells.pairs import (
     list_target_pairs,
     shared_fit_cache,
 )
+from compatgate.service.matrix.documents.document_api import TargetFilters
 from compatgate.service.matrix.documents.models import StoredDocument
+from compatgate.service.matrix.documents.waivers import list_countdowns
 from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.matrix.targets.api import TargetFilters
-from compatgate.service.matrix.waivers.service import list_countdowns
 from compatgate.service.runs.evidence.evidence import Freshness, assess_freshness
 from compatgate.web.page import HtmlPage, PageRequest, choices, page
 from compatgate.web.pages.nodes import DRIFT_COLUMNS, difference_cells, list_differences

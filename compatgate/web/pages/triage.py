@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from compatgate.errors import BadInput
-from compatgate.service.gate.triage.api import name_causes
-from compatgate.service.gate.triage.schemas import MAX_PASTE
+from compatgate.service.gate.advice.api import name_causes
+from compatgate.service.gate.advice.schemas import MAX_PASTE
 from compatgate.web.page import HtmlPage, PageRequest, page
 from compatgate.web.pages.question_links import Question
 

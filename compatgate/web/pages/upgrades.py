@@ -34,7 +34,7 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeSummary,
 )
 from compatgate.service.changes.upgrades.views import PHASES, TONES, arrange
-from compatgate.service.matrix.waivers.service import split_words
+from compatgate.service.matrix.documents.waivers import split_words
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page, read_action
 
 STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")

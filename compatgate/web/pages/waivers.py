@@ -22,7 +22,7 @@ from compatgate.kit.ui.tables import (
     is_narrowed,
     make_table,
 )
-from compatgate.service.matrix.waivers.service import (
+from compatgate.service.matrix.documents.waivers import (
     Countdown,
     count_down,
     end_document,

@@ -19,7 +19,7 @@ from compatgate.service.gate.questions.decider import Decider
 from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.web.app import create_app
 from compatgate.web.local_gate import LocalClient
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 EXAMPLES = str(matrix_dir() / "examples")
 TOKENS = "/api/v1/tokens"

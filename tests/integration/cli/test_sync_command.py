@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compatgate.cli.main import main
-from compatgate.cli.matrix.sync import describe_sync
+from compatgate.cli.matrix.diff import describe_sync
 
 FILE = """\
 # The fleet of team-gpu.

@@ -19,7 +19,7 @@ from compatgate.service.app import Rooms
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.nodes.kubernetes import policy_reports
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 from .conftest import Run
 

@@ -16,7 +16,7 @@ from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.nodes.kubernetes.connection import ClusterClaims
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 PATH = "/hooks/kubernetes/validate"
 

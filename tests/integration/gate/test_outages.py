@@ -29,7 +29,7 @@ from compatgate.service.gate.decisions.outages import OutageOptions
 from compatgate.service.gate.questions import readiness
 from compatgate.service.gate.questions.schemas import VerdictBody
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 from compatgate.web.startup import StartOptions, prepare
 
 TARGET = {

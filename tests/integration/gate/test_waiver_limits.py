@@ -17,7 +17,7 @@ from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.matrix.documents.models import Waiver
-from compatgate.service.matrix.waivers.service import end_document
+from compatgate.service.matrix.documents.waivers import end_document
 
 POOLS = [{"name": "a", "gpu": "A100-SXM4-80GB", "driver": "580.95.05"}]
 

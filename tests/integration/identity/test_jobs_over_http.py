@@ -16,7 +16,7 @@ from compatgate.resources import matrix_dir
 from compatgate.service.access.identity.settings import IdentitySettings
 from compatgate.service.app import Rooms
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 STACK = {"cuda": "12.4", "arch": ["sm_80", "compute_80"]}
 

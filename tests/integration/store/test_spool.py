@@ -22,13 +22,13 @@ from compatgate.errors import Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.kit.state import open_state_folder
+from compatgate.kit.database.opening import open_state_folder
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.decisions.outages import OutageOptions
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 QUESTION = {"pool": {"driver": "535.104.05", "gpu": "L4"}, "stack": {"cuda": "12.1"}}
 SIZE = 4 * 1024 * 1024

@@ -21,7 +21,7 @@ from compatgate.resources import matrix_dir
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 Client = Callable[..., FlaskClient]
 

@@ -39,7 +39,7 @@ def test_images_of_one_stack_are_one_line_of_what_was_denied_most(pages, stocked
 
 def test_an_empty_gate_teaches_the_first_step(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     text = client.get("/ui/").text
@@ -92,7 +92,7 @@ def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages
 
 def test_a_quiet_fleet_needs_nobody(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     assert "Nothing needs attention." in client.get("/ui/attention").text

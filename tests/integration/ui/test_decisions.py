@@ -7,7 +7,7 @@ from attest_keys import signer_of
 
 from compatgate.service.audit.attestations.service import SigningOptions
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 FAILS = {"target": "inference-l4", "stack": {"cuda": "12.4", "arch": "sm_70"}}
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"

@@ -8,7 +8,7 @@ import pytest
 from ui_marks import Marks, form_token, pages, place, post
 
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 NAMES = {
     "entries/name": "torch24-cu124",

@@ -21,7 +21,7 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 _OF_A_KIND = 2
 """So many addresses of a page are looked at for each two filters that they have together."""

@@ -16,7 +16,7 @@ from ui_marks import Marks, pages, place, post
 
 from compatgate.service.app import Rooms
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 _SAYS_NOTHING = {
     "/",

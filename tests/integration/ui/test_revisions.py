@@ -84,7 +84,7 @@ def test_a_large_revision_is_shown_in_parts(pages, stocked, by, entry_body, sour
 
 def test_an_empty_matrix_has_no_history_and_says_how_to_begin(rooms):
     from compatgate.web.app import create_app
-    from compatgate.web.settings import Settings
+    from compatgate.web.service import Settings
 
     client = create_app(rooms, Settings(anonymous=frozenset({"read"}))).test_client()
     for path, said in (

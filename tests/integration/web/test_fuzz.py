@@ -23,7 +23,7 @@ from compatgate.service.one_gate import make_gate
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.web.app import create_app
 from compatgate.web.routes import HOOKS, ROUTES
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 schemathesis = pytest.importorskip("schemathesis")
 checks = pytest.importorskip("schemathesis.specs.openapi.checks")

@@ -26,7 +26,7 @@ from compatgate.service.app import Rooms
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.routes import HOOKS, PAGES, ROUTES
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 CPU_S = 2.0
 Send = Callable[[Attack], int]

@@ -23,7 +23,7 @@ HEAVY = (
     *("sqlalchemy", "jsonschema", "alembic", "flask", "rich", "platformdirs", "httpx", "docker"),
     *(
         "compatgate.client",
-        "compatgate.cli.gate.opening",
+        "compatgate.cli.gate",
         "compatgate.web.local_gate",
         "compatgate.kit.database",
     ),

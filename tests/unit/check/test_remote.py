@@ -29,7 +29,7 @@ def test_what_is_no_url_is_refused(url: str, capsys: pytest.CaptureFixture[str])
 
 def test_the_client_is_made_without_what_only_its_own_command_line_needs() -> None:
     code = (
-        "import sys; from compatgate.cli.gate.opening import make_client; make_client('http://x');"
+        "import sys; from compatgate.cli.gate import make_client; make_client('http://x');"
         "print({'click', 'pygments'} & set(sys.modules), 'sqlalchemy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

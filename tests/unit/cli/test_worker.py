@@ -15,7 +15,7 @@ import pytest
 
 from compatgate.canary.worker import WorkerState
 from compatgate.cli.main import main
-from compatgate.cli.worker_metrics import serve_metrics
+from compatgate.cli.worker import serve_metrics
 from compatgate.errors import BadInput
 
 GOOD = '[[host]]\nname = "stage"\ngpu = "A100-SXM4-80GB"\nslots = 2\n'

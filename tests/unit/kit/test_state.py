@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import resolve_url
-from compatgate.kit.state import STATE_VARIABLE, open_state_folder, state_folder
+from compatgate.kit.database.opening import STATE_VARIABLE, open_state_folder, state_folder
 
 POSTGRESQL = resolve_url("postgresql://gate:secret@db.example/gate")
 

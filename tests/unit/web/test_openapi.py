@@ -22,7 +22,7 @@ from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.web.app import create_app
 from compatgate.web.openapi import describe_api
 from compatgate.web.routes import HOOKS, ROUTES, TAGS
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 WITH_EXAMPLES = [
     pytest.param(route, name, id=f"{route.name}-{name}")

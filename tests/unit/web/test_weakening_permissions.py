@@ -39,7 +39,7 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals.agreement import Consent
 from compatgate.service.matrix.proposals.models import Proposal
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 BY = Authorship("tester", "for the test")
 LIMITS: tuple[tuple[str, ...] | None, ...] = (None, ("prod*",), ("lab*",), ("prod", "lab*"))

@@ -6,7 +6,7 @@ from compatgate.errors import NotFound
 from compatgate.kit.http.limits import RequestLimits
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.service.access.identity.schemas import (
     CallerBody,
@@ -17,15 +17,11 @@ from compatgate.service.access.identity.schemas import (
 )
 from compatgate.service.access.identity.service import Identity
 
+routes = Routes("sessions", targets="free", scope="admin")
 
-@route(
-    "GET",
-    "/sign-in",
-    scope=None,
-    tag="sessions",
-    targets="free",
-    returns=Returns(SignInBody, "The issuer and its endpoints"),
-    errors=(404,),
+
+@routes.get(
+    "/sign-in", Returns(SignInBody, "The issuer and its endpoints"), scope=None, errors=(404,)
 )
 def describe_sign_in(call: Call[NoQuery]) -> Reply:
     """Describe how people sign in on the command line.
@@ -49,14 +45,11 @@ def describe_sign_in(call: Call[NoQuery]) -> Reply:
     return Reply(body)
 
 
-@route(
-    "POST",
+@routes.post(
     "/sessions",
+    Returns(NewSessionBody, "The session with its secret, shown only once", status=201),
     scope=None,
-    tag="sessions",
-    targets="free",
     body=Body(SessionRequest),
-    returns=Returns(NewSessionBody, "The session with its secret, shown only once", status=201),
     errors=(403, 404),
 )
 def open_session(call: Call[NoQuery]) -> Reply:
@@ -71,13 +64,13 @@ def open_session(call: Call[NoQuery]) -> Reply:
     return Reply(NewSessionBody(made.secret, made.session), status=201, secret=True)
 
 
-@route(
-    "GET",
+@routes.pages(
     "/sessions",
+    SessionBody,
+    "A page of sessions",
     scope="admin",
-    tag="sessions",
+    targets="refused",
     query=ListQuery,
-    returns=Returns(SessionBody, "A page of sessions", paged=True, etag=True),
 )
 def list_sessions(call: Call[ListQuery]) -> Reply:
     """List the sessions of people that have not ended, without secrets."""
@@ -85,12 +78,10 @@ def list_sessions(call: Call[ListQuery]) -> Reply:
     return page_reply(found, lambda body: body)
 
 
-@route(
-    "DELETE",
+@routes.delete(
     "/sessions/{id}",
-    scope="admin",
-    tag="sessions",
-    returns=Returns(SessionBody, "The ended session"),
+    Returns(SessionBody, "The ended session"),
+    targets="refused",
     errors=(404,),
 )
 def end_session(call: Call[NoQuery]) -> Reply:
@@ -98,15 +89,7 @@ def end_session(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(Identity).sessions.end(call.args["id"], by=call.principal.name))
 
 
-@route(
-    "DELETE",
-    "/session",
-    scope=None,
-    tag="sessions",
-    targets="free",
-    returns=Returns(SessionBody, "The ended session"),
-    errors=(404,),
-)
+@routes.delete("/session", Returns(SessionBody, "The ended session"), scope=None, errors=(404,))
 def end_own_session(call: Call[NoQuery]) -> Reply:
     """End the session of this request."""
     caller = call.principal
@@ -116,14 +99,7 @@ def end_own_session(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(Identity).sessions.end(caller.token_id, by=caller.name))
 
 
-@route(
-    "GET",
-    "/caller",
-    scope=None,
-    tag="sessions",
-    targets="free",
-    returns=Returns(CallerBody, "The caller"),
-)
+@routes.get("/caller", Returns(CallerBody, "The caller"), scope=None)
 def show_caller(call: Call[NoQuery]) -> Reply:
     """Show who the caller is: name, kind and scopes."""
     caller = call.principal

@@ -11,7 +11,7 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.kit.clock import now
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.principal import SCOPES
 from compatgate.service.access.tokens.schemas import (
@@ -23,6 +23,8 @@ from compatgate.service.access.tokens.schemas import (
 )
 from compatgate.service.access.tokens.service import Tokens
 
+routes = Routes("tokens", scope="admin")
+
 
 class TokenFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Filters of the list of tokens."""
@@ -33,26 +35,16 @@ class TokenFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=T
     ) = None
 
 
-@route(
-    "GET",
-    "/tokens",
-    scope="admin",
-    tag="tokens",
-    query=TokenFilters,
-    returns=Returns(TokenBody, "A page of tokens", paged=True, etag=True),
-)
+@routes.pages("/tokens", TokenBody, "A page of tokens", scope="admin", query=TokenFilters)
 def list_tokens(call: Call[TokenFilters]) -> Reply:
     """List tokens by name, without secrets."""
     return page_reply(call.use(Tokens).list(**call.query.filters()), lambda row: row.to_body())
 
 
-@route(
-    "POST",
+@routes.post(
     "/tokens",
-    scope="admin",
-    tag="tokens",
+    Returns(NewTokenBody, "The token with its secret, shown only once", status=201),
     body=Body(TokenRequest, examples={"ci": TOKEN}),
-    returns=Returns(NewTokenBody, "The token with its secret, shown only once", status=201),
     errors=(409,),
 )
 def create_token(call: Call[NoQuery]) -> Reply:
@@ -69,13 +61,10 @@ def create_token(call: Call[NoQuery]) -> Reply:
     return Reply(body, status=201, secret=True)
 
 
-@route(
-    "POST",
+@routes.post(
     "/tokens/{name}/rotate",
-    scope="admin",
-    tag="tokens",
+    Returns(NewTokenBody, "The token with its new secret, shown only once"),
     body=Body(RotationRequest, examples={"overlap": {"overlap": "24h"}}),
-    returns=Returns(NewTokenBody, "The token with its new secret, shown only once"),
     errors=(404, 409),
 )
 def rotate_token(call: Call[NoQuery]) -> Reply:
@@ -95,14 +84,7 @@ def rotate_token(call: Call[NoQuery]) -> Reply:
     return Reply(NewTokenBody(made.secret, made.token.to_body()), secret=True)
 
 
-@route(
-    "DELETE",
-    "/tokens/{name}",
-    scope="admin",
-    tag="tokens",
-    returns=Returns(TokenBody, "The revoked token"),
-    errors=(404, 409),
-)
+@routes.delete("/tokens/{name}", Returns(TokenBody, "The revoked token"), errors=(404, 409))
 def revoke_token(call: Call[NoQuery]) -> Reply:
     """Revoke a token by its name or id.
 

@@ -19,7 +19,7 @@ from sqlalchemy import func, select, update
 
 from compatgate.errors import BadInput, Conflict, Unauthorized, Unavailable
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import Page, page
 from compatgate.kit.principal import SCOPES, Principal, check_patterns
 from compatgate.service.access.tokens import repository as tokens
@@ -84,6 +84,8 @@ class Tokens:
     Without a keeper, the thread of a request asks the database; with one, requests read memory
     alone, so that known tokens stay valid while the database is unavailable.
     """
+
+    find = in_reading(tokens.find_token)
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -233,11 +235,6 @@ class Tokens:
             return to_principal(token)
         token = self._cached(digest_of(secret))
         return to_principal(token) if token else None
-
-    def find(self, id_or_name: str) -> TokenRow:
-        """Return a token."""
-        with self._database.reading() as session:
-            return tokens.find_token(session, id_or_name)
 
     def _lookup(self, digest: str) -> TokenRow | None:
         if token := self._cached(digest):

@@ -7,7 +7,7 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices.schemas import (
     IncidentBody,
@@ -17,28 +17,16 @@ from compatgate.service.attention.notices.schemas import (
 )
 from compatgate.service.attention.notices.service import IncidentFilters, IncidentService
 
+routes = Routes("notices", scope="operate")
 
-@route(
-    "GET",
-    "/incidents",
-    scope="read",
-    tag="notices",
-    query=IncidentFilters,
-    returns=Returns(IncidentBody, "A page of incidents", paged=True, etag=True),
-)
+
+@routes.pages("/incidents", IncidentBody, "A page of incidents", query=IncidentFilters)
 def list_incidents(call: Call[IncidentFilters]) -> Reply:
     """List incidents, newest first, grouped by cause."""
     return page_reply(call.use(IncidentService).list(**call.query.filters()))
 
 
-@route(
-    "GET",
-    "/incidents/{id:big}",
-    scope="read",
-    tag="notices",
-    returns=Returns(IncidentBody, "The incident", etag=True),
-    errors=(404,),
-)
+@routes.shows("/incidents/{id:big}", IncidentBody, "The incident")
 def show_incident(call: Call[NoQuery]) -> Reply:
     """Show an incident with every affected object."""
     return Reply(call.use(IncidentService).show(call.args["id"]))
@@ -48,13 +36,10 @@ def _author(call: Call[NoQuery], comment: str) -> Authorship:
     return Authorship(call.principal.name, comment, call.principal)
 
 
-@route(
-    "POST",
+@routes.post(
     "/incidents/{id:big}/snooze",
-    scope="operate",
-    tag="notices",
+    Returns(IncidentBody, "The incident"),
     body=Body(SnoozeRequest, examples={"day": {"duration": "24h", "comment": "new on Monday"}}),
-    returns=Returns(IncidentBody, "The incident"),
     errors=(404, 409),
 )
 def snooze_incident(call: Call[NoQuery]) -> Reply:
@@ -71,13 +56,10 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(IncidentService).snooze(call.args["id"], until, by))
 
 
-@route(
-    "POST",
+@routes.post(
     "/incidents/{id:big}/resolve",
-    scope="operate",
-    tag="notices",
+    Returns(IncidentBody, "The incident"),
     body=Body(ResolveRequest, examples={"done": {"comment": "drained the nodes"}}),
-    returns=Returns(IncidentBody, "The incident"),
     errors=(404, 409),
 )
 def resolve_incident(call: Call[NoQuery]) -> Reply:
@@ -89,13 +71,10 @@ def resolve_incident(call: Call[NoQuery]) -> Reply:
     return Reply(call.use(IncidentService).resolve(call.args["id"], _author(call, body.comment)))
 
 
-@route(
-    "POST",
+@routes.post(
     "/incidents/{id:big}/reopen",
-    scope="operate",
-    tag="notices",
+    Returns(IncidentBody, "The incident"),
     body=Body(ReopenRequest, examples={"plain": {}}),
-    returns=Returns(IncidentBody, "The incident"),
     errors=(404, 409),
 )
 def reopen_incident(call: Call[NoQuery]) -> Reply:

@@ -24,8 +24,8 @@ from compatgate.core.request import Pool, Target
 from compatgate.core.rules.driver import driver_branch_eol
 from compatgate.core.stack import Stack
 from compatgate.service.gate.cells.pairs import FitCache, pool_kind
+from compatgate.service.matrix.documents.waivers import list_countdowns
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.matrix.waivers.service import list_countdowns
 from compatgate.service.runs.evidence.evidence import assess_freshness
 
 NEWS = timedelta(days=14)

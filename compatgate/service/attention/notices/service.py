@@ -26,7 +26,7 @@ from compatgate.core.incidents import (
 )
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import Page, page
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import Filter, ListQuery
@@ -94,6 +94,8 @@ class Attention(Struct, frozen=True):
 
 class IncidentService:
     """The incidents of one database; ``is_watched``: a thread of this process surveys."""
+
+    show = in_reading(incidents.find_incident)
 
     def __init__(
         self,
@@ -227,11 +229,6 @@ class IncidentService:
                 limit=asked.limit,
                 descending=True,
             )
-
-    def show(self, number: int) -> IncidentBody:
-        """Return an incident with all its members."""
-        with self._database.reading() as session:
-            return incidents.find_incident(session, number)
 
     def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentBody:
         """Hide an open incident until a time; metrics and webhook leave it out before that."""

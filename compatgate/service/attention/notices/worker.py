@@ -24,10 +24,10 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, quote_error
+from compatgate.gate_client import import_httpx
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.http.signatures import HEADER, Secret, read_secrets, sign
-from compatgate.kit.imports import import_without
 from compatgate.service.attention.notices import repository as incidents
 from compatgate.service.attention.notices.repository import Incident
 from compatgate.service.attention.notices.schemas import IncidentBody
@@ -99,7 +99,7 @@ class WebhookSender:
     """Posts the incidents of one database to its receiver."""
 
     def __init__(self, database: Database, webhook: IncidentWebhook) -> None:
-        import_without("httpx", "click")  # its command line costs as much as everything else
+        import_httpx()
         import httpx
 
         self._database = database

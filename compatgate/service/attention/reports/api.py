@@ -5,12 +5,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Call, Returns, route
+from compatgate.kit.http.route import Call, Returns, Routes
 from compatgate.kit.http.schemas import Since, Until
 from compatgate.service.attention.reports.schemas import TargetReportBody
 from compatgate.service.attention.reports.service import make_report
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.nodes.reports.service import Nodes
+
+routes = Routes("targets", targets="checked")
 
 
 class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,15 +22,11 @@ class ReportOptions(Struct, frozen=True, forbid_unknown_fields=True):
     until: Until | None = None
 
 
-@route(
-    "GET",
+@routes.get(
     "/targets/{name}/report",
-    scope="read",
-    tag="targets",
-    targets="checked",
+    Returns(TargetReportBody, "The recorded answers, and the answers of today"),
     query=ReportOptions,
     slow=True,
-    returns=Returns(TargetReportBody, "The recorded answers, and the answers of today"),
     errors=(404,),
 )
 def report(call: Call[ReportOptions]) -> Reply:
@@ -42,14 +40,12 @@ def report(call: Call[ReportOptions]) -> Reply:
     return _reply(call, name)
 
 
-@route(
-    "GET",
+@routes.get(
     "/report",
-    scope="read",
-    tag="targets",
+    Returns(TargetReportBody, "The recorded answers, and the answers of today"),
+    targets="refused",
     query=ReportOptions,
     slow=True,
-    returns=Returns(TargetReportBody, "The recorded answers, and the answers of today"),
 )
 def report_all(call: Call[ReportOptions]) -> Reply:
     """Report changes, questions, canary runs and node events of all targets, as of one target."""

@@ -49,7 +49,18 @@ def arrange(report: Body) -> list[Section]:
     ]
     on_all = report["target"] == ALL_TARGETS
     different = [_compare(one, on_all) for one in report["asked"] if one["differs"]]
-    rows = [_row(one, on_all) for one in report["asked"]]
+    rows = [
+        (
+            name_subject(one["image"], one["stack"], one["target"] if on_all else None),
+            shorten(one["asked_by"], _MAX_NAMES),
+            str(one["decisions"]),
+            _answer(one, "outcome", "allowed"),
+            _answer(one, "today", "allowed_today") if one["today"] else one["why"],
+            "; ".join(one["reasons"][:_MAX_REASONS]),
+            one["verdict_id"],
+        )
+        for one in report["asked"]
+    ]
     sections = [
         Section("Summary", tuple(map(Item, summary))),
         Section("Timeline", head=("UTC", "Kind", "Who", "What", "See"), rows=tuple(events)),
@@ -69,18 +80,6 @@ def _compare(one: Body, on_all: bool) -> Item:
     subject = name_subject(one["image"], one["stack"], one["target"] if on_all else None)
     text = f"{subject}: {then} then, {today} today ({one['decisions']} decisions)"
     return Item(text, tuple(details))
-
-
-def _row(one: Body, on_all: bool) -> tuple[str, ...]:
-    return (
-        name_subject(one["image"], one["stack"], one["target"] if on_all else None),
-        shorten(one["asked_by"], _MAX_NAMES),
-        str(one["decisions"]),
-        _answer(one, "outcome", "allowed"),
-        _answer(one, "today", "allowed_today") if one["today"] else one["why"],
-        "; ".join(one["reasons"][:_MAX_REASONS]),
-        one["verdict_id"],
-    )
 
 
 def _answer(one: Body, outcome: str, allowed: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from sqlalchemy.orm import Session
 
 from compatgate.core.rule import OUTCOME_RANK, Verdict
@@ -200,19 +201,13 @@ def _ask_again(
     after = [one for one in findings if OUTCOME_RANK.get(one["outcome"], 0)]
     worst = max((OUTCOME_RANK[one["outcome"]] for one in then), default=0)
     reasons = [one for one in then if OUTCOME_RANK[one["outcome"]] == worst][:_MAX_REASONS]
+    some = {name: getattr(given, name)[:_MAX_NAMES] for name in ("asked_by", "sources")}
+    given = structs.replace(given, **some)
     return AskedQuestionBody(
-        verdict_id=given.verdict_id,
+        **structs.asdict(given),
         target=body["target"],
         stack=body["stack"],
         image=body.get("image"),
-        asked_by=given.asked_by[:_MAX_NAMES],
-        sources=given.sources[:_MAX_NAMES],
-        decisions=given.decisions,
-        first=given.first,
-        last=given.last,
-        matrix_revision=given.matrix_revision,
-        outcome=given.outcome,
-        allowed=given.allowed,
         reasons=[f"{one['rule']} {one['message']}" for one in reasons],
         today=today.verdict if today else None,
         allowed_today=today.allowed if today else None,

@@ -7,11 +7,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Call, NoQuery, Returns, Routes
 from compatgate.service.audit.attestations.envelope import MEDIA
 from compatgate.service.audit.attestations.keys import MEDIA as KEYS
 from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
 from compatgate.service.audit.attestations.service import Attestations, PredicateForm
+
+routes = Routes("gate", targets="checked")
 
 
 class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,16 +25,10 @@ class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
     ] = "verdict"
 
 
-@route(
-    "GET",
+@routes.get(
     "/verdicts/{id}/attestation",
-    scope="read",
-    tag="gate",
-    targets="checked",
+    Returns(EnvelopeBody, "An in-toto statement in a DSSE envelope", media=(MEDIA,), etag=True),
     query=AttestationQuery,
-    returns=Returns(
-        EnvelopeBody, "An in-toto statement in a DSSE envelope", media=(MEDIA,), etag=True
-    ),
     errors=(404, 409),
 )
 def show_attestation(call: Call[AttestationQuery]) -> Reply:
@@ -49,15 +45,11 @@ def show_attestation(call: Call[AttestationQuery]) -> Reply:
     return Reply(signed.envelope, media=MEDIA, etag=signed.etag)
 
 
-@route(
-    "GET",
+@routes.get(
     "/keys",
+    Returns(KeySetBody, "Public keys; empty if this gate signs nothing", media=(KEYS,), etag=True),
     scope=None,
-    tag="gate",
     targets="free",
-    returns=Returns(
-        KeySetBody, "Public keys; empty if this gate signs nothing", media=(KEYS,), etag=True
-    ),
 )
 def list_keys(call: Call[NoQuery]) -> Reply:
     """List the public keys of attestations.

@@ -19,9 +19,9 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 from compatgate.core.performance import sha256
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
-from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Base, BigKey, Page, page
-from compatgate.service.audit.events.schemas import AuditBody
+from compatgate.kit.database.database import Database, in_reading
+from compatgate.kit.database.tables import Base, BigKey, Page, page
+from compatgate.service.audit.events.schemas import AuditBody, AuditFilters
 
 
 class AuditRecord(Base):
@@ -106,30 +106,23 @@ def read_links(
         yield subject, action, msgspec.json.decode(detail)
 
 
-def list_records(
-    session: Session,
-    *,
-    action: str | None = None,
-    actor: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    cursor: str | None = None,
-    limit: int = DEFAULT_LIMIT,
-) -> Page[AuditBody]:
+def list_records(session: Session, /, **filters: Any) -> Page[AuditBody]:
     """Return links, newest first; an action that ends with a dot stands for all that begin so."""
+    asked = AuditFilters(**filters)
     query = select(AuditRecord.__table__)
-    if action:
-        matches = AuditRecord.action == action
-        if action.endswith("."):
-            matches = AuditRecord.action.startswith(action, autoescape=True)
+    if asked.action:
+        matches = AuditRecord.action == asked.action
+        if asked.action.endswith("."):
+            matches = AuditRecord.action.startswith(asked.action, autoescape=True)
         query = query.where(matches)
-    if actor:
-        query = query.where(AuditRecord.actor == actor)
-    if since:
-        query = query.where(AuditRecord.at >= iso(since))
-    if until:
-        query = query.where(AuditRecord.at <= iso(until))
-    return page(session, query, AuditRecord.seq, _body, cursor=cursor, limit=limit, descending=True)
+    if asked.actor:
+        query = query.where(AuditRecord.actor == asked.actor)
+    if asked.since:
+        query = query.where(AuditRecord.at >= iso(asked.since))
+    if asked.until:
+        query = query.where(AuditRecord.at <= iso(asked.until))
+    key, cursor, limit = AuditRecord.seq, asked.cursor, asked.limit
+    return page(session, query, key, _body, cursor=cursor, limit=limit, descending=True)
 
 
 def _body(row: Any) -> AuditBody:
@@ -140,10 +133,7 @@ def _body(row: Any) -> AuditBody:
 class AuditLog:
     """The audit chain of a database, read only."""
 
+    list_audit = in_reading(list_records)
+
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def list_audit(self, **filters: Any) -> Page[AuditBody]:
-        """Return links of the chain, newest first; filters of `list_records`."""
-        with self._database.reading() as session:
-            return list_records(session, **filters)

@@ -10,7 +10,7 @@ from compatgate.core.compare.differences import count_things
 from compatgate.core.rule import EXIT_ALLOWED, EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.sections import Item, Section, shorten
-from compatgate.service.changes.comparison.render import Body, Report
+from compatgate.service.changes.comparison.sections import Body, Report
 
 _EFFECTS = {
     "newly_denied": "Newly denied",

@@ -28,7 +28,6 @@ from compatgate.documents.sources import suggest_name
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit import clock
-from compatgate.kit.compute import Compute, compute_here
 from compatgate.service.changes.comparison.questions import (
     Place,
     read_changes,
@@ -40,6 +39,7 @@ from compatgate.service.changes.comparison.questions import (
 )
 from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, PlanBody, WhatIfBody
+from compatgate.service.gate.questions.service import Compute, compute_here
 from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.nodes.reports.comparison import (
     NodeView,

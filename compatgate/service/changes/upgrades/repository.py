@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,9 +10,11 @@ from sqlalchemy import ColumnElement, and_, exists, func, insert, not_, or_, sel
 from sqlalchemy.orm import Session, aliased
 
 from compatgate.core.upgrade_state import State, Upgrade, Wave
-from compatgate.errors import NotFound
+from compatgate.documents.quantities import parse_duration
+from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
+from compatgate.kit.principal import Authorship
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.changes.upgrades.models import (
     OPEN_STATES,
@@ -24,7 +26,7 @@ from compatgate.service.changes.upgrades.models import (
     UpgradeRow,
     UpgradeWaveRecord,
 )
-from compatgate.service.changes.upgrades.schemas import UpgradeSummary
+from compatgate.service.changes.upgrades.schemas import UpgradeRequest, UpgradeSummary
 from compatgate.service.nodes.reports import repository as nodes_table
 from compatgate.service.nodes.reports.reports import is_same_driver
 
@@ -34,6 +36,8 @@ LATELY = timedelta(days=30)
 _ROWS = 500
 _SAME = [name for name in UpgradeRow.__struct_fields__ if name in UpgradeRecord.__table__.columns]
 _LISTED = [name for name in UpgradeSummary.__struct_fields__ if name in _SAME]
+_PLAN = ("set", "verdict", "allowed", "mode", "summary", "groups", "edits", "owed", "remarks")
+"""Members of the plan that stay with the upgrade."""
 
 
 def make_key(cluster: str, name: str) -> str:
@@ -285,3 +289,56 @@ def find_names(session: Session, text: str, *, limit: int) -> list[str]:
     query = select(UpgradeRecord.name).order_by(UpgradeRecord.number.desc()).limit(limit)
     query = query.where(UpgradeRecord.name.icontains(text, autoescape=True))
     return list(session.execute(query).scalars())
+
+
+def make_upgrade(
+    request: UpgradeRequest, plan: Mapping[str, Any], by: Authorship, at: datetime
+) -> UpgradeRecord:
+    """Return a new upgrade; refuse one without nodes, and a soak too long."""
+    soak_s = int(parse_duration(request.soak, field="soak").total_seconds())
+    if soak_s > MAX_SOAK.total_seconds():
+        raise BadInput("is too long", field="soak", value=request.soak, hint="at most 90d")
+    order = plan["order"]
+    if not order["waves"]:
+        held = [f"{one['pool']}: {one['held']}" for one in order["pools"] if one["held"]]
+        why = "; ".join([*held, *order["remarks"]]) or "no node of the target is reported"
+        raise Conflict(
+            f"no node of {request.target} would take driver {plan['set']['driver']}: {why}",
+            field="driver", value=request.driver,
+            hint=f"compatgate plan --target {request.target} shows the reasons",
+        )  # fmt: skip
+    about = {"pools": order["pools"], "order_remarks": order["remarks"]}
+    return UpgradeRecord(
+        name=request.name,
+        target=request.target,
+        driver=str(plan["set"]["driver"]),
+        state="proposed",
+        soak_s=soak_s,
+        health=request.health,
+        accepts=request.accepts,
+        reason=by.reason,
+        why="",
+        author=by.author,
+        identity=by.identity,
+        made_at=at,
+        plan={name: plan[name] for name in _PLAN} | about,
+    )
+
+
+def list_nodes(
+    plan: Mapping[str, Any], drivers: Mapping[str, str | None]
+) -> Iterator[dict[str, Any]]:
+    """Yield the columns of each node of a plan; ``drivers``: what nodes have now, by key."""
+    for wave in plan["order"]["waves"]:
+        for domain in wave["domains"]:
+            label = f"{domain['kind']} {domain['name']}"
+            for key in domain["nodes"]:
+                cluster, name = split_key(key)
+                yield {
+                    "cluster": cluster,
+                    "name": name,
+                    "wave": wave["number"],
+                    "domain": label,
+                    "driver": drivers.get(key),
+                    "left_out": None,
+                }

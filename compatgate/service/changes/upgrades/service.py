@@ -33,12 +33,12 @@ from compatgate.service.changes.upgrades.knowledge import (
     load_node_reports,
 )
 from compatgate.service.changes.upgrades.models import EventAction, UpgradeRecord, UpgradeRow
+from compatgate.service.changes.upgrades.repository import list_nodes, make_upgrade
 from compatgate.service.changes.upgrades.schemas import (
     KnownGoodBody,
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.changes.upgrades.waves import list_nodes, make_upgrade
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
 _MAX_NAME = 128

@@ -190,7 +190,10 @@ class _QuestionMaker:
         spec = matrix.targets.get(place.target or "")
         counts = spec is None or spec.policy.stated_stacks != "ignore"
         if stated and not counts:
-            self.remarks.append(_ignored_stack(place))
+            self.remarks.append(
+                f"the annotation {STACK_ANNOTATION} does not count on {place.target} "
+                "(policy statedStacks: ignore): the image must be read"
+            )
         question = _question(place, container, pod, stated if counts else {})
         known = self.asked.get(question.key)
         if known is not None:
@@ -236,13 +239,6 @@ def _workload(
         slice_products(terms),
         landing=landing,
         is_pod=is_pod,
-    )
-
-
-def _ignored_stack(place: Placement) -> str:
-    return (
-        f"the annotation {STACK_ANNOTATION} does not count on {place.target} "
-        "(policy statedStacks: ignore): the image must be read"
     )
 
 

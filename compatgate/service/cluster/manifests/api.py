@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Body, Call, Returns, route
+from compatgate.kit.http.route import Body, Call, Returns, Routes
 from compatgate.service.cluster.manifests.documents import MAX_DEPTH
 from compatgate.service.cluster.manifests.schemas import (
     EXAMPLES,
@@ -17,6 +17,8 @@ from compatgate.service.cluster.manifests.schemas import (
     ManifestCheckRequest,
 )
 from compatgate.service.cluster.manifests.service import ManifestChecks
+
+routes = Routes("gate", targets="checked", scope="gate")
 
 
 class CheckOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,15 +30,11 @@ class CheckOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-@route(
-    "POST",
+@routes.post(
     "/k8s/check",
-    scope="gate",
-    tag="gate",
-    targets="checked",
+    Returns(ManifestCheckBody, "The answer of admission; denials also return 200"),
     query=CheckOptions,
     body=Body(ManifestCheckRequest, examples=EXAMPLES),
-    returns=Returns(ManifestCheckBody, "The answer of admission; denials also return 200"),
     errors=(503,),
 )
 def check_manifest(call: Call[CheckOptions]) -> Reply:

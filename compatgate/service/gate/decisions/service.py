@@ -17,12 +17,10 @@ from sqlalchemy.orm import Session
 from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
-from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.service.gate.decisions import repository as decisions
 from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch
 from compatgate.service.gate.decisions.repository import Decision, read_bodies, text_filters
-from compatgate.service.gate.questions.schemas import DecisionBody
 
 MAX_DECISIONS = 200_000
 _MAX_IMAGE_DECISIONS = 20_000
@@ -257,6 +255,12 @@ def list_allowed_images(
 class Decisions:
     """The decisions of a database, read only."""
 
+    list_decisions = in_reading(decisions.list_decisions)
+    show_decision = in_reading(decisions.show_decision)
+    find_verdict_ids = in_reading(decisions.find_verdict_ids)
+    count_bars = in_reading(count_bars)
+    list_denied = in_reading(list_denied_verdicts)
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -279,36 +283,10 @@ class Decisions:
             raise Conflict(what, field="id", value=verdict_id, hint=hint)
         return stored, confirmed
 
-    def list_decisions(self, **filters: Any) -> Page[DecisionBody]:
-        """Return decisions, newest first; filters of `list_decisions`."""
-        with self._database.reading() as session:
-            return decisions.list_decisions(session, **filters)
-
-    def show_decision(self, number: int) -> DecisionBody:
-        """Return one decision."""
-        with self._database.reading() as session:
-            return decisions.show_decision(session, number)
-
-    def find_verdict_ids(self, beginning: str, *, limit: int) -> list[str]:
-        """Return the ids of verdicts that begin with a text."""
-        with self._database.reading() as session:
-            return decisions.find_verdict_ids(session, beginning, limit=limit)
-
     def read_verdicts(self, ids: Collection[str]) -> dict[str, dict[str, Any]]:
         """Return the verdicts of these ids as first given; missing ones are left out."""
         with self._database.reading() as session:
             return decisions.read_bodies(session, sorted(set(ids)))
-
-    def count_bars(
-        self,
-        edges: Sequence[datetime],
-        *,
-        texts: Mapping[str, str | None],
-        verdict_ids: Collection[str] | None = None,
-    ) -> BarCounts:
-        """Count decisions between moments; arguments of `count_bars` of the repository."""
-        with self._database.reading() as session:
-            return count_bars(session, edges, texts=texts, verdict_ids=verdict_ids)
 
     def decisions_per_day(self, days: int, *, target: str | None = None) -> BarCounts:
         """Return decisions per day of the last days in UTC, 1 to 366, with today and empty days."""
@@ -323,8 +301,3 @@ class Decisions:
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
             return count_stopped_by_target(session, since)
-
-    def list_denied(self, since: datetime, until: datetime, *, limit: int) -> list[DeniedVerdict]:
-        """Return the denied verdicts of a time, the most frequent first."""
-        with self._database.reading() as session:
-            return list_denied_verdicts(session, since, until, limit=limit)

@@ -16,10 +16,12 @@ from compatgate.core.rules import BY_ID, RULES
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
-from compatgate.kit.http.route import Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery, Search
 from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, FactTable, RuleBody
 from compatgate.service.gate.questions.service import Gate
+
+routes = Routes("facts", targets="free")
 
 
 class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,30 +31,14 @@ class FactFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     search: Search | None = None
 
 
-@route(
-    "GET",
-    "/facts",
-    scope="read",
-    tag="facts",
-    targets="free",
-    returns=Returns(FactsBody, "The tables, and the digest of all facts", etag=True),
-)
+@routes.get("/facts", Returns(FactsBody, "The tables, and the digest of all facts", etag=True))
 def list_tables(call: Call[NoQuery]) -> Reply:
     """List the tables of facts."""
     facts = call.use(Gate).facts
     return Reply(FactsBody(facts.digest, list(facts.overlays), read_tables(call.use(Library))))
 
 
-@route(
-    "GET",
-    "/facts/{table}",
-    scope="read",
-    tag="facts",
-    targets="free",
-    query=FactFilters,
-    returns=Returns(FactRecord, "A page of records", paged=True, etag=True),
-    errors=(404,),
-)
+@routes.pages("/facts/{table}", FactRecord, "A page of records", query=FactFilters, errors=(404,))
 def list_facts(call: Call[FactFilters]) -> Reply:
     """List the records of a table (`gpus`, `cudnn`, `torch`), each with its sources."""
     wanted, part = (call.query.search or "").lower(), call.query.part
@@ -64,14 +50,8 @@ def list_facts(call: Call[FactFilters]) -> Reply:
     return page_reply(slice_page(found, call.query), lambda record: record)
 
 
-@route(
-    "GET",
-    "/facts/{table}/{key}",
-    scope="read",
-    tag="facts",
-    targets="free",
-    returns=Returns(dict[str, list[dict[str, Any]]], "Records by list of the table", etag=True),
-    errors=(404,),
+@routes.shows(
+    "/facts/{table}/{key}", dict[str, list[dict[str, Any]]], "Records by list of the table"
 )
 def show_fact(call: Call[NoQuery]) -> Reply:
     """Show the records of a key: a version, a series, or any spelling of a GPU."""
@@ -115,15 +95,7 @@ def _not_found(error: BadInput) -> NotFound:
     return NotFound(error.problem, field=error.field, value=error.value, hint=error.hint)
 
 
-@route(
-    "GET",
-    "/rules",
-    scope="read",
-    tag="facts",
-    targets="free",
-    query=ListQuery,
-    returns=Returns(RuleBody, "A page of rules", paged=True, etag=True),
-)
+@routes.pages("/rules", RuleBody, "A page of rules", query=ListQuery)
 def list_rules(call: Call[ListQuery]) -> Reply:
     """List the rules, each with its documentation."""
     return page_reply(
@@ -131,15 +103,7 @@ def list_rules(call: Call[ListQuery]) -> Reply:
     )
 
 
-@route(
-    "GET",
-    "/rules/{id}",
-    scope="read",
-    tag="facts",
-    targets="free",
-    returns=Returns(RuleBody, "The rule", etag=True),
-    errors=(404,),
-)
+@routes.shows("/rules/{id}", RuleBody, "The rule")
 def show_rule(call: Call[NoQuery]) -> Reply:
     """Show what a rule checks, why, and how to fix its findings."""
     rule_id: str = call.args["id"].upper()

@@ -1,4 +1,4 @@
-"""Serve ``POST /gate`` and ``POST /what-if``, verdicts, the decision log, and badges.
+"""Serve previews, bundles, verdicts, the decision log, the batches of far gates, and badges.
 
 A badge is a picture of the current verdict on a stack, or of the status of an entry.
 """
@@ -17,7 +17,8 @@ from compatgate.core.stack import parse_stack_text
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.replies import Reply, is_not_modified, page_reply
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.requests import to_struct
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
 from compatgate.kit.principal import Principal
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
@@ -25,6 +26,8 @@ from compatgate.service.audit.attestations.envelope import MEDIA as DSSE
 from compatgate.service.audit.attestations.service import Attestations
 from compatgate.service.gate.decisions.service import Decisions
 from compatgate.service.gate.far.bundles import BundleSource
+from compatgate.service.gate.far.receiving import DeliveryDesk
+from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.questions.remedies import Resolution, resolve_verdict
 from compatgate.service.gate.questions.schemas import (
     QUESTION_EXAMPLES,
@@ -35,6 +38,9 @@ from compatgate.service.gate.questions.schemas import (
 )
 from compatgate.service.gate.questions.service import Gate
 
+gate_routes = Routes("gate", targets="checked", scope="gate")
+decisions_routes = Routes("decisions", targets="checked")
+badges_routes = Routes("badges", targets="checked")
 QUESTION = Body(GateRequest, examples=QUESTION_EXAMPLES, argument="question", members=True)
 VERDICT = Returns(VerdictBody, "The verdict; denials also return 200")
 _LARGEST_REVISION = 2**31 - 1
@@ -52,16 +58,8 @@ class PreviewOptions(Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
 
 
-@route(
-    "POST",
-    "/gate/preview",
-    scope="gate",
-    tag="gate",
-    targets="checked",
-    query=PreviewOptions,
-    body=QUESTION,
-    returns=VERDICT,
-    errors=(404, 502, 503, 504),
+@gate_routes.post(
+    "/gate/preview", VERDICT, query=PreviewOptions, body=QUESTION, errors=(404, 502, 503, 504)
 )
 def preview(call: Call[PreviewOptions]) -> Reply:
     """Decide a question without logging it, now or with an older matrix."""
@@ -83,12 +81,10 @@ def parse_matrix_time(text: str) -> int | datetime:
     return int(text)
 
 
-@route(
-    "GET",
+@gate_routes.get(
     "/bundle",
-    scope="read",
-    tag="gate",
-    returns=Returns(BundleBody, "The signed bundle", media=(DSSE,), etag=True),
+    Returns(BundleBody, "The signed bundle", media=(DSSE,), etag=True),
+    targets="refused",
     errors=(409,),
 )
 def show_bundle(call: Call[NoQuery]) -> Reply:
@@ -110,15 +106,7 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
     return Reply(served.compressed, media=DSSE, etag=f"W/{served.etag}", headers=headers)
 
 
-@route(
-    "GET",
-    "/verdicts/{id}",
-    scope="read",
-    tag="gate",
-    targets="checked",
-    returns=Returns(VerdictBody, "The verdict as first given", etag=True),
-    errors=(404,),
-)
+@gate_routes.shows("/verdicts/{id}", VerdictBody, "The verdict as first given")
 def show_verdict(call: Call[NoQuery]) -> Reply:
     """Show a verdict by its id."""
     verdict = call.use(Decisions).show_verdict(call.args["id"])
@@ -126,14 +114,10 @@ def show_verdict(call: Call[NoQuery]) -> Reply:
     return Reply(verdict)
 
 
-@route(
-    "GET",
+@gate_routes.get(
     "/verdicts/{id}/resolution",
-    scope="read",
-    tag="gate",
-    targets="checked",
+    Returns(Resolution, "Changes that end in *allowed*, and a waiver of what denies"),
     slow=True,
-    returns=Returns(Resolution, "Changes that end in *allowed*, and a waiver of what denies"),
     errors=(404,),
 )
 def show_resolution(call: Call[NoQuery]) -> Reply:
@@ -169,29 +153,13 @@ class DecisionFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     until: Until | None = None
 
 
-@route(
-    "GET",
-    "/decisions",
-    scope="read",
-    tag="decisions",
-    targets="checked",
-    query=DecisionFilters,
-    returns=Returns(DecisionBody, "A page of decisions", paged=True, etag=True),
-)
+@decisions_routes.pages("/decisions", DecisionBody, "A page of decisions", query=DecisionFilters)
 def list_decisions(call: Call[DecisionFilters]) -> Reply:
     """List decisions, newest first."""
     return page_reply(call.use(Decisions).list_decisions(**call.filters()))
 
 
-@route(
-    "GET",
-    "/decisions/{id:big}",
-    scope="read",
-    tag="decisions",
-    targets="checked",
-    returns=Returns(DecisionBody, "The decision", etag=True),
-    errors=(404,),
-)
+@decisions_routes.shows("/decisions/{id:big}", DecisionBody, "The decision")
 def show_decision(call: Call[NoQuery]) -> Reply:
     """Show a decision; `verdict_id` names its verdict."""
     decision = call.use(Decisions).show_decision(call.args["id"])
@@ -214,15 +182,7 @@ _STATUS_LOOKS: dict[EntryStatus, Look] = {
 }
 
 
-@route(
-    "GET",
-    "/badge/{target}/{stack}.svg",
-    scope="gate",
-    tag="badges",
-    targets="checked",
-    returns=_BADGE,
-    errors=(404,),
-)
+@badges_routes.get("/badge/{target}/{stack}.svg", _BADGE, scope="gate", errors=(404,))
 def stack_badge(call: Call[NoQuery]) -> Reply:
     """Draw the current verdict on a stack and a target.
 
@@ -250,15 +210,7 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     )
 
 
-@route(
-    "GET",
-    "/badge/{target}/entry/{entry}.svg",
-    scope="read",
-    tag="badges",
-    targets="checked",
-    returns=_BADGE,
-    errors=(404,),
-)
+@badges_routes.get("/badge/{target}/entry/{entry}.svg", _BADGE, errors=(404,))
 def entry_badge(call: Call[NoQuery]) -> Reply:
     """Draw the status of an entry of the matrix on a target."""
     target, name = call.args["target"], call.args["entry"]
@@ -271,3 +223,23 @@ def entry_badge(call: Call[NoQuery]) -> Reply:
     title = f"entry {name} on {target}: {entry.status}"
     badge = Badge(f"{target}: {name}", entry.status, _STATUS_LOOKS[entry.status], title)
     return Reply(draw_badge(badge), media=BADGE_MEDIA)
+
+
+@decisions_routes.post(
+    "/decisions/batches",
+    Returns(DeliveryBody, "The batches are on disk"),
+    scope="deliver",
+    body=Body(DeliveryRequest, argument="body"),
+    repeatable=True,
+    errors=(409,),
+)
+def deliver_decisions(call: Call[NoQuery]) -> Reply:
+    """Deliver batches of decisions that a far gate has recorded.
+
+    `compatgate serve --bundle` does that. Sending a stored batch again changes nothing, so repeat
+    the request after an error. The gate verifies the writer's hash chain. 409 `chain-forked`:
+    another batch of this writer and sequence is stored. 409 `chain-gap`: the batch before is not
+    stored. Begin another writer then. 503: try again later.
+    """
+    request = to_struct(call.document(), DeliveryRequest)
+    return Reply(call.use(DeliveryDesk).receive(request, call.principal))

@@ -19,12 +19,12 @@ from compatgate.core.rule import REFUSING, Verdict
 from compatgate.core.stack import parse_stack
 from compatgate.errors import BadInput
 from compatgate.kit import clock
-from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.matrix.waivers.service import (
+from compatgate.service.matrix.documents.waivers import (
     draft_waiver_form,
     parse_components,
     split_words,
 )
+from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 _WAIVER_DAYS = 7
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from compatgate.core.evaluate import assess, format_moment
 from compatgate.core.rule import Finding, Verdict
 from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
-from compatgate.kit.compute import Compute, compute_here
 from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.gate.decisions.batch_store import CommitMode
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
     from compatgate.service.access.tokens.service import Tokens
     from compatgate.service.gate.questions.images import Images, ImageSettings
     from compatgate.service.gate.questions.wheels import WheelMeasurer, WheelSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Gate:
@@ -346,3 +348,16 @@ def _make_images(images: ImageSettings, overlays: Sequence[str] | None) -> Image
     from compatgate.service.gate.questions.images import Images
 
     return Images(images, overlays)
+
+
+class Compute(Protocol):
+    """Calls a function of a module with plain values, snapshots and facts."""
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the result of the function, or raise its error."""
+        ...
+
+
+def compute_here(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in this process: of a command, whose user waits for nothing else."""
+    return function(*args, **kwargs)

@@ -1,33 +1,44 @@
-"""Serve entries, and make the routes that all kinds of documents share."""
+"""Serve targets, pools, entries and waivers, and make the routes that all kinds share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from flask import request
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, convert
 
 from compatgate.documents.specs import Kind
 from compatgate.errors import Conflict, PreconditionFailed
+from compatgate.kit.database.tables import Page
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.http.replies import Reply, etag_with_remarks, page_reply
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes, Scope
-from compatgate.service.matrix.documents.reader import EvidenceRemarks
+from compatgate.kit.http.schemas import Filter, ListQuery, Search
+from compatgate.service.matrix.documents.models import Pool
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
+    TARGET,
+    WAIVER,
     EntryBody,
     EntryChange,
     EntryFilters,
     Made,
+    PoolRowBody,
+    TargetBody,
+    TargetChange,
+    WaiverBody,
+    WaiverChange,
 )
-from compatgate.service.matrix.documents.service import MatrixService
+from compatgate.service.matrix.documents.service import EvidenceRemarks, MatrixService
 
-routes = Routes("entries", targets="checked")
-
+entries_routes = Routes("entries", targets="checked")
 T = TypeVar("T")
+targets_routes = Routes("targets", targets="checked")
+waivers_routes = Routes("waivers", targets="checked")
 
 
 class ChangeReason(Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,7 +136,7 @@ def document_routes(
     )
 
 
-@routes.pages("/entries", EntryBody, "A page of entries", query=EntryFilters)
+@entries_routes.pages("/entries", EntryBody, "A page of entries", query=EntryFilters)
 def list_entries(call: Call[EntryFilters]) -> Reply:
     """List entries by name, with warnings and promotion from canary runs."""
     found = call.use(MatrixService).list_entries(**call.filters())
@@ -180,3 +191,93 @@ def _expected(call: Call[Any], kind: Kind) -> int:
             hint=f"read the document again; its entity tag is {row.etag}",
         )
     return row.revision
+
+
+class TargetFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of targets."""
+
+    label: Annotated[Filter, Meta(examples=["tier=prod"])] | None = None
+    owner: Filter | None = None
+    gpu: Annotated[Filter, Meta(description="GPU of any pool, exactly as written")] | None = None
+    driver: Annotated[Filter, Meta(description="driver of any pool, exactly as written")] | None = (
+        None
+    )
+    search: Search | None = None
+
+
+class PoolFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of pools."""
+
+    target: Filter | None = None
+    gpu: Annotated[Filter, Meta(description="GPU, exactly as written")] | None = None
+    driver: Annotated[Filter, Meta(description="driver, exactly as written")] | None = None
+
+
+@targets_routes.pages("/targets", TargetBody, "A page of targets", query=TargetFilters)
+def list_targets(call: Call[TargetFilters]) -> Reply:
+    """List targets by name."""
+    found = call.use(MatrixService).list_targets(**call.filters())
+    return page_reply(found, lambda row: row.to_json())
+
+
+TARGET_ROUTES = document_routes(
+    "Target",
+    "targets",
+    scope="bless",
+    part="operate",
+    body=TargetChange,
+    shown=TargetBody,
+    example=TARGET,
+)
+
+
+@targets_routes.pages(
+    "/targets/{name}/pools",
+    PoolRowBody,
+    "A page of the target's pools",
+    query=ListQuery,
+    errors=(404,),
+)
+def list_target_pools(call: Call[ListQuery]) -> Reply:
+    """List the pools of a target."""
+    call.principal.require_targets([call.args["name"]])
+    name = call.use(MatrixService).get("Target", call.args["name"]).name
+    return _pools_reply(call.use(MatrixService).list_pools(target=name, **call.query.filters()))
+
+
+def _pools_reply(found: Page[Pool]) -> Reply:
+    return page_reply(found, lambda row: convert(row, PoolRowBody, from_attributes=True))
+
+
+@targets_routes.pages("/pools", PoolRowBody, "A page of pools", query=PoolFilters)
+def list_pools(call: Call[PoolFilters]) -> Reply:
+    """List the pools of all targets by target and name."""
+    return _pools_reply(call.use(MatrixService).list_pools(**call.filters()))
+
+
+class WaiverFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Filters of waivers."""
+
+    target: Filter | None = None
+    owner: Filter | None = None
+    active_on: (
+        Annotated[date, Meta(description="only waivers that are valid on this day")] | None
+    ) = None
+    search: Search | None = None
+
+
+@waivers_routes.pages("/waivers", WaiverBody, "A page of waivers", query=WaiverFilters)
+def list_waivers(call: Call[WaiverFilters]) -> Reply:
+    """List waivers by name."""
+    found = call.use(MatrixService).list_waivers(**call.filters())
+    return page_reply(found, lambda row: row.to_json())
+
+
+WAIVER_ROUTES = document_routes(
+    "Waiver",
+    "waivers",
+    scope="bless",
+    body=WaiverChange,
+    shown=WaiverBody,
+    example=WAIVER,
+)

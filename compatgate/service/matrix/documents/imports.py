@@ -29,6 +29,7 @@ from compatgate.documents.text import RawDocument
 from compatgate.documents.validation import ParsedDocuments, read_body, read_documents
 from compatgate.errors import Conflict
 from compatgate.service.matrix.documents import repository as documents
+from compatgate.service.matrix.documents import waivers as waiver_limits
 from compatgate.service.matrix.documents.revisions import (
     Edit,
     decode_edit,
@@ -36,7 +37,6 @@ from compatgate.service.matrix.documents.revisions import (
     read_versions_at,
     require_revision,
 )
-from compatgate.service.matrix.waivers import service as waiver_limits
 
 
 class ImportResult(Struct, frozen=True):

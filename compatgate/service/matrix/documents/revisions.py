@@ -122,7 +122,17 @@ def make_revision(
         "count": len(edits),
         **({"proposal": proposal} if proposal else {}),  # an older schema lacks the column
     }
-    rows = [_change_row(edit, number) for edit in edits]
+    rows = [
+        {
+            "revision": number,
+            "kind": kind_of(edit.document),
+            "name": edit.document.metadata.name,
+            "action": edit.action,
+            "before": encode(edit.before) if edit.before else None,
+            "after": encode(edit.after) if edit.after else None,
+        }
+        for edit in edits
+    ]
     session.execute(insert(Revision), [revision])
     session.execute(insert(DocumentChange), rows)
     write(session, [(e.before, e.after) for e in edits], revision=number, at=made_at)
@@ -165,17 +175,6 @@ def digest_revision(revision: dict[str, Any], changes: Iterable[dict[str, Any]])
     keys = ("kind", "name", "action", "before", "after")
     rows = sorted([change[key] for key in keys] for change in changes)
     return audit.digest_rows([head, *rows])
-
-
-def _change_row(edit: Edit, revision: int) -> dict[str, Any]:
-    return {
-        "revision": revision,
-        "kind": kind_of(edit.document),
-        "name": edit.document.metadata.name,
-        "action": edit.action,
-        "before": encode(edit.before) if edit.before else None,
-        "after": encode(edit.after) if edit.after else None,
-    }
 
 
 def read_versions_at(session: Session, number: int) -> Iterator[DocumentVersion]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, partialmethod
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -14,16 +14,15 @@ from compatgate.core.matrix import EntryStatus
 from compatgate.core.performance import pause_garbage_collection
 from compatgate.documents.sources import Source
 from compatgate.documents.specs import Document, Kind, to_body
-from compatgate.errors import BadInput, Conflict
+from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.database import Database
+from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.principal import Authorship
 from compatgate.service.matrix.documents import imports, revisions, sync
 from compatgate.service.matrix.documents import repository as lists
 from compatgate.service.matrix.documents.blessing import check_edits, list_blessed, require_evidence
 from compatgate.service.matrix.documents.imports import ChangeReader, ImportResult, UnknownSuites
 from compatgate.service.matrix.documents.models import StoredDocument
-from compatgate.service.matrix.documents.reader import MatrixReader, require_document
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.schemas import SyncBody
 from compatgate.service.matrix.documents.sync import SyncOptions
@@ -67,13 +66,44 @@ def set_status(
     return {**document, "spec": spec}
 
 
-class MatrixService(MatrixReader):
+def require_document(session: Session, kind: Kind, name: str) -> StoredDocument:
+    """Return one document."""
+    stored = lists.get_document(session, kind, name)
+    if stored is None:
+        hint = lists.suggest_names(session, kind, name)
+        what = f"{kind.lower()} {name!r} does not exist"
+        raise NotFound(what, field="name", value=name, hint=hint)
+    return stored
+
+
+class EvidenceRemarks:
+    """Knows what runs say of entries; another room keeps these."""
+
+    def remarks(self, entries: Iterable[str]) -> Mapping[str, Any]:
+        """Return the remarks on entries by name; ``to_json`` of each gives members of its entry."""
+        raise NotImplementedError
+
+
+class MatrixService:
     """The matrix of one database; every change makes exactly one revision, or none."""
+
+    get = in_reading(require_document)
+    export = in_reading(imports.export_documents)
+    diff = in_reading(imports.diff_revisions)
+    list_documents = in_reading(lists.list_documents)
+    list_targets = partialmethod(list_documents, "Target")
+    list_entries = partialmethod(list_documents, "Entry")
+    list_waivers = partialmethod(list_documents, "Waiver")
+    list_pools = in_reading(lists.list_pools)
+    list_revisions = in_reading(revisions.list_revisions)
+    list_changes = in_reading(revisions.list_changes)
+    show_revision = in_reading(revisions.show_revision)
 
     def __init__(
         self, database: Database, facts: Facts, snapshots: Snapshots, find_unknown: UnknownSuites
     ) -> None:
-        super().__init__(database, facts)
+        self._database = database
+        self._facts = facts
         self._snapshots = snapshots
         self._writing = partial(propose_refused, database, snapshots)
         self._find_unknown = find_unknown

@@ -14,9 +14,8 @@ from compatgate.errors import BadInput, Conflict
 from compatgate.service.matrix.documents import imports, revisions
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents.imports import ChangeReader
-from compatgate.service.matrix.documents.reader import require_document
 from compatgate.service.matrix.documents.revisions import Edit
-from compatgate.service.matrix.documents.service import set_status
+from compatgate.service.matrix.documents.service import require_document, set_status
 from compatgate.service.matrix.proposals.models import Proposal
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 

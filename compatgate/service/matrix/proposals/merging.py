@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from sqlalchemy.orm import Session
 
-from compatgate.documents.words import diff_yaml
 from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.cli.terminal import strip_controls
@@ -21,7 +20,7 @@ from compatgate.service.matrix.proposals import edits
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.agreement import ApprovalNeeded, Consent, makes_approver
 from compatgate.service.matrix.proposals.models import EventAction, Proposal
-from compatgate.service.matrix.proposals.readiness import ProposalView
+from compatgate.service.matrix.proposals.readiness import ProposalView, diff_yaml
 
 _MAX_COMMENT = 2000
 _MAX_DIFFERENCE = 16_000

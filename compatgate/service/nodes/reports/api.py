@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
-from compatgate.kit.http.route import Body, Call, NoQuery, Returns, route
+from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.nodes.reports.health import store_health
@@ -25,6 +25,8 @@ from compatgate.service.nodes.reports.schemas import (
     Report,
 )
 from compatgate.service.nodes.reports.service import Nodes
+
+routes = Routes("nodes", scope="operate")
 
 ClusterFilter = Annotated[
     Filter, Meta(description="required if several clusters have a node with this name")
@@ -52,28 +54,18 @@ class ReportQuery(Struct, frozen=True, forbid_unknown_fields=True):
     dry_run: Annotated[bool, Meta(description="return the result without storing it")] = False
 
 
-@route(
-    "GET",
-    "/nodes",
-    scope="read",
-    tag="nodes",
-    query=NodeFilters,
-    returns=Returns(NodeBody, "A page of nodes", paged=True, etag=True),
-)
+@routes.pages("/nodes", NodeBody, "A page of nodes", query=NodeFilters)
 def list_nodes(call: Call[NodeFilters]) -> Reply:
     """List nodes by cluster and name, each compared with the current matrix."""
     return page_reply(call.use(Nodes).list(**call.query.filters()), lambda view: view.to_body())
 
 
-@route(
-    "POST",
+@routes.post(
     "/nodes",
-    scope="operate",
-    tag="nodes",
+    Returns(NodesReported, "The current state of the reported nodes"),
     query=ReportQuery,
     body=Body(Report, examples={"nodes": EXAMPLE}),
     repeatable=True,
-    returns=Returns(NodesReported, "The current state of the reported nodes"),
 )
 def report_nodes(call: Call[ReportQuery]) -> Reply:
     """Report nodes: labels, the kubelet's resources, the node's own report.
@@ -91,14 +83,11 @@ def report_nodes(call: Call[ReportQuery]) -> Reply:
     return Reply(NodesReported([view.to_body() for view in views]))
 
 
-@route(
-    "POST",
+@routes.post(
     "/nodes/health",
-    scope="operate",
-    tag="nodes",
+    Returns(HealthStored, "The new information"),
     body=Body(HealthReport, examples={"health": HEALTH_EXAMPLE}, argument="report"),
     repeatable=True,
-    returns=Returns(HealthStored, "The new information"),
 )
 def report_health(call: Call[NoQuery]) -> Reply:
     """Report the GPU errors of nodes in a period; a period without errors is worth reporting, too.
@@ -110,28 +99,17 @@ def report_health(call: Call[NoQuery]) -> Reply:
     return Reply(store_health(call.use(Gate).database, report, call.use(Gate).facts))
 
 
-@route(
-    "GET",
-    "/nodes/{name}",
-    scope="read",
-    tag="nodes",
-    query=NodeQuery,
-    returns=Returns(NodeBody, "The node", etag=True),
-    errors=(404, 409),
-)
+@routes.shows("/nodes/{name}", NodeBody, "The node", query=NodeQuery, errors=(404, 409))
 def show_node(call: Call[NodeQuery]) -> Reply:
     """Show a node with the report of each source."""
     return Reply(call.use(Nodes).show(call.args["name"], call.query.cluster).to_body())
 
 
-@route(
-    "DELETE",
+@routes.delete(
     "/nodes/{name}",
-    scope="operate",
-    tag="nodes",
+    Returns(NodeBody, "The removed node"),
     query=NodeRemovalQuery,
     reason="query",
-    returns=Returns(NodeBody, "The removed node"),
     errors=(404, 409),
 )
 def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
@@ -140,14 +118,7 @@ def remove_node(call: Call[NodeRemovalQuery]) -> Reply:
     return Reply(removed.to_body())
 
 
-@route(
-    "GET",
-    "/drift",
-    scope="read",
-    tag="nodes",
-    query=DriftFilters,
-    returns=Returns(DriftBody, "A page of nodes that drifted", paged=True, etag=True),
-)
+@routes.pages("/drift", DriftBody, "A page of nodes that drifted", query=DriftFilters)
 def list_drift(call: Call[DriftFilters]) -> Reply:
     """List nodes whose driver, GPUs, platform or parts differ from their target.
 

@@ -24,7 +24,7 @@ from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import from_iso
 from compatgate.kit.database.database import Database, display_url, resolve_url
-from compatgate.kit.state import STATE_VARIABLE, state_folder
+from compatgate.kit.database.opening import STATE_VARIABLE, state_folder
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.recovery.backup.checks import (

@@ -7,10 +7,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from compatgate.kit.http.replies import Reply
-from compatgate.kit.http.route import Call, Returns, route
+from compatgate.kit.http.route import Call, Returns, Routes
 from compatgate.kit.http.schemas import Filter
 from compatgate.service.audit.events.schemas import ChainBody
 from compatgate.service.recovery.chain.verification import AuditChain
+
+routes = Routes("audit")
 
 
 class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,14 +29,12 @@ class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
-@route(
-    "GET",
+@routes.get(
     "/audit/verify",
+    Returns(ChainBody, "The result of the verification", etag=True),
     scope="admin",
-    tag="audit",
     query=ChainQuery,
     slow=True,
-    returns=Returns(ChainBody, "The result of the verification", etag=True),
 )
 def verify_audit(call: Call[ChainQuery]) -> Reply:
     """Recompute the hash chain, and compare the logs, tokens and the matrix with it.

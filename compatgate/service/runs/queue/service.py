@@ -39,7 +39,7 @@ from compatgate.kit import clock
 from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import Page
 from compatgate.kit.principal import TargetPatterns
-from compatgate.service.matrix.documents.reader import EvidenceRemarks
+from compatgate.service.matrix.documents.service import EvidenceRemarks
 from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.evidence import evidence as store

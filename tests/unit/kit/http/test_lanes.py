@@ -15,7 +15,7 @@ from compatgate.kit.http import lanes, wsgi
 from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ, receive_body
 from compatgate.service.app import Rooms
 from compatgate.web.app import create_front
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
 Ask = Callable[[httpx.AsyncClient], Awaitable[Any]]

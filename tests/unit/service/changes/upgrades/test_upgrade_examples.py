@@ -27,7 +27,7 @@ from compatgate.cli.nodes.upgrades import EXIT
 from compatgate.core.upgrades import Answer
 from compatgate.service.app import Rooms
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 PAGE = Path(__file__).parents[5] / "docs" / "how-to" / "upgrades.md"
 KUBERNETES = "1.37"

@@ -20,7 +20,7 @@ from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
 from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
-from compatgate.web.settings import Settings
+from compatgate.web.service import Settings
 
 PATH = "/hooks/kubernetes/validate"
 UID = "705ab4f5-6393-11e8-b7cc-42010a800002"

@@ -366,7 +366,7 @@ def test_after_nobody_answers_no_more_is_asked(
         calls.append(args)
         raise error
 
-    monkeypatch.setattr("compatgate.cli.cluster.manifest_sources.ask_server", fails)
+    monkeypatch.setattr("compatgate.cli.cluster.check.ask_server", fails)
     path = tmp_path / "m.yaml"
     path.write_text("---\n".join([job(GOOD), job(), job(BAD)]))
     assert main(["k8s", "check", str(path), "--server", "http://127.0.0.1:1"]) == status

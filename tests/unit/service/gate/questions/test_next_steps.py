@@ -16,7 +16,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 from compatgate.service.gate.questions.remedies import Resolution, resolve_verdict
-from compatgate.service.matrix.waivers.service import parse_components, split_words
+from compatgate.service.matrix.documents.waivers import parse_components, split_words
 from compatgate.web.pages.next_steps import Step, StepPlace, list_steps
 
 BY = Authorship("tester", "for the test")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from typing import Any
 
 import pytest
@@ -72,20 +70,10 @@ def test_several_runs_are_waited_for_together() -> None:
     assert [each["state"] for each in ended] == ["failed", "passed"]
 
 
-def test_a_terminal_sees_a_bar_and_nothing_that_commands_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "120")
+def test_a_terminal_sees_nothing_that_commands_it(capsys: pytest.CaptureFixture[str]) -> None:
     states = [run("queued"), run("running", progress=0.5, doing="[red]\x1b]0;x\x07"), run("passed")]
     assert wait_for_runs(Gate(run_1=states).show, ["run_1"])[0]["state"] == "passed"
-    shown = terminal.getvalue()
+    shown = capsys.readouterr().err
     assert "run_1" in shown
     assert "\x1b]0;x" not in shown
 

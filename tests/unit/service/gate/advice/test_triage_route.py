@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.service.app import Rooms
-from compatgate.service.gate.triage.schemas import MAX_PASTE
+from compatgate.service.gate.advice.schemas import MAX_PASTE
 
 TRIAGE = "/api/v1/triage"
 ERROR = "CUDA driver version is insufficient for CUDA runtime version"

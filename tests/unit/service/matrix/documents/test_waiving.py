@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.core.matrix import Waiver
 from compatgate.errors import BadInput
-from compatgate.service.matrix.waivers.service import (
+from compatgate.service.matrix.documents.waivers import (
     count_down,
     end_document,
     list_countdowns,

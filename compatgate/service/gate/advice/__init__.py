@@ -1,0 +1,1 @@
+"""Advise over REST: which newest stacks pass, and what caused an error."""

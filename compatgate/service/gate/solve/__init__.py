@@ -1,1 +1,0 @@
-"""Answer over REST which newest stacks pass."""

@@ -1,1 +1,0 @@
-"""Name the causes of a pasted error, and check a stack for them."""

@@ -1,1 +1,0 @@
-"""Show and draft targets: pools to run on, with their policies."""

@@ -1,1 +1,0 @@
-"""Manage waivers: named exceptions to rules, with an owner and an end."""
