@@ -21,7 +21,7 @@ from compatgate.errors import BadInput, quote_error
 _LARGEST = 1024 * 1024
 _CUDA_EXTRA = re.compile(r"cuda(\d{2})\b")
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =](.+)")
-_GPU_CONTENT = ("code", "runtime", "libraries", "bindings", "dependencies")
+_GPU_CONTENT = ("code", "runtime", "driver", "libraries", "bindings", "dependencies")
 _MAX_INCLUDES = 16
 
 

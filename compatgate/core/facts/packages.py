@@ -178,6 +178,8 @@ def explain_gpu_use(package: LockedPackage, known: Packages) -> str | None:
             return "carries GPU code"
         case "runtime":
             return "compiles GPU code when it runs"
+        case "driver":
+            return "has the driver compile GPU code"
         case "libraries":
             return "carries CUDA libraries"
         case "bindings":
