@@ -260,8 +260,10 @@ class Rule(Struct, frozen=True):
         A derived fact never denies, and a missing fact only warns on a target that audits them.
         """
         answer = self.check(context)
-        if isinstance(answer, str):
-            return answer
+        return answer if isinstance(answer, str) else self.weigh(answer, context)
+
+    def weigh(self, answer: Answer, context: RuleContext) -> list[Problem]:
+        """Return the problems of an answer, each with the outcome that it can have."""
         return [self._weigh(problem, context) for problem in list_problems(answer)]
 
     def _weigh(self, problem: Problem, context: RuleContext) -> Problem:

@@ -383,11 +383,7 @@ def incomplete(context: RuleContext) -> Answer:
     if context.pool.gpu is None:
         message = "the pool's GPU is not known: no rule about GPUs was checked"
         problems.append(Problem("unknown", "gpu", message, need="gpu=A100-SXM4-80GB, or gpu=sm_80"))
-    nothing_is_stated = bool(context.stack.open) and not context.stack.versions
-    without_cuda = nothing_is_stated or any(found.without_cuda for found in context.frameworks)
-    carries = context.facts.packages.carries
-    without_cuda |= any(carries(package.name) == "driver" for package in context.packages)
-    if context.cuda is None and not without_cuda:
+    if context.cuda is None and not _needs_no_cuda(context):
         problems.append(_report_no_cuda(context))
     problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]
     said = (*context.stack.unread, *context.stack.assumed)
@@ -397,6 +393,16 @@ def incomplete(context: RuleContext) -> Answer:
         said = context.stack.unread
     problems += [one for what in said for one in report_left_out("stack", what)]
     return [*problems, *_report_measured(context)] or PASS
+
+
+def _needs_no_cuda(context: RuleContext) -> bool:
+    """Tell whether nothing of the stack uses CUDA, or nothing of it is known."""
+    stack, carries = context.stack, context.facts.packages.carries
+    return (
+        (bool(stack.open) and not stack.versions)
+        or any(found.without_cuda for found in context.frameworks)
+        or any(carries(package.name) == "driver" for package in context.packages)
+    )
 
 
 def _is_cuda_a_guess(context: RuleContext) -> bool:

@@ -54,7 +54,8 @@ def driver_too_old(context: RuleContext) -> Answer:
     newer = _check_major(context, driver, cuda.major if cuda else 0)
     if cuda is None or newer is not NOT_APPLICABLE:
         return newer
-    if why := _explain_unknown_toolkit(context, cuda):
+    if context.toolkit is None:
+        why = _explain_unknown_toolkit(context, cuda)
         return Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context))
     if context.jetson:
         return NOT_APPLICABLE  # its driver has numbers of its own: CG131 judges the L4T release
@@ -136,9 +137,7 @@ def _explain_unknown_toolkit(context: RuleContext, cuda: Version) -> str:
     if series in context.facts.cuda_driver.never_released:
         why = context.facts.cuda_driver.never_released[series].title
         return f"CUDA {series} was never released as a toolkit ({why})"
-    if context.toolkit is None:
-        return f"CUDA {cuda} is not known; the newest known is {_newest_toolkit(context)}"
-    return ""
+    return f"CUDA {cuda} is not known; the newest known is {_newest_toolkit(context)}"
 
 
 def _newest_toolkit(context: RuleContext) -> str:

@@ -312,12 +312,14 @@ def _check_run_time_code(context: RuleContext, driver: Version) -> Answer:
     """Judge the PTX that parts of the stack make with its toolkit when they run."""
     silent: Answer = PASS if context.ptx_cuda else NOT_APPLICABLE
     cuda = context.cuda
-    reach = find_reach(context, cuda.major_minor if cuda else None)
-    if cuda is None or reach is None or cuda.major_minor <= reach:
+    if cuda is None or not context.run_time_code:
+        return silent
+    reach = find_reach(context, cuda.major_minor)
+    if reach is None or cuda.major_minor <= reach:
         return silent
     made = [one for one in context.run_time_code if one.makes == "ptx"]
     if not made:
-        return PASS if context.run_time_code else silent
+        return PASS
     own = context.toolkit.driver.get(context.os) if context.toolkit else None
     return [
         Problem(
