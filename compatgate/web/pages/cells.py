@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from flask import request
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
@@ -34,7 +35,8 @@ from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.question_links import Question
 
 HEIGHT, WIDTH = 50, 24
-_SECONDS = 0.05
+_SECONDS, _MORE_SECONDS = 0.02, 0.1
+"""How long cells are answered before the page is shown, and when it asks for the others."""
 _MAX_EXPORTED = 20_000
 _Offset = Annotated[int, Meta(ge=0, le=1_000_000)]
 _Word = Annotated[str, Meta(max_length=400)]
@@ -102,7 +104,8 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
         if query.format is not None:
             table = _export_table(snapshot, asked, now)
         else:
-            found = build_table(snapshot, asked, now, _SECONDS)
+            shown = "HX-Request" in request.headers
+            found = build_table(snapshot, asked, now, _MORE_SECONDS if shown else _SECONDS)
         if found and query.row and query.column:
             cell = _explain_cell(ask, snapshot, found, columns, now)
     except (BadInput, NotFound) as problem:
