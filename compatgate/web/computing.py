@@ -115,6 +115,7 @@ class ComputingProcess:
         finally:
             self._waiting -= 1
         try:
+            self._require_client(until)
             answer: T = self._run((function, args, kwargs), until)
             return answer
         finally:
