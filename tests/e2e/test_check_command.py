@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -217,14 +218,15 @@ def test_a_check_costs_less_than_ten_starts_of_the_interpreter(tmp_path: Path) -
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def seconds(*command: str) -> float:
-        def once() -> float:
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            subprocess.run([sys.executable, *command], capture_output=True, env=environment)
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-        return min(once() for _ in range(10))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, *command], capture_output=True, env=environment)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     question = ("--pool", A100, "--stack", "torch=2.4.1,cuda=12.1,cudnn=9.1.0,arch=sm_80")
-    check_s = seconds("-m", "compatgate", "check", *question)
-    assert check_s < 10 * seconds("-c", "pass")
+    check = ("-m", "compatgate", "check", *question)
+    seconds(*check)  # writes the byte code
+    # In turns: what else runs on the machine slows both.
+    turns = [(seconds(*check), seconds("-c", "pass")) for _ in range(15)]
+    check_s, start_s = (statistics.median(times) for times in zip(*turns, strict=True))
+    assert check_s < 10 * start_s
