@@ -255,7 +255,7 @@ class EntryIndex:
                 *by_series.get(series, ()),
                 *(by_series.get(None, ()) if series else ()),
             )
-            if (not entry.gpus or entry.is_for(pool)) and _meets(conditions, stack, pool)
+            if entry.is_for(pool) and _meets(conditions, stack, pool)
         }
         return self._sort(target, found.values())
 

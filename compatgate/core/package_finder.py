@@ -29,7 +29,7 @@ from compatgate.core.packages import GpuPackage, requirements_of
 from compatgate.core.performance import MIB, BoundedCache
 from compatgate.core.request import Cpu, Os
 from compatgate.core.stack import Stack
-from compatgate.core.stack_facts import default_build, find_framework, find_release
+from compatgate.core.stack_facts import default_build, find_framework, is_of_other_index
 from compatgate.core.stack_values import Wheel
 from compatgate.core.versions import Version, format_parts, gpus_of_label, parse_version
 
@@ -179,11 +179,8 @@ class PackageFinder:
         return replace(other, version=version, assumed=assumed, of_torchs_label=True)
 
     def _is_of_other_index(self, torch: Version) -> bool:
-        """Tell whether a torch has the label of another CUDA than the package index's wheel."""
         table = self._facts.framework("torch")
-        release = find_release(table, torch) if table else None
-        usual = default_build(release) if release else None
-        return bool(usual and usual.cuda and torch.cuda and usual.cuda != torch.cuda)
+        return table is not None and is_of_other_index(table, torch)
 
     def _label_of_stated_cuda(self, torch: Version, stack: Stack) -> str:
         """Return the label of torch's build for the stack's CUDA, where the index has another."""

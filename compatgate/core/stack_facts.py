@@ -637,6 +637,13 @@ def is_index_wheel_cpu_only(table: Framework, release: Release, pool: Pool) -> b
     return pool.cpu in release.cpu_only
 
 
+def is_of_other_index(table: Framework, version: Version) -> bool:
+    """Tell whether a version has the label of another CUDA than the package index's wheel."""
+    release = find_release(table, version)
+    usual = default_build(release) if release else None
+    return bool(usual and usual.cuda and version.cuda and usual.cuda != version.cuda)
+
+
 def is_conda(version: Version) -> bool:
     """Return whether a version is that of a build by one of conda's channels."""
     return version.local.startswith(CONDA) and _label_parts(version)[0] == CONDA

@@ -25,7 +25,7 @@ from compatgate.core.rules.package_code import (
     outcome_of_open,
     source_of,
 )
-from compatgate.core.stack_facts import default_build
+from compatgate.core.stack_facts import default_build, is_of_other_index
 from compatgate.core.versions import Version, format_parts
 
 _DRIVER = {"driver": None}
@@ -183,8 +183,7 @@ def _report_torchs_label(
 ) -> Problem | None:
     """Say which wheel is meant where the package index's own would be for another CUDA."""
     found = next((one for one in context.built if one.name == "torch"), None)
-    usual = default_build(found.release) if found and found.release else None
-    if usual is None or not usual.cuda or not torch.cuda or usual.cuda == torch.cuda:
+    if found is None or not is_of_other_index(found.table, torch):
         return None
     message = f"{package.title} is assumed to come from the index of torch {torch}: the package "
     message += "index's own wheel is for another build of torch, and may not load beside it"
