@@ -23,12 +23,13 @@ from compatgate.service.nodes.kubernetes import labels
 
 REST, NODES = DOCS / "reference" / "rest.md", DOCS / "how-to" / "nodes.md"
 KUBERNETES, SIGNING = DOCS / "how-to" / "kubernetes.md", DOCS / "how-to" / "signing.md"
+ADMISSION = DOCS / "reference" / "admission.md"
 IMAGE = "registry.example/team/app"
 TORCH = {**distribution("torch", "2.4.1+cu124"), **distribution("nvidia-cudnn-cu12", "9.1.0.70")}
 
 
 @pytest.mark.parametrize(
-    ("page", "count"), [(REST, 19), (NODES, 10), (KUBERNETES, 2)], ids=["rest", "nodes", "k8s"]
+    ("page", "count"), [(REST, 19), (NODES, 10), (ADMISSION, 2)], ids=["rest", "nodes", "k8s"]
 )
 def test_the_examples_print_what_the_page_says(
     page: Path, count: int, server: Any, tmp_path: Path
@@ -59,7 +60,10 @@ def test_the_page_names_what_is_set_on_nodes() -> None:
 
 
 def test_the_files_of_the_page_are_what_the_program_reads(tmp_path: Path) -> None:
-    waiver, kinds = re.findall(r"^```yaml\n(.*?)^```$", KUBERNETES.read_text(), re.M | re.DOTALL)
+    waiver, kinds = (
+        re.search(r"^```yaml\n(.*?)^```$", page.read_text(), re.M | re.DOTALL)[1]  # type: ignore[index]
+        for page in (KUBERNETES, ADMISSION)
+    )
     (tmp_path / "waiver.yaml").write_text(waiver)
     assert read_paths([str(tmp_path / "waiver.yaml")])
     assert yaml.load(waiver, yaml.CSafeLoader)["spec"]["rules"] == ["CG822"]
