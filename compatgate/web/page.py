@@ -27,7 +27,7 @@ from compatgate.kit.http.links import (
 from compatgate.kit.http.requests import read_reason
 from compatgate.kit.http.route import NoQuery, Scope, declared
 from compatgate.kit.principal import Authorship
-from compatgate.kit.ui.assets import asset_path
+from compatgate.kit.ui.assets import asset_path, inline_style
 from compatgate.kit.ui.filters import FILTERS
 from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
 from compatgate.kit.ui.tables import Table, choose_columns
@@ -235,6 +235,7 @@ def render(shown: HtmlPage, ask: PageRequest[Any], done: str) -> str:
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
         "form_token": auth.form_field,
+        "whole": "HX-Request" not in request.headers,
         **shown.context,
     }
     return environment().get_template(shown.template).render(context)
@@ -269,6 +270,7 @@ def environment() -> Environment:
         bare=page_without_query,
         asked_besides=other_parameters,
         asset=_asset,
+        style=inline_style,
         browser_zone=BROWSER_ZONE,
         form_token=auth.form_field,
         version=version(),

@@ -24,6 +24,7 @@ from compatgate.kit.http.replies import CSP, Reply, to_problem
 from compatgate.kit.http.requests import parse_query
 from compatgate.kit.http.route import Call, NoQuery
 from compatgate.kit.principal import AccessRefused, Principal
+from compatgate.kit.ui.assets import style_sources
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.web import auth
 from compatgate.web.page import HtmlPage, Page, PageRequest, Redirect, render
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from compatgate.web.service import Service
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    f"default-src 'none'; script-src 'self'; style-src {style_sources()}; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DONE_COOKIE = "compatgate_done"

@@ -46,8 +46,9 @@ def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) ->
 def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     name = ask.args.get("name")
     period = ask.query.period()
-    report = make_report(ask.gate, ask.rooms.nodes, name, *period, questions=_MAX_QUESTIONS)
     newest = slice(-_MAX_ROWS - 1, None)  # one more, which tells that there are more
+    most = {"questions": _MAX_QUESTIONS, "changes": _MAX_ROWS + 1}
+    report = make_report(ask.gate, ask.rooms.nodes, name, *period, **most)
     report = replace(report, timeline=report.timeline[newest], changes=[])
     sections = [
         replace(one, title=f"{one.title}: the newest {_MAX_ROWS}", rows=one.rows[-_MAX_ROWS:])
