@@ -5,12 +5,14 @@ What was typed into a form whose session is over is kept.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
+import zstandard
 from flask import Response, redirect, request
 from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
@@ -125,13 +127,26 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
             filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
             query = parse_query(page.query, MultiDict(filled))
             ask = PageRequest(service, page, principal, args, query, form)
-            return to_http(_answer(ask), ask)
+            return _pack(to_http(_answer(ask), ask))
         except CompatgateError as error:
-            return refuse_page(error, page, principal, service)
+            return _pack(refuse_page(error, page, principal, service))
         except Exception as error:
-            return refuse_page(service.explain(error, request.environ), page, principal, service)
+            defect = service.explain(error, request.environ)
+            return _pack(refuse_page(defect, page, principal, service))
 
     return view
+
+
+def _pack(response: AnyResponse) -> AnyResponse:
+    """Compress a page or a table; both are small, so the fastest way is enough."""
+    coding = request.accept_encodings.best_match(["zstd", "gzip"])
+    if response.mimetype in ("text/html", "text/csv"):
+        response.headers["Vary"] = "Accept-Encoding"
+        if coding:
+            pack = zstandard.compress if coding == "zstd" else gzip.compress
+            response.data = pack(response.get_data())
+            response.headers["Content-Encoding"] = coding
+    return response
 
 
 def _answer(ask: PageRequest[Any]) -> Any:

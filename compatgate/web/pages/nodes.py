@@ -69,9 +69,9 @@ _POOL_COLUMNS = (
     Column("target", "Target", to="targets"),
     Column("pool", "Pool", of="pool.name"),
     Column("gpu", "GPU declared"),
-    Column("has", "Reported"),
+    Column("has", "GPU reported"),
     Column("driver", "Driver declared", "code"),
-    Column("same", "Reported", "badge"),
+    Column("same", "Driver reported", "badge"),
     Column("nodes", "Nodes declared", "number", of="pool.count"),
 )
 _NO_POOLS = EmptyNotice(
