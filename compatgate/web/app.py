@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from compatgate.service.app import Rooms
     from compatgate.web.service import Settings
 
+
 def install_pages(app: Flask, service: Service) -> None:
     """Add every page below ``/ui``, with templates and static files."""
     for page in PAGES:
