@@ -151,7 +151,10 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
 def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
     target = snapshot.targets.get(document.metadata.name)
     resolved = {pool.name: pool.gpu for pool in target.pools} if target else {}
-    nodes = {pool.name: _describe_node(pool) for pool in document.spec.pools}
+    nodes = {}
+    for pool in document.spec.pools:
+        stated = {"platform": pool.platform, "sharing": pool.sharing, **(pool.node or {})}
+        nodes[pool.name] = ", ".join(f"{name} {value}" for name, value in stated.items() if value)
 
     def cells(pool: PoolSpec) -> dict[str, Any]:
         gpu = resolved.get(pool.name)
@@ -165,12 +168,6 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
 
     shown = listing("target-pools").without(*(() if any(nodes.values()) else ("node",)))
     return make_table(shown, document.spec.pools, cells)
-
-
-def _describe_node(pool: PoolSpec) -> str:
-    """Return the platform, the sharing and the parts of a pool's nodes that are stated."""
-    stated = {"platform": pool.platform, "sharing": pool.sharing, **(pool.node or {})}
-    return ", ".join(f"{name} {value}" for name, value in stated.items() if value)
 
 
 def _evidence_cells(one: Freshness) -> dict[str, Any]:
