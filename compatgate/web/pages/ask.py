@@ -272,7 +272,8 @@ def show_causes(ask: PageRequest[Any]) -> HtmlPage:
 
 
 def _read_triaged(form: Mapping[str, str]) -> Question:
-    return Question(**{name: form.get(name, "").strip() for name in _TRIAGED})
+    target, driver, gpu, stack = (form.get(name, "").strip() for name in _TRIAGED)
+    return Question(target=target, driver=driver, gpu=gpu, stack=stack)
 
 
 def _fill_stated(question: Question, stated: Mapping[str, str]) -> Question:

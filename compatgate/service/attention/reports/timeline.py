@@ -61,9 +61,7 @@ class Period(Struct, frozen=True):
         return rows[:most]
 
 
-def read_changes(
-    period: Period, most: int | None = None
-) -> tuple[list[ReportedChangeBody], int]:
+def read_changes(period: Period, most: int | None = None) -> tuple[list[ReportedChangeBody], int]:
     """Return the changes of the target, and of entries and waivers that name it, oldest first.
 
     ``most``: only so many of all targets, the newest; how many there are is returned, too.
