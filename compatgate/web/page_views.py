@@ -138,13 +138,13 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
 
 
 def _pack(response: AnyResponse) -> AnyResponse:
-    """Compress a page or a table; both are small, so the fastest way is enough."""
+    """Compress a page or a table, whatever its status; both are small, so a fast way is enough."""
     coding = request.accept_encodings.best_match(["zstd", "gzip"])
     if response.mimetype in ("text/html", "text/csv"):
         response.headers["Vary"] = "Accept-Encoding"
         if coding:
-            pack = zstandard.compress if coding == "zstd" else gzip.compress
-            response.data = pack(response.get_data())
+            data = response.get_data()
+            response.data = zstandard.compress(data) if coding == "zstd" else gzip.compress(data, 6)
             response.headers["Content-Encoding"] = coding
     return response
 
