@@ -27,9 +27,11 @@ MAX_QUESTION = 2000
 """Characters of a question; what is longer is pasted text."""
 _NOISE = frozenset(
     (
-        *("+", "&", "?", "a", "allowed", "and", "are", "build", "built", "can", "does", "for", "i"),
-        *("in", "is", "it", "may", "on", "please", "run", "runs", "stack", "the", "to", "using"),
-        *("version", "we", "will", "with", "work", "works"),
+        *("+", "&", "?", "a", "all", "allowed", "an", "and", "any", "are", "build", "built", "can"),
+        *("cluster", "do", "does", "fleet", "for", "gpu", "gpus", "have", "how", "i", "if", "in"),
+        *("is", "it", "may", "my", "node", "nodes", "of", "on", "our", "please", "run", "running"),
+        *("runs", "should", "stack", "still", "support", "supported", "supports", "the", "there"),
+        *("to", "use", "using", "version", "we", "where", "will", "with", "work", "works", "your"),
     )
 )
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)*(?:\.?(?:post|rc|dev|a|b)\d+)*)(\+[\w.]+)?", re.IGNORECASE)
@@ -243,10 +245,13 @@ class _Reader:
         if not re.match(r"[a-z]", words[0], re.IGNORECASE):
             return 0
         for count in range(min(_GPU_WORDS, len(words)), 0, -1):
+            if "@" in words[:count] or not _NOISE.isdisjoint(words[:count]):
+                continue
             text = " ".join(words[:count])
-            if "@" not in words[:count] and _NOISE.isdisjoint(words[:count]) and self._is_gpu(text):
-                self._gpu = self._once("gpu", self._gpu, text)
-                return count
+            for name in (text, re.sub("[\u2019']?s$", "", text)):  # our H100s
+                if self._is_gpu(name):
+                    self._gpu = self._once("gpu", self._gpu, name)
+                    return count
         return 0
 
     def _is_gpu(self, text: str) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from flask import Flask, Response, redirect, request
-from flask_compress import Compress
 from werkzeug.exceptions import NotFound
 
 from compatgate import version
@@ -38,21 +37,11 @@ if TYPE_CHECKING:
     from compatgate.service.app import Rooms
     from compatgate.web.service import Settings
 
-_COMPRESSION = {
-    "COMPRESS_REGISTER": False,  # each page says so by itself
-    "COMPRESS_MIMETYPES": ["text/html", "text/csv"],
-    "COMPRESS_ALGORITHM": ["zstd", "gzip"],
-    "COMPRESS_STREAMS": False,
-}
-"""Pages are small, so the fastest compression is enough."""
-
 
 def install_pages(app: Flask, service: Service) -> None:
-    """Add every page below ``/ui``, compressed, with templates and static files."""
-    app.config |= _COMPRESSION
-    compress = Compress(app)
+    """Add every page below ``/ui``, with templates and static files."""
     for page in PAGES:
-        view = compress.compressed()(make_page_view(page, service))
+        view = make_page_view(page, service)
         add_route(app, UI_PREFIX + page.path, f"ui.{page.endpoint}", view, page.method)
 
     def static(digest: str, name: str) -> Response:

@@ -32,6 +32,7 @@ from compatgate.kit.http.wsgi import (
 from compatgate.service.runs.queue.logs import LogListeners
 from compatgate.web.access import AccessLog
 from compatgate.web.admission_hook import DESK, HOOK_PATH, MAX_BODY_BYTES, AdmissionDesk
+from compatgate.web.computing import get_ready
 from compatgate.web.metrics import ALIVE_BODY
 from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
 
@@ -156,12 +157,18 @@ class Front:
         self._prepare_to_stop()
         watch = asyncio.create_task(self._end_without_parent())
         await send({"type": "lifespan.startup.complete"})
+        readying = self._computing.start(self._get_ready)
+        readying.add_done_callback(asyncio.Future.exception)  # the first question says what fails
         await receive()
         watch.cancel()
         await asyncio.to_thread(self._service.rooms.close)
         await asyncio.to_thread(tracing.stop)
         await asyncio.to_thread(logs.writer.flush)
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _get_ready(self) -> None:
+        gate = self._service.gate
+        gate.compute(get_ready, gate.snapshot())
 
     def _prepare_to_stop(self) -> None:
         """Before the server begins to stop, end followed logs and accept no connection.

@@ -4,7 +4,8 @@ What-if questions, plans, searches for stacks and backtests evaluate thousands o
 process that serves the gate, they would hold its interpreter lock while pipelines and API servers
 wait. Each is computed by a child of a fork server that has read the facts already. The kernel
 limits its processor time and memory, and it is killed as soon as its client has left. A child that
-has answered answers the next question as well, because it has evaluated much of it before.
+has answered answers the next question as well, because it has evaluated much of it before. The
+first one starts with the gate.
 """
 
 from __future__ import annotations
@@ -189,6 +190,10 @@ class ComputingProcess:
             self._context = multiprocessing.get_context("forkserver")
             self._context.set_forkserver_preload([__name__, *_MODULES])
         return self._context
+
+
+def get_ready(snapshot: Snapshot) -> None:
+    """Have a child and the snapshot there before the first question, which else waits for both."""
 
 
 _Shared = OrderedDict[int, tuple[object, bytes]]

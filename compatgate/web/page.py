@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import msgspec
 from flask import request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate import version
 from compatgate.errors import BadInput, CompatgateError
@@ -27,10 +29,10 @@ from compatgate.kit.http.links import (
 from compatgate.kit.http.requests import read_reason
 from compatgate.kit.http.route import NoQuery, Scope, declared
 from compatgate.kit.principal import Authorship
-from compatgate.kit.ui.assets import asset_path
+from compatgate.kit.ui.assets import asset_path, inline_style
 from compatgate.kit.ui.filters import FILTERS
 from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
-from compatgate.kit.ui.tables import Table, choose_columns
+from compatgate.kit.ui.tables import Listing, Table, choose_columns
 from compatgate.resources import package_dir
 from compatgate.web import auth
 
@@ -120,6 +122,20 @@ class PageOf(Struct, Generic[Q], frozen=True):
 
 Page = PageOf[Any]
 page = declared(PageOf)
+
+
+@cache
+def _listings() -> dict[str, Listing]:
+    text = (package_dir() / "web/tables.toml").read_bytes()
+    found = msgspec.toml.decode(text, type=dict[str, Listing])
+    return {key: replace(one, name=one.name or key) for key, one in found.items()}
+
+
+def listing(key: str) -> Listing:
+    """Return the columns and texts of a table, which ``tables.toml`` declares."""
+    return _listings()[key]
+
+
 MAX_CHOICES = 200
 """Maximum number of choices in a form."""
 _DIGITS = 9
@@ -235,6 +251,7 @@ def render(shown: HtmlPage, ask: PageRequest[Any], done: str) -> str:
         "revision": service.gate.snapshots.known_revision(),
         "degraded": service.gate.degraded(),
         "form_token": auth.form_field,
+        "whole": "HX-Request" not in request.headers,
         **shown.context,
     }
     return environment().get_template(shown.template).render(context)
@@ -269,6 +286,7 @@ def environment() -> Environment:
         bare=page_without_query,
         asked_besides=other_parameters,
         asset=_asset,
+        style=inline_style,
         browser_zone=BROWSER_ZONE,
         form_token=auth.form_field,
         version=version(),

@@ -5,12 +5,14 @@ What was typed into a form whose session is over is kept.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
+import zstandard
 from flask import Response, redirect, request
 from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
@@ -24,6 +26,7 @@ from compatgate.kit.http.replies import CSP, Reply, to_problem
 from compatgate.kit.http.requests import parse_query
 from compatgate.kit.http.route import Call, NoQuery
 from compatgate.kit.principal import AccessRefused, Principal
+from compatgate.kit.ui.assets import style_sources
 from compatgate.kit.ui.tables import is_export, to_csv
 from compatgate.web import auth
 from compatgate.web.page import HtmlPage, Page, PageRequest, Redirect, render
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from compatgate.web.service import Service
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    f"default-src 'none'; script-src 'self'; style-src {style_sources()}; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _DONE_COOKIE = "compatgate_done"
@@ -124,13 +127,26 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
             filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
             query = parse_query(page.query, MultiDict(filled))
             ask = PageRequest(service, page, principal, args, query, form)
-            return to_http(_answer(ask), ask)
+            return _pack(to_http(_answer(ask), ask))
         except CompatgateError as error:
-            return refuse_page(error, page, principal, service)
+            return _pack(refuse_page(error, page, principal, service))
         except Exception as error:
-            return refuse_page(service.explain(error, request.environ), page, principal, service)
+            defect = service.explain(error, request.environ)
+            return _pack(refuse_page(defect, page, principal, service))
 
     return view
+
+
+def _pack(response: AnyResponse) -> AnyResponse:
+    """Compress a page or a table, whatever its status; both are small, so a fast way is enough."""
+    coding = request.accept_encodings.best_match(["zstd", "gzip"])
+    if response.mimetype in ("text/html", "text/csv"):
+        response.headers["Vary"] = "Accept-Encoding"
+        if coding:
+            data = response.get_data()
+            response.data = zstandard.compress(data) if coding == "zstd" else gzip.compress(data, 6)
+            response.headers["Content-Encoding"] = coding
+    return response
 
 
 def _answer(ask: PageRequest[Any]) -> Any:

@@ -26,6 +26,7 @@ from compatgate.kit.http.route import Call, NoQuery, Returns, Route, RouteOf, ro
 from compatgate.kit.ui.tables import (
     Column,
     EmptyNotice,
+    Listing,
     PagedTableQuery,
     fetch_rows,
     make_list_table,
@@ -95,8 +96,8 @@ def _list_page(route: Route, paths: Collection[str]) -> Page:
             return Part(tuple(items), part["next"])
 
         found = fetch_rows(fetch, ask.query.cursor)
-        empty = EmptyNotice(f"No {title} yet.")
-        table = make_list_table(title, columns, found, ask.query, empty)
+        listing = Listing(tuple(columns), EmptyNotice(f"No {title} yet."), title)
+        table = make_list_table(listing, found, ask.query)
         return HtmlPage("listing.html", title.capitalize(), {}, table)
 
     show.__name__ = f"{route.name}_page"

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from flask.testing import FlaskClient
 from werkzeug.routing import Map, Rule
 
+from compatgate.kit.ui.assets import STYLES, inline_style
 from compatgate.web.page import Page
 from compatgate.web.routes import PAGES
 
@@ -20,7 +21,7 @@ _TAGS = """
     nav details summary section h1 h2 h3 h4 ul ol li main p footer strong small time table thead
     tbody tr th td dl dt dd pre code em i article select option optgroup datalist textarea
     figure figcaption del ins progress fieldset legend br hr blockquote rect noscript
-    g line text defs pattern circle wbr
+    g line text defs pattern circle wbr style
 """
 _KNOWN = frozenset(_TAGS.split())
 
@@ -31,7 +32,7 @@ class Marks(HTMLParser):
     Attributes:
         elements: each with its attributes.
         text: all that is read, in one string.
-        odd: declarations and comments that no template writes.
+        odd: declarations, comments and styles that no template writes.
     """
 
     def __init__(self, html: str) -> None:
@@ -46,7 +47,10 @@ class Marks(HTMLParser):
         self.elements.append((tag, dict(attrs)))
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if not self.elements or self.elements[-1][0] != "style":
+            self.text += data
+        elif data not in map(inline_style, STYLES) and data.strip():
+            self.odd.append(f"style {data!r}")
 
     def handle_comment(self, data: str) -> None:
         self.odd.append(f"comment {data!r}")

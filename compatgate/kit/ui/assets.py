@@ -1,18 +1,23 @@
 """Serve styles, scripts and icons, and draw badges.
 
-Files are read once, named by their content, and cached by browsers forever. A badge is two words
-in a picture that eyes and screen readers can read.
+Files are read once, named by their content, and cached by browsers forever. Styles stand in the
+page, which is seen without a second request. A badge is two words in a picture that eyes and
+screen readers can read.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import re
+from base64 import b64encode
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Literal
 from xml.sax.saxutils import escape
 
 from flask import Response, request
+from markupsafe import Markup
 from msgspec import Struct
 
 from compatgate.errors import NotFound
@@ -23,6 +28,10 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_SCRIPT, _PARTS = "pages.js", ("answers.js", "app.js", "forms.js", "vendor/htmx.min.js")
+"""The script of every page, and what it is joined of: one request; the first says *use strict*."""
+STYLES = ("app.css", "vendor/uplot.min.css")
+_COMMENT_OR_INDENT = re.compile(r"/\*.*?\*/|^\s+", re.DOTALL | re.MULTILINE)
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
 
 
@@ -38,12 +47,17 @@ class Asset(Struct, frozen=True):
 def load_assets() -> tuple[str, dict[str, Asset]]:
     """Return a digest of all files, and each by its path."""
     folder, digest = package_dir() / "kit/ui/static", hashlib.sha256()
+    plain = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in _TYPES
+    }
+    plain[_SCRIPT] = b"\n".join(plain.pop(name) for name in _PARTS)
     found = {}
-    for path in sorted(folder.rglob("*")):
-        if media := _TYPES.get(path.suffix):
-            name, plain = path.relative_to(folder).as_posix(), path.read_bytes()
-            found[name] = Asset(media, plain, gzip.compress(plain, mtime=0))
-            digest.update(name.encode() + plain)
+    for name, data in plain.items():
+        media = _TYPES[PurePosixPath(name).suffix]
+        found[name] = Asset(media, data, gzip.compress(data, mtime=0))
+        digest.update(name.encode() + data)
     return digest.hexdigest()[:12], found
 
 
@@ -53,6 +67,20 @@ def asset_path(name: str) -> str:
     if name not in found:
         raise LookupError(f"static file {name} does not exist")
     return f"/static/{digest}/{name}"
+
+
+@cache
+def inline_style(name: str) -> Markup:
+    """Return a style sheet as it stands in pages, without comments."""
+    text = load_assets()[1][name].plain.decode()
+    return Markup(_COMMENT_OR_INDENT.sub("", text).strip())  # noqa: S704 - a file of this package
+
+
+@cache
+def style_sources() -> str:
+    """Return the styles that pages may have, as a content security policy names them."""
+    digests = (hashlib.sha256(inline_style(name).encode()).digest() for name in STYLES)
+    return " ".join(f"'sha256-{b64encode(digest).decode()}'" for digest in digests)
 
 
 def send_asset(name: str) -> Response:

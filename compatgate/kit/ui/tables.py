@@ -96,6 +96,23 @@ class EmptyNotice(Struct, frozen=True):
     command: str = ""
 
 
+class Listing(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table without its rows.
+
+    ``name``: of the exported file, and of the element; ``label``: of the rows, in the plural.
+    """
+
+    columns: tuple[Column, ...]
+    empty: EmptyNotice
+    name: str = ""
+    label: str = ""
+
+    def without(self, *keys: str, **changes: Any) -> Listing:
+        """Return a listing without some columns, and with other members."""
+        columns = tuple(one for one in self.columns if one.key not in keys)
+        return replace(self, columns=columns, **changes)
+
+
 NO_MATCHES = EmptyNotice("No matches.", "Remove a filter.")
 
 
@@ -153,23 +170,24 @@ Cells = Callable[[Any], Mapping[str, Any]]
 
 
 def make_table(
-    name: str,
-    columns: Sequence[Column],
+    listing: Listing,
     items: Iterable[Any],
-    empty: EmptyNotice,
     cells: Cells | None = None,
     *,
     sort: str | None = None,
     following: str | None = None,
-    label: str = "",
+    filtered: bool = False,
 ) -> Table:
     """Return a table with a row for each item, sorted.
 
     ``sort`` is a column's key, with ``-`` before it for the other direction; with ``following``,
-    the cursor of the next page, it sorts this page alone.
+    the cursor of the next page, it sorts this page alone. ``filtered``: an address that narrows the
+    list is why there are no rows.
     """
-    rows = list(_make_rows(columns, items, cells))
-    table = Table(name, tuple(columns), rows, empty, following, sort, label or name)
+    rows = list(_make_rows(listing.columns, items, cells))
+    empty = NO_MATCHES if filtered and is_narrowed() else listing.empty
+    label = listing.label or listing.name
+    table = Table(listing.name, listing.columns, rows, empty, following, sort, label)
     return _sorted(table) if sort else table
 
 
@@ -328,17 +346,8 @@ def list_rows(fetch: Callable[..., Part[Any]], query: PagedTableQuery, **instead
 
 
 def make_list_table(
-    name: str,
-    columns: Sequence[Column],
-    found: Part[Any],
-    query: PagedTableQuery,
-    empty: EmptyNotice,
-    cells: Cells | None = None,
-    *,
-    label: str = "",
+    listing: Listing, found: Part[Any], query: PagedTableQuery, cells: Cells | None = None
 ) -> Table:
     """Make the table of a page of a list."""
-    text = NO_MATCHES if is_narrowed() else empty
-    return make_table(
-        name, columns, found.items, text, cells, sort=query.sort, following=found.next, label=label
-    )
+    sort, following = query.sort, found.next
+    return make_table(listing, found.items, cells, sort=sort, following=following, filtered=True)

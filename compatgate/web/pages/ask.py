@@ -1,7 +1,8 @@
 """Show the page Ask: may this stack run on that target?
 
 The page reads pasted text (a lockfile, an SBOM, the output of nvidia-smi, a stack) and lists the
-versions that the vendors' facts allow with the rest of the stack.
+versions that the vendors' facts allow with the rest of the stack. Beside it, Triage names the
+causes of a pasted error.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from compatgate.core.request import Target, parse_request
 from compatgate.core.stack import Stack, format_stack, parse_stack
 from compatgate.core.versions import Version
 from compatgate.discovery.pasted import PastedText, read_pasted
-from compatgate.errors import CompatgateError
+from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import API_PREFIX, link
 from compatgate.kit.http.requests import parse_query
+from compatgate.service.gate.advice.api import name_causes
+from compatgate.service.gate.advice.schemas import MAX_PASTE
 from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
 from compatgate.service.gate.questions.api import parse_matrix_time
 from compatgate.service.gate.questions.decider import resolve_target
@@ -46,6 +49,7 @@ MAX_PLACES = 40
 """Pools that a question about a GPU is answered for."""
 MAX_VERSIONS = 48
 """Versions in the list, the newest; a user can type older ones."""
+_TRIAGED = ("target", "driver", "gpu", "stack")
 
 
 class Choice(Struct, frozen=True):
@@ -98,8 +102,12 @@ def _list_failures(facts: Facts, target: Target, stack: Stack, now: datetime) ->
 
 
 _LIBRARIES = ("cuda", "cudnn", "nccl")
+
+
 _PASTED = ("target", "stack")
 """Fields of the question that the form for pasted text sends along."""
+
+
 LONGEST_PASTE = 512 * 1024
 """Characters of pasted text that are read."""
 
@@ -138,7 +146,9 @@ def show_question(ask: PageRequest[Any]) -> HtmlPage:
             places = answer_places(snapshot, stack, question.gpu, clock.now(), MAX_PLACES)
         if question.is_complete and not (places and places.places):
             body = question.body()
-            verdict = _decide_question(ask, question, body)
+            at = question.at.strip()
+            decided = ask.gate.what_would(body, at=parse_matrix_time(at)) if at else None
+            verdict = (decided or ask.gate.preview(body)).to_json()
         picked = _list_component_choices(ask, question)
     except CompatgateError as problem:
         error = problem
@@ -162,15 +172,6 @@ def show_question(ask: PageRequest[Any]) -> HtmlPage:
         "choose": question.with_component,
     }
     return HtmlPage("ask.html", "Ask", context, error=error)
-
-
-def _decide_question(
-    ask: PageRequest[Any], question: Question, body: dict[str, Any]
-) -> dict[str, Any]:
-    """Return the verdict now, or with an older matrix."""
-    if not question.at.strip():
-        return ask.gate.preview(body).to_json()
-    return ask.gate.what_would(body, at=parse_matrix_time(question.at.strip())).to_json()
 
 
 def _list_component_choices(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
@@ -248,3 +249,50 @@ def log_question(ask: PageRequest[Any]) -> Redirect:
     ask.service.limits.take_question(ask.principal, peer_address())
     verdict = ask.gate.decide(question.body(), asked_by=ask.principal.name, source="ui")
     return Redirect(link("verdicts", verdict.id), "Saved in the decision log.")
+
+
+@page("/triage", scope="gate", nav="triage")
+def show_triage(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form."""
+    return _triage_page(ask, _read_triaged(ask.form))
+
+
+@page("/triage/causes", scope="gate", method="POST", nav="triage", refused=show_triage)
+def show_causes(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the causes of a posted text; nothing is stored."""
+    text, question = ask.form.get("text", ""), _read_triaged(ask.form)
+    if not text.strip():
+        raise BadInput("is empty", field="text", hint="paste an error or a log")
+    if len(text) > MAX_PASTE:
+        hint = "paste the lines around the first error"
+        raise BadInput(f"has more than {MAX_PASTE} characters", field="text", hint=hint)
+    found = name_causes(ask.gate, text, question.body() if question != Question() else {})
+    causes = [cause.to_json() for cause in found.causes]
+    return _triage_page(ask, _fill_stated(question, found.stated), causes)
+
+
+def _read_triaged(form: Mapping[str, str]) -> Question:
+    target, driver, gpu, stack = (form.get(name, "").strip() for name in _TRIAGED)
+    return Question(target=target, driver=driver, gpu=gpu, stack=stack)
+
+
+def _fill_stated(question: Question, stated: Mapping[str, str]) -> Question:
+    """Return the question with the values that the text states and that were used."""
+    place = {name: value for name, value in stated.items() if name in ("driver", "gpu")}
+    stack = {name: value for name, value in stated.items() if name not in place}
+    text = ",".join(f"{name}={value}" for name, value in stack.items())
+    return replace(question, **place, **({"stack": text} if stack else {}))
+
+
+def _triage_page(
+    ask: PageRequest[Any], question: Question, causes: list[dict[str, Any]] | None = None
+) -> HtmlPage:
+    context = {
+        "text": ask.form.get("text", "")[:MAX_PASTE],
+        "question": question,
+        "causes": causes,
+        "targets": sorted(ask.gate.snapshot().documents),
+        "gpus": sorted(ask.gate.facts.gpus.gpus),
+        "fix": question.with_fix,
+    }
+    return HtmlPage("triage.html", "Triage", context)

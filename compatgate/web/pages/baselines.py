@@ -12,8 +12,6 @@ from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.route import LARGEST
 from compatgate.kit.ui.tables import (
     Cell,
-    Column,
-    EmptyNotice,
     TableQuery,
     list_rows,
     make_list_table,
@@ -22,36 +20,14 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.runs.baselines.repository import BaselineRow
 from compatgate.service.runs.baselines.schemas import BaselineFilters
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page
 from compatgate.web.pages.run_inspection import format_change
-from compatgate.web.pages.trend_charts import TREND, read_trends
+from compatgate.web.pages.trend_charts import read_trends
 
 _PATH = f"/baselines/<int(max={LARGEST['big']}):id>"
 _PROPOSED = 50
 _CHOICES = 200
-_COLUMNS = (
-    Column("id", "Baseline", "number", to="baselines"),
-    Column("state", "State", "badge"),
-    Column("metric", "Metric", "name"),
-    Column("workload", "Workload", "name"),
-    Column("sku", "GPU", "name"),
-    Column("family", "Stack family", "code"),
-    Column("version", "Version", "number"),
-    Column("median", "Median", "number"),
-    Column("unit", "Unit", of="learned.unit"),
-    TREND,
-    Column("runs", "Runs", "number"),
-    Column("values", "Values", "number"),
-    Column("proposed", "Proposed", "time", of="proposed_at"),
-    Column("decided", "Decided", "time"),
-)
 _STATES = ("proposed", "approved", "replaced", "refused")
-_EMPTY = EmptyNotice(
-    "No baselines yet.",
-    "The first valid run of a workload on a GPU proposes one. After a person approves it, later "
-    "runs are judged against it.",
-    "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
-)
 
 
 BaselinesQuery = make_page_query(BaselineFilters)
@@ -77,7 +53,7 @@ def show_baselines(ask: PageRequest[Any]) -> HtmlPage:
             "decided": Cell(row.decided_at, note=f"by {row.decided_by}" if row.decided_by else ""),
         }
 
-    table = make_list_table("baselines", _COLUMNS, found, ask.query, _EMPTY, cells)
+    table = make_list_table(listing("baselines"), found, ask.query, cells)
     waiting = ask.rooms.baselines.list(state="proposed", limit=_PROPOSED)
     context = {
         "states": _STATES,
@@ -112,19 +88,6 @@ def _with_approved(
     return found
 
 
-_VERSIONS = (
-    Column("version", "Version", "number"),
-    Column("state", "State", "badge"),
-    Column("median", "Median", "number"),
-    Column("p95", "95 % below", "number"),
-    Column("runs", "Runs", "number"),
-    Column("values", "Values", "number"),
-    Column("proposed", "Proposed", "time", of="proposed_at"),
-    Column("decided", "Decided", "time", of="decided_at"),
-    Column("by", "By", "name", of="decided_by"),
-)
-
-
 @page(_PATH, nav="baselines", query=TableQuery)
 def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a version: its values, the runs that gave them, and earlier versions."""
@@ -145,8 +108,7 @@ def show_baseline(ask: PageRequest[TableQuery]) -> HtmlPage:
             "values": spread.n,
         }
 
-    empty = EmptyNotice("No versions.")
-    table = make_table("versions", _VERSIONS, versions, empty, cells, sort=ask.query.sort)
+    table = make_table(listing("baseline-versions"), versions, cells, sort=ask.query.sort)
     ((_, before, change),) = _with_approved(ask, [row])
     context = {
         "row": row,

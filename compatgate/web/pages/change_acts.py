@@ -136,12 +136,8 @@ def replace_pools(edited: EditedDocument, pools: Sequence[Body]) -> EditedDocume
     """Return the document of a target with other pools."""
     spec = edited.document.get("spec")
     others = spec if isinstance(spec, dict) else {}
-    document = {**edited.document, "spec": {"pools": list(pools), **_without_pools(others)}}
-    return write_text(edited, document)
-
-
-def _without_pools(spec: Body) -> Body:
-    return {key: value for key, value in spec.items() if key != "pools"}
+    rest = {key: value for key, value in others.items() if key != "pools"}
+    return write_text(edited, {**edited.document, "spec": {"pools": list(pools), **rest}})
 
 
 def show_form(kind: Kind, edited: EditedDocument) -> dict[str, str]:

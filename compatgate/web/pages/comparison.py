@@ -13,30 +13,14 @@ from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery, make_table
+from compatgate.kit.ui.tables import Cell, Table, TableQuery, make_table
 from compatgate.service.changes.comparison.sections import arrange_outlook
 from compatgate.service.changes.comparison.service import plan_upgrade
-from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.page import HtmlPage, PageRequest, listing, page
 
 _Text = Annotated[str, Meta(max_length=256)]
-_COLUMNS = (
-    Column("name", "Entry or stack", "name"),
-    Column("status", "Status", "badge"),
-    Column("pool", "Pool"),
-    Column("before", "Now", "badge"),
-    Column("after", "Then", "badge"),
-    Column("change", "Change"),
-    Column("cause", "Cause"),
-    Column("why", "Why"),
-    Column("fix", "Fix"),
-)
 _MAX_SHOWN = 50
 """Rows that the page shows, the worst first; an export has them all."""
-_NOTHING = EmptyNotice(
-    "No entries in use and no running stacks on this target.",
-    "Blessed and deprecated entries, and stacks that the gate allowed, are evaluated.",
-    "compatgate matrix import entries.yaml --reason 'what runs today'",
-)
 _TONES = {"breaks": "fail", "worsens": "warn", "improves": "pass", "same": "muted"}
 _CAUSES = {
     "facts": "Facts: what the vendors' facts break",
@@ -167,8 +151,7 @@ def _list_drivers(facts: Facts) -> Iterator[tuple[str, str]]:
 def _make_table(query: ChangeQuery, plan: Mapping[str, Any]) -> Table:
     rows = [row for one in plan["subjects"] for row in _list_rows(one)]
     name = f"what-if-{plan['target']}"
-    label = "pairs of entry and pool"
-    return make_table(name, _COLUMNS, rows, _NOTHING, dict, sort=query.sort, label=label)
+    return make_table(replace(listing("what-if"), name=name), rows, dict, sort=query.sort)
 
 
 def _list_rows(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -14,12 +14,8 @@ from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.preferences import local_time
 from compatgate.kit.ui.tables import (
-    NO_MATCHES,
     Cell,
-    Column,
-    EmptyNotice,
     Table,
-    is_narrowed,
     list_rows,
     make_page_query,
     make_table,
@@ -27,7 +23,7 @@ from compatgate.kit.ui.tables import (
 from compatgate.service.gate.decisions.service import DAY, HOUR, MINUTE, DeniedVerdict
 from compatgate.service.gate.questions.api import DecisionFilters
 from compatgate.service.gate.questions.schemas import DecisionBody
-from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.page import HtmlPage, PageRequest, listing, page
 from compatgate.web.pages.nodes import YesOrNo, yes_or_no
 
 DAYS = 14
@@ -38,33 +34,6 @@ _LONGEST_STACK = 90
 _LONGEST_REASON = 70
 _DAY_BARS, _HOUR_BARS = timedelta(days=4), timedelta(hours=4)
 _STEP_NAMES = {DAY: "day", HOUR: "hour", MINUTE: "minute"}
-_COLUMNS = (
-    Column("decided_at", "Decided", "time"),
-    Column("target", "Target", "name", to="targets"),
-    Column("verdict", "Verdict", "badge"),
-    Column("allowed", "Answer", "badge"),
-    Column("reason", "Deciding rule"),
-    Column("stack", "Stack", "code"),
-    Column("image", "Image", "code"),
-    Column("asked_by", "Asked by"),
-    Column("source", "Source"),
-    Column("revision", "Revision", "number", of="matrix_revision", to="revisions"),
-    Column("took", "Duration, ms", "number"),
-)
-_CAUSE_COLUMNS = (
-    Column("count", "Decisions", "number"),
-    Column("rule", "Deciding rule", to="rules"),
-    Column("reason", "Reason", of="message"),
-    Column("targets", "Targets"),
-    Column("stacks", "Verdicts", "number", of="verdicts"),
-    Column("last", "Last", "time"),
-)
-_NO_DECISIONS = EmptyNotice(
-    "No decisions yet.",
-    "The log holds every question to the gate, with its answer.",
-    "compatgate check --target NAME --stack cuda=12.4,torch=2.4.1",
-)
-_NO_DENIALS = EmptyNotice("Nothing was denied in this time.", "Choose a longer time.")
 
 
 DecisionQuery = make_page_query(
@@ -137,8 +106,9 @@ def decision_table(
             "took": row.duration_us / 1000,
         }
 
-    empty = NO_MATCHES if is_narrowed() else _NO_DECISIONS
-    return make_table("decisions", _COLUMNS, rows, empty, cells, sort=sort, following=following)
+    return make_table(
+        listing("decisions"), rows, cells, sort=sort, following=following, filtered=True
+    )
 
 
 def _reason_cell(finding: Mapping[str, Any] | None) -> Cell:
@@ -207,9 +177,7 @@ def _cause_table(query: Any, denied: Sequence[tuple[DeniedVerdict, dict[str, Any
         cause.targets = cause.targets | ({row.target} if row.target else {"a pool"})
         cause.last = max(cause.last or row.last, row.last)
     frequent = sorted(causes.values(), key=lambda one: -one.count)
-    return make_table(
-        "causes", _CAUSE_COLUMNS, frequent, _NO_DENIALS, _cause_cells, sort=query.sort
-    )
+    return make_table(listing("denial-causes"), frequent, _cause_cells, sort=query.sort)
 
 
 def _cause_cells(cause: _Cause) -> dict[str, Any]:

@@ -1,29 +1,35 @@
-"""Show the vendors' facts with sources, and the rules."""
+"""Show the vendors' facts with sources, the support of driver branches, and the rules."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import date, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from markupsafe import Markup
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from compatgate.catalog.library import Library
+from compatgate.core.facts.nvidia import Branch
 from compatgate.core.rule import Rule
 from compatgate.core.rules import BY_ID, RULES
+from compatgate.core.rules.driver import EOL_NOTICE
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import NotFound
+from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.replies import slice_page
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.ui.filters import format_compact
 from compatgate.kit.ui.tables import (
-    NO_MATCHES,
     SHOWN_ROWS,
     Cell,
     Column,
     EmptyNotice,
+    Listing,
     PagedTableQuery,
     TableQuery,
     fetch_rows,
@@ -31,7 +37,7 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.gate.facts.api import read_records, read_tables
 from compatgate.service.gate.facts.schemas import FactRecord, FactTable
-from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.web.page import HtmlPage, PageRequest, listing, page
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -43,19 +49,17 @@ _ACRONYMS = {"gpus": "GPUs"} | {
     word: word.upper()
     for word in ("cpu", "cuda", "gb", "gpu", "gsp", "id", "mig", "os", "ptx", "sku", "url", "wsl")
 }
-_URL = re.compile(r"https?://[^\s'\"<>;,)]+")
 _NO_MATCHES = EmptyNotice("No matches.", "A record must contain every word.")
-_TABLES = (
-    Column("table", "Table", "code", of="name", to="facts"),
-    Column("records", "Records", "number"),
-    Column("lists", "Lists"),
-)
-_RULES = (
-    Column("id", "Rule", "code", to="rules"),
-    Column("name", "Name"),
-    Column("by", "Decided by", "name"),
-    Column("says", "Checks"),
-)
+_URL = re.compile(r"https?://[^\s'\"<>;,)]+")
+BRANCHES_TABLE = "driver_branches"
+_RECENT = timedelta(days=3 * 365)
+State = Literal["supported", "ends soon", "ended", "no date"]
+_TONES: dict[State, str] = {
+    "supported": "ok",
+    "ends soon": "warn",
+    "ended": "stale",
+    "no date": "unknown",
+}
 
 
 class FactsQuery(PagedTableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -74,7 +78,7 @@ def show_tables(ask: PageRequest[TableQuery]) -> HtmlPage:
         return {"records": sum(table.records.values()), "lists": lists}
 
     tables, sort = read_tables(ask.service.find(Library)), ask.query.sort
-    table = make_table("facts", _TABLES, tables, NO_MATCHES, cells, sort=sort, label="tables")
+    table = make_table(listing("facts"), tables, cells, sort=sort)
     return HtmlPage("facts.html", "Facts", {"facts": ask.gate.facts}, table)
 
 
@@ -112,16 +116,8 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
         place = link("facts", name, one.name)
         return {**values, "name": Cell(one.name, place), "source": Cell(_shorten(title), url)}
 
-    table = make_table(
-        name,
-        columns,
-        found.items,
-        _NO_MATCHES,
-        cells,
-        sort=query.sort,
-        following=found.next,
-        label="records",
-    )
+    shown = Listing(tuple(columns), _NO_MATCHES, name, "records")
+    table = make_table(shown, found.items, cells, sort=query.sort, following=found.next)
     context = {"name": name, "parts": parts, "total": len(records)}
     return HtmlPage("fact-table.html", f"Facts: {name}", context, table)
 
@@ -157,7 +153,9 @@ def _common_fields(records: list[FactRecord]) -> list[str]:
     counts: dict[str, int] = {}
     for one in records:
         for field, value in _without_sources(one.record).items():
-            if value not in (None, "", []) and _is_simple(value) and str(value) != one.name:
+            parts = value if isinstance(value, list) else [value]
+            is_simple = not any(isinstance(part, dict | list) for part in parts)
+            if value not in (None, "", []) and is_simple and str(value) != one.name:
                 counts[field] = counts.get(field, 0) + 1
     return [field for field, count in counts.items() if 2 * count > len(records)][:_MAX_FIELDS]
 
@@ -170,11 +168,6 @@ def _format_value(value: Any) -> Any:
     if isinstance(value, dict):
         return _shorten(format_compact(value))
     return _shorten(", ".join(map(str, value)) if isinstance(value, list) else value)
-
-
-def _is_simple(value: Any) -> bool:
-    parts = value if isinstance(value, list) else [value]
-    return not any(isinstance(part, (dict, list)) for part in parts)
 
 
 def _without_sources(record: dict[str, Any]) -> dict[str, Any]:
@@ -206,8 +199,7 @@ def show_rules(ask: PageRequest[TableQuery]) -> HtmlPage:
             "says": rule.documentation.partition("\n")[0].strip(" #*"),
         }
 
-    empty = EmptyNotice("No rules.")
-    table = make_table("rules", _RULES, RULES, empty, cells, sort=ask.query.sort)
+    table = make_table(listing("rules"), RULES, cells, sort=ask.query.sort)
     return HtmlPage("listing.html", "Rules", table=table)
 
 
@@ -229,3 +221,102 @@ def _make_markdown() -> MarkdownIt:
     from markdown_it import MarkdownIt  # not at every start: it loads sixty modules
 
     return MarkdownIt("commonmark", {"html": False})
+
+
+class BranchSupport(Struct, frozen=True):
+    """The published support of a driver branch."""
+
+    branch: Branch
+    first: str
+    last: str
+    """Dates of its first release, and of the newest one seen; empty: not in the facts."""
+    targets: tuple[str, ...]
+    """Targets that declare a driver of this branch."""
+
+    def state(self, today: date) -> State:
+        """Return the state of its support on a day."""
+        end = date.fromisoformat(self.branch.eol) if self.branch.eol else None
+        if self.branch.ended or (end and end < today):
+            return "ended"
+        if end is None:
+            return "no date"
+        return "ends soon" if end - today < EOL_NOTICE else "supported"
+
+    def matters(self, today: date, oldest: int) -> bool:
+        """Tell whether it is listed unasked: in use, maybe supported, or ended not long ago.
+
+        A branch without a date may be supported if it is newer than ``oldest``, which is.
+        """
+        newest = max(self.branch.eol or "", self.last)
+        recent = newest > (today - _RECENT).isoformat()
+        maybe_supported = self.state(today) != "ended" and self.branch.branch >= oldest
+        return bool(self.targets) or recent or maybe_supported
+
+
+class SupportQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Choice of branches."""
+
+    all: Literal["yes"] | None = None
+
+
+@page("/facts/support-lines", nav="facts", query=SupportQuery)
+def show_support(ask: PageRequest[SupportQuery]) -> HtmlPage:
+    """Show the support of driver branches, newest first."""
+    today, targets = clock.today(), _targets_by_branch(ask)
+    records = [
+        one.record
+        for one in read_records(ask.service.find(Library), BRANCHES_TABLE)
+        if one.part == "branches"
+    ]
+    every = read_support(ask.gate.facts.driver_branches.branches, records, targets)
+    supported = [one for one in every if one.state(today) in ("supported", "ends soon")]
+    oldest = min((one.branch.branch for one in supported), default=0)
+    listed = [one for one in every if ask.query.all or one.matters(today, oldest)]
+
+    def cells(one: BranchSupport) -> dict[str, Any]:
+        state, number = one.state(today), str(one.branch.branch)
+        unknown = Cell("not in the facts", tone="muted")
+        return {
+            "branch": Cell(number, link("facts", BRANCHES_TABLE, number)),
+            "state": Cell(state, tone=_TONES[state]),
+            "first": one.first or unknown,
+            "last": one.last or unknown,
+            "end": one.branch.eol or Cell("not published", tone="muted"),
+        }
+
+    sort = ask.query.sort
+    table = make_table(listing("support"), listed, cells, sort=sort)
+    context = {
+        "hidden": len(every) - len(listed),
+        "all": ask.query.all,
+        "on_ended": [one for one in listed if one.targets and one.state(today) == "ended"],
+    }
+    return HtmlPage("support-lines.html", "Support of driver branches", context, table)
+
+
+def read_support(
+    branches: Mapping[int, Branch],
+    records: list[dict[str, Any]],
+    targets: Mapping[int, tuple[str, ...]],
+) -> list[BranchSupport]:
+    """Return the support of branches, newest first; the records have the dates of releases."""
+    rows = {int(row["branch"]): row for row in records}
+    return [
+        BranchSupport(
+            branch,
+            rows.get(number, {}).get("first_release_date") or "",
+            rows.get(number, {}).get("last_release_date") or "",
+            targets.get(number, ()),
+        )
+        for number, branch in sorted(branches.items(), reverse=True)
+    ]
+
+
+def _targets_by_branch(ask: PageRequest[Any]) -> dict[int, tuple[str, ...]]:
+    """Return the targets of the matrix by the branches of their Linux drivers."""
+    named: defaultdict[int, set[str]] = defaultdict(set)
+    for name, target in ask.gate.snapshot().targets.items():
+        for pool in target.pools:
+            if pool.driver is not None and pool.driver_os == "linux":
+                named[pool.driver.major].add(name)
+    return {branch: tuple(sorted(names)) for branch, names in named.items()}

@@ -1,4 +1,4 @@
-"""Answer a text: decide the question that it asks, and find the objects that it names.
+"""Show the palette: one field, on every page, that answers a question and finds objects.
 
 A text may be a question in words, an id or its beginning, a name or a part of it, or an error. The
 verdict on a question is not logged.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from flask import request
+from msgspec import Meta, Struct
 
 from compatgate.core.performance import near_names
 from compatgate.core.rules import RULES
 from compatgate.core.stack import format_stack, parse_stack
 from compatgate.core.triage import FoundCause
 from compatgate.core.worded_question import (
+    MAX_QUESTION,
     WordedQuestion,
     is_image,
     names_component,
@@ -30,7 +32,9 @@ from compatgate.service.app import Rooms
 from compatgate.service.gate.advice.api import name_causes
 from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.web.page import NAVIGATION
+from compatgate.web.page import NAVIGATION, HtmlPage, PageRequest, Redirect, page
+from compatgate.web.pages.ask import LONGEST_PASTE, fill_question, read_text
+from compatgate.web.pages.cells import TONES
 from compatgate.web.pages.question_links import Question
 
 MAX_HITS = 6
@@ -41,6 +45,7 @@ _MAX_OTHERS = 6
 _SHORTEST_ID, _SHORTEST_ERROR = 4, 12
 _VERDICT = re.compile(r"(?:vd_)?([0-9a-f]{4,32})")
 _RUN = re.compile(r"run_[0-9a-z]*")
+_Word = Annotated[str, Meta(max_length=MAX_QUESTION)]
 
 
 class Hit(Struct, frozen=True):
@@ -259,3 +264,71 @@ def find_near(rooms: Rooms, word: str) -> Iterator[Hit]:
     for kind, label, names in (*_named_documents(rooms.gate.snapshot()), rules):
         for name in near_names(word, list(names), most=3):
             yield Hit(name, label, link(kind, name))
+
+
+class FindQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """The text."""
+
+    q: _Word = ""
+
+
+@page("/find", query=FindQuery)
+def show_find(ask: PageRequest[FindQuery]) -> HtmlPage | Redirect:
+    """Answer a question in words, and find pages, objects, ids and causes of errors.
+
+    A text that is the name or id of one object leads to it; what is found while one types does
+    not.
+    """
+    found = find(ask.rooms, ask.query.q, ask.principal.may)
+    exact = [hit for hit in found.hits if hit.exact]
+    if len(exact) == 1 and not found.answer and not request.headers.get("HX-Request"):
+        return Redirect(exact[0].href)
+    return _find_page(ask.query.q.strip(), found)
+
+
+@page("/search", query=FindQuery)
+def show_search(ask: PageRequest[FindQuery]) -> Redirect:
+    """Redirect links to the former address of the palette."""
+    return Redirect(link("find", q=ask.query.q))
+
+
+@page("/find/paste", scope="gate", method="POST")
+def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
+    """Read pasted text: a question in several lines, an error, or what the page Ask reads.
+
+    Nothing is stored or logged.
+    """
+    text = ask.form.get("text", "")[:LONGEST_PASTE]
+    if _is_question(ask, text):
+        return Redirect(link("find", q=" ".join(text.split())))
+    causes = find_causes(ask.rooms, text)
+    if any(cause.confidence == "certain" for cause in causes):
+        return _find_page("", Findings(causes=causes), text)
+    try:
+        found = read_text(ask, text)
+    except CompatgateError as error:
+        if causes:
+            return _find_page("", Findings(causes=causes), text)
+        problem = BadInput(
+            "this text is not recognised",
+            field="text",
+            hint="paste an error, the output of nvidia-smi, a lockfile, an SBOM, an image or"
+            " versions" + (f"; {error.problem}" if error.field != "pasted" else ""),
+        )
+        return _find_page("", Findings(problem=problem), text)
+    return fill_question({}, found)
+
+
+def _is_question(ask: PageRequest[Any], text: str) -> bool:
+    if len(text) > MAX_QUESTION or not names_component(text):
+        return False
+    try:
+        read = read_question(text, ask.gate.facts, ask.gate.snapshot().targets)
+    except CompatgateError:
+        return False
+    return bool(read.stack) and not read.image
+
+
+def _find_page(word: str, found: Findings, pasted: str = "") -> HtmlPage:
+    context = {"word": word, "found": found, "pasted": pasted, "tones": TONES}
+    return HtmlPage("find.html", "Find", context, error=found.problem if pasted else None)

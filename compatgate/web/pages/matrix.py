@@ -17,8 +17,6 @@ from compatgate.kit.http.route import LARGEST
 from compatgate.kit.ui.filters import component_label
 from compatgate.kit.ui.tables import (
     Cell,
-    Column,
-    EmptyNotice,
     TableQuery,
     is_export,
     list_rows,
@@ -38,6 +36,7 @@ from compatgate.web.page import (
     Redirect,
     choices,
     expected_revision,
+    listing,
     page,
 )
 from compatgate.web.pages.question_links import preview_represented
@@ -48,33 +47,6 @@ MAX_REVISIONS = 20
 _MAX_NAMED = 4
 """Targets of an entry that a list names."""
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
-_ENTRY_COLUMNS = (
-    Column("name", "Entry"),
-    Column("status", "Status", "badge"),
-    Column("constraints", "Constraints", "code"),
-    Column("targets", "Targets"),
-    Column("owner", "Owner", "name"),
-    Column("runs", "Canary runs"),
-    Column("replacement", "Replacement", "name", to="entries"),
-    Column("changed", "Changed", "time", of="updated_at"),
-)
-_NO_ENTRIES = EmptyNotice(
-    "No entries yet.",
-    "An entry states which versions are known to work on which targets.",
-    "compatgate matrix import entries.yaml --reason 'what runs today'",
-)
-
-
-_TARGET_COLUMNS = (
-    Column("target", "Target", to="targets"),
-    Column("status", "Status", "badge"),
-    Column("gate", "Verdict", "badge"),
-    Column("why", "Why"),
-    Column("ask", "Ask"),
-)
-_NO_TARGETS = EmptyNotice(
-    "No pool matches.", "None of the entry's targets has one of the entry's GPUs."
-)
 
 
 EntryQuery = make_page_query(EntryFilters)
@@ -99,7 +71,7 @@ def show_entries(ask: PageRequest[Any]) -> HtmlPage:
             "replacement": spec.get("replacement"),
         }
 
-    table = make_list_table("entries", _ENTRY_COLUMNS, found, ask.query, _NO_ENTRIES, cells)
+    table = make_list_table(listing("entries"), found, ask.query, cells)
     context = {
         "statuses": _STATUSES,
         "targets": choices(ask.gate.snapshot().documents),
@@ -178,7 +150,7 @@ def show_entry(ask: PageRequest[Any]) -> HtmlPage:
         }
 
     sort = getattr(ask.query, "sort", None)
-    table = make_table("targets", _TARGET_COLUMNS, pairs, _NO_TARGETS, cells, sort=sort)
+    table = make_table(listing("entry-targets"), pairs, cells, sort=sort)
     return HtmlPage("entry.html", row.name, context, table)
 
 
@@ -199,20 +171,6 @@ def change_entry(ask: PageRequest[Any]) -> Redirect:
 
 DOCUMENTS_PER_PAGE = 50
 """Documents with their differences on one page."""
-_REVISION_COLUMNS = (
-    Column("number", "Revision", "number", to="revisions"),
-    Column("made_at", "Created", "time"),
-    Column("author", "Author"),
-    Column("reason", "Reason"),
-    Column("action", "Action"),
-    Column("count", "Documents", "number"),
-    Column("proposal", "Proposal", "code", to="proposals"),
-)
-_NO_REVISIONS = EmptyNotice(
-    "No revisions yet.",
-    "Each change of the matrix creates one, with author and reason.",
-    "compatgate matrix import FILE --reason 'a first matrix'",
-)
 RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
 
 
@@ -223,9 +181,7 @@ RevisionQuery = make_page_query(RevisionFilters)
 def show_revisions(ask: PageRequest[Any]) -> HtmlPage:
     """Show revisions, newest first, and a form to compare two."""
     found = list_rows(ask.rooms.matrix.list_revisions, ask.query)
-    table = make_list_table(
-        "revisions", _REVISION_COLUMNS, found, ask.query, _NO_REVISIONS, _revision_cells
-    )
+    table = make_list_table(listing("revisions"), found, ask.query, _revision_cells)
     context = {"kinds": KINDS, "last": ask.gate.snapshot().revision}
     return HtmlPage("revisions.html", "Revisions", context, table)
 

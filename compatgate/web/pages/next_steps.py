@@ -165,10 +165,8 @@ class _Guide:
     @property
     def _breaks_fact(self) -> bool:
         """Tell whether a fact is against the stack, which no entry mends."""
-        rules = (
-            BY_ID.get(f["rule"]) for f in self._verdict["findings"] if f["outcome"] in REFUSING
-        )
-        return any(rule is not None and rule.about_facts for rule in rules)
+        names = (f["rule"] for f in self._verdict["findings"] if f["outcome"] in REFUSING)
+        return any(name in BY_ID and BY_ID[name].about_facts for name in names)
 
     def waive(self, found: Resolution) -> Step:
         """Return the step for a waiver of what denies, with what it cannot cover."""
@@ -234,7 +232,8 @@ class _Guide:
             "metadata": {"name": _entry_name(components)},
             "spec": {"status": "blessed", "targets": [self._target], "components": components},
         }
-        if any(_is_about_evidence(one) for one in self._verdict["findings"]):
+        refusing = [f["rule"] for f in self._verdict["findings"] if f["outcome"] in REFUSING]
+        if any(name in BY_ID and BY_ID[name].cause == "evidence" for name in refusing):
             document["spec"]["status"] = "candidate"
             self.drafted = document["metadata"]["name"]
         command = self._with_gate(
@@ -270,7 +269,8 @@ class _Guide:
             )
             form = FormLink(f"Open {run}", ("runs", run), {}, "read")
             return Step(f"See why {run} failed", why, owner, commands, several, form=form)
-        suite = _suite_of(finding)
+        named = _SUITE.search(finding["need"] or "") or _SUITE.search(finding["message"])
+        suite = named[1] if named else "SUITE"
         what = {"image": self._image} if self._image else {"stack": self._stack}
         words = [word for name, value in what.items() if value for word in (f"--{name}", value)]
         command = self._with_gate(
@@ -297,18 +297,8 @@ class _Guide:
         return shlex.join(["compatgate", *words, "--server", self._place.base])
 
 
-def _is_about_evidence(finding: Json) -> bool:
-    rule = BY_ID.get(finding["rule"])
-    return finding["outcome"] in REFUSING and rule is not None and rule.cause == "evidence"
-
-
 def _resolves(finding: Json) -> str:
     return f"Resolves {finding['rule']} {finding['name']}."
-
-
-def _suite_of(finding: Json) -> str:
-    named = _SUITE.search(finding["need"] or "") or _SUITE.search(finding["message"])
-    return named[1] if named else "SUITE"
 
 
 def _entry_name(components: Mapping[str, str]) -> str:

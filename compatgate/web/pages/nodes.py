@@ -18,8 +18,6 @@ from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.tables import (
     SHOWN_ROWS,
     Cell,
-    Column,
-    EmptyNotice,
     TableQuery,
     fetch_rows,
     list_rows,
@@ -44,61 +42,14 @@ from compatgate.service.nodes.reports.details import (
 from compatgate.service.nodes.reports.fleet import DriftGroup
 from compatgate.service.nodes.reports.reports import format_gpus
 from compatgate.service.nodes.reports.schemas import DriftFilters, GpusBody, NodeFilters
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, listing, page
 
 STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}
 """Tones of driver states."""
-_NODE_COLUMNS = (
-    Column("name", "Node"),
-    Column("state", "Driver state", "badge"),
-    Column("driver", "Driver", "name", of="row.driver"),
-    Column("drift", "Drift"),
-    Column("witnesses", "Sources", "badge"),
-    Column("targets", "Target", "name"),
-    Column("gpus", "GPUs", "name"),
-    Column("cluster", "Cluster", "name", of="row.cluster"),
-    Column("since", "Since", "time", of="row.since"),
-    Column("seen", "Last seen", "time"),
-)
-_NO_NODES = EmptyNotice(
-    "No nodes.",
-    "Nodes appear here once they report: from the labels of a cluster, or from the driver itself.",
-    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
-)
-_POOL_COLUMNS = (
-    Column("target", "Target", to="targets"),
-    Column("pool", "Pool", of="pool.name"),
-    Column("gpu", "GPU declared"),
-    Column("has", "Reported"),
-    Column("driver", "Driver declared", "code"),
-    Column("same", "Reported", "badge"),
-    Column("nodes", "Nodes declared", "number", of="pool.count"),
-)
-_NO_POOLS = EmptyNotice(
-    "No matching target.",
-    "A target selects nodes by match.nodeLabels, or by the annotation compatgate.dev/target.",
-)
 MAX_GROUPS = 20
 _TRIED = 5
 """Number of groups with their failing entries; other groups have a link."""
 _MAX_ENTRIES = 60
-DRIFT_COLUMNS = (
-    Column("node", "Node"),
-    Column("what", "Difference", "name"),
-    Column("have", "Reported", "name"),
-    Column("declared", "Declared", "name"),
-    Column("state", "Driver state", "badge"),
-    Column("target", "Target", "name", of="difference.target", to="targets"),
-    Column("gpus", "GPUs", "name"),
-    Column("cluster", "Cluster", "name", of="view.row.cluster"),
-    Column("since", "Since", "time", of="view.row.since"),
-    Column("seen", "Last seen", "time"),
-)
-_NO_DRIFT = EmptyNotice(
-    "No drifted nodes.",
-    "Only reported nodes are compared. Report the nodes of a cluster:",
-    "kubectl get nodes -o json | compatgate k8s nodes --file - --report --cluster prod-eu",
-)
 
 
 YesOrNo = Literal["yes", "no"]
@@ -123,7 +74,7 @@ def show_nodes(ask: PageRequest[Any]) -> HtmlPage:
     query, names = ask.query, ask.gate.snapshot().documents
     answers = {"disagrees": yes_or_no(query.disagrees), "stale": yes_or_no(query.stale)}
     found = list_rows(ask.rooms.nodes.list, query, **answers)
-    table = make_list_table("nodes", _NODE_COLUMNS, found, query, _NO_NODES, _node_cells)
+    table = make_list_table(listing("nodes"), found, query, _node_cells)
     context = {"targets": choices(names), "states": tuple(STATES)}
     return HtmlPage("nodes.html", "Nodes", context, table)
 
@@ -206,9 +157,7 @@ def _node_page(ask: PageRequest[Any], view: NodeView) -> HtmlPage:
         "compared": compare_sources(view.row),
         "order": ORDER,
         "kinds": gpu_kinds(view, snapshot),
-        "pools": make_table(
-            "pools", _POOL_COLUMNS, compare_pools(view, snapshot), _NO_POOLS, _pool_cells
-        ),
+        "pools": make_table(listing("node-pools"), compare_pools(view, snapshot), _pool_cells),
         "advice": advise(view, beside),
         "tried": lambda one: try_node_values(one, pool[one.target]),
     }
@@ -267,9 +216,7 @@ def show_drift(ask: PageRequest[Any]) -> HtmlPage:
     if total <= SHOWN_ROWS or query.every or query.sort or any(wanted.values()):
         found = fetch_rows(nodes.drift, query.cursor, **wanted)
         listed = Part(tuple(list_differences(found.items, query.target, query.what)), found.next)
-        table = make_list_table(
-            "drift", DRIFT_COLUMNS, listed, query, _NO_DRIFT, difference_cells, label="differences"
-        )
+        table = make_list_table(listing("drift"), listed, query, difference_cells)
     leading = groups[:MAX_GROUPS]
     context = {
         "kinds": get_args(DriftKind),
@@ -304,7 +251,7 @@ def list_differences(
 
 
 def difference_cells(one: NodeDifference) -> dict[str, Any]:
-    """Return the cells of a difference in `DRIFT_COLUMNS`."""
+    """Return the cells of a difference in the table of drift."""
     view, difference = one.view, one.difference
     return {
         "node": node_cell(view),

@@ -9,8 +9,6 @@ from compatgate.documents.convert import to_entry
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import (
     Cell,
-    Column,
-    EmptyNotice,
     list_rows,
     make_list_table,
     make_page_query,
@@ -21,25 +19,9 @@ from compatgate.service.matrix.proposals.merging import may_merge
 from compatgate.service.matrix.proposals.models import ProposalState
 from compatgate.service.matrix.proposals.readiness import ProposalView, describe
 from compatgate.service.matrix.proposals.schemas import DAYS, ProposalFilters
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, page, read_action
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page, read_action
 from compatgate.web.pages.change_acts import propose_text
 
-_COLUMNS = (
-    Column("id", "Proposal", "code", of="row.id", to="proposals"),
-    Column("state", "State", "badge"),
-    Column("reason", "Reason"),
-    Column("author", "Author", of="row.author"),
-    Column("made", "Made", "time", of="row.made_at"),
-    Column("targets", "Targets", of="row.targets"),
-    Column("changes", "Changes"),
-    Column("approvals", "Approved by"),
-    Column("revision", "Revision", of="row.revision", to="revisions"),
-)
-_EMPTY = EmptyNotice(
-    "No proposals.",
-    "A proposal is a change of the matrix that others approve before it is made.",
-    "compatgate matrix propose entry.yaml --reason 'torch 2.8 passed on staging'",
-)
 _STATES: tuple[ProposalState, ...] = ("open", "approved", "conflicted", "merged", "closed")
 TONES: dict[ProposalState, str] = {
     "open": "waiting",
@@ -67,7 +49,7 @@ ProposalQuery = make_page_query(ProposalFilters)
 def show_proposals(ask: PageRequest[Any]) -> HtmlPage:
     """Show proposals, newest first."""
     found = list_rows(ask.rooms.proposals.list, ask.query)
-    table = make_list_table("proposals", _COLUMNS, found, ask.query, _EMPTY, _cells)
+    table = make_list_table(listing("proposals"), found, ask.query, _cells)
     return HtmlPage("proposals.html", "Proposals", {"states": _STATES}, table)
 
 

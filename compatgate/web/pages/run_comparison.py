@@ -1,4 +1,7 @@
-"""Compare two runs: requests, stacks, outcomes, metrics and the distribution of their values."""
+"""Compare two runs: requests, stacks, outcomes, metrics and the distribution of their values.
+
+A paired run compares both arms by itself: its metrics have the medians of pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from compatgate.canary import history
+from compatgate.canary.history import PartChange
 from compatgate.canary.judge.metric import judge_metric
+from compatgate.canary.judge.paired.blocks import PairedMetric
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import MetricJudgement, Samples
 from compatgate.canary.judge.statistics import median
 from compatgate.canary.judge.workload import WorkloadJudgement
+from compatgate.canary.pairs import MetricPairs, PairsState
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.components import COMPONENTS, canonical_name, sort_components
@@ -25,6 +32,10 @@ from compatgate.service.runs.queue.models import RunRow, StepRow
 from compatgate.service.runs.queue.service import RunDetail
 
 State = Literal["same", "differs", "not measured", "not asked"]
+MAX_DRAWN_PAIRS = 6
+"""Maximum number of drawn metrics; the table has all."""
+_WORST_FIRST = ("regression", "inconclusive", "improvement", "ok")
+Arm = Literal["A", "B"]
 
 
 class MeasuredPart(Struct, frozen=True):
@@ -234,6 +245,8 @@ def _judged_specs(body: dict[str, Any]) -> dict[str, MetricSpec]:
 
 MAX_DRAWN = 12
 """Maximum number of drawn metrics; the table has all."""
+
+
 _BINS = 24
 
 
@@ -274,3 +287,58 @@ def overlay_values(first: Sequence[float], second: Sequence[float]) -> tuple[Ove
         OverlayBin(low + place * width, *shares)
         for place, shares in enumerate(zip(*counts, strict=True))
     )
+
+
+class MetricView(Struct, frozen=True):
+    """A compared metric; its pairs are None if there are none yet."""
+
+    judged: PairedMetric
+    pairs: MetricPairs | None
+
+
+class PairsView(Struct, frozen=True):
+    """The pairs of a run, for its page.
+
+    Attributes:
+        metrics: the worst first.
+        changes: components that differ, the driver among them.
+    """
+
+    state: PairsState
+    metrics: tuple[MetricView, ...]
+    changes: tuple[PartChange, ...]
+    broken: tuple[StepRow, ...]
+
+    @property
+    def drawn(self) -> list[MetricView]:
+        """Return the metrics that get a chart."""
+        return [one for one in self.metrics[:MAX_DRAWN_PAIRS] if one.pairs and one.pairs.medians]
+
+
+def view_pairs(detail: RunDetail) -> PairsView | None:
+    """Return the pairs of a run; None if it was judged alone."""
+    if detail.pairs is None:
+        return None
+    state = msgspec.convert(detail.pairs, PairsState)
+    judged = sorted(
+        state.judgement.metrics if state.judgement else (),
+        key=lambda metric: _WORST_FIRST.index(metric.outcome),
+    )
+    blocks = [
+        (row, msgspec.convert(row.body.get("report"), Report | None)) for row in detail.blocks
+    ]
+    views = tuple(MetricView(one, state.metrics.get(one.metric)) for one in judged)
+    broken = tuple(row for row in detail.blocks if row.body["outcome"] != "passed")
+    return PairsView(state, views, find_changes(blocks), broken)
+
+
+def find_changes(blocks: Sequence[tuple[StepRow, Report | None]]) -> tuple[PartChange, ...]:
+    """Return the components that the last blocks of both arms loaded in different versions."""
+    seen: dict[Arm, dict[str, str]] = {"A": {}, "B": {}}
+    for row, report in blocks:
+        if report and report.env:
+            arm = row.body["block"]["arm"]
+            seen[arm].update(report.env.versions)
+            if report.env.driver:
+                seen[arm]["driver"] = report.env.driver
+    return tuple(history.compare_parts(seen["A"], seen["B"]))

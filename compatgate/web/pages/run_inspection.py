@@ -62,16 +62,12 @@ def format_change(share: float) -> str:
 def _change(metric: MetricJudgement, found: Numbers) -> str:
     unit = f" {metric.unit}" if metric.unit not in ("", "1") else ""
     before, after = found.medians
+    share = found.ratio - 1
+    moved = f"{_percent(abs(share))} {'higher' if share > 0 else 'lower'}"
     return (
         f"The median of {found.n[1]} values is {after:.4g}{unit}; of the baseline's {found.n[0]} "
-        f"values it is {before:.4g}{unit}: {_movement_text(found.ratio - 1)}."
+        f"values it is {before:.4g}{unit}: {moved if round(abs(share), 4) else 'no change'}."
     )
-
-
-def _movement_text(share: float) -> str:
-    if round(abs(share), 4) == 0:
-        return "no change"
-    return f"{_percent(abs(share))} {'higher' if share > 0 else 'lower'}"
 
 
 def _confidence_text(metric: MetricJudgement, found: Numbers) -> str:

@@ -18,8 +18,6 @@ from compatgate.kit.http.route import LARGEST
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.ui.tables import (
     Cell,
-    Column,
-    EmptyNotice,
     Table,
     TableQuery,
     list_rows,
@@ -32,14 +30,14 @@ from compatgate.service.runs.queue.models import ACTIVE, RunRow
 from compatgate.service.runs.queue.schemas import RunFilters, RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 from compatgate.service.runs.queue.submission import PRIORITIES
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.pages.pair_view import view_pairs
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page
 from compatgate.web.pages.run_comparison import (
     MetricChange,
     compare_parts,
     compare_runs,
     envs_of,
     overlay_metrics,
+    view_pairs,
 )
 from compatgate.web.pages.run_inspection import (
     format_change,
@@ -49,22 +47,6 @@ from compatgate.web.pages.run_inspection import (
 )
 
 STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
-_RUN_COLUMNS = (
-    Column("run", "Run", "code", of="id", to="runs"),
-    Column("state", "State", "badge"),
-    Column("suite", "Suite", "name"),
-    Column("target", "Target", "name"),
-    Column("gpu", "GPU", "name"),
-    Column("host", "Host", "name"),
-    Column("about", "Details"),
-    Column("asked", "Requested", "time"),
-    Column("took", "Duration, s", "number"),
-)
-_NO_RUNS = EmptyNotice(
-    "No runs yet.",
-    "A run executes a suite of canary workloads on a staging host, for the stack of a target.",
-    "compatgate canary run --suite smoke --target prod-a100 --image registry.example/team/app:1.4",
-)
 
 
 RunsQuery = make_page_query(RunFilters)
@@ -74,7 +56,7 @@ RunsQuery = make_page_query(RunFilters)
 def show_runs(ask: PageRequest[Any]) -> HtmlPage:
     """Show every run, newest first; refresh runs in progress."""
     found = list_rows(ask.rooms.runs.list, ask.query)
-    table = make_list_table("runs", _RUN_COLUMNS, found, ask.query, _NO_RUNS, _run_cells)
+    table = make_list_table(listing("runs"), found, ask.query, _run_cells)
     context = {
         "states": STATES,
         "purposes": get_args(Purpose),
@@ -182,6 +164,7 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
     run, long = detail.run, has_many_metrics(detail)
     steps = [step.to_json() for step in detail.steps]
     evidence = runs.evidence(run=run_id).items
+    others = runs.list(suite=run.suite, state="ended", limit=100).items  # to compare with
     warned = ask.rooms.runs.remarks([run.entry]).get(run.entry) if run.entry else None
     result = (step.body.get("imported") for step in detail.steps)
     context = {
@@ -202,18 +185,14 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
         "evidence": evidence,
         "judged": detail.evidence,
         "warnings": [w for w in (warned.warnings if warned else ()) if w.run == run_id],
-        "others": _comparable_runs(ask, run),
+        "others": [one for one in others if one.id != run.id and one.gpu == run.gpu][
+            :_MAX_COMPARABLE
+        ],
         "api": api_link("runs", run_id),
         "evidence_api": api_link("evidence", run=run_id),
         "fill": _repeat_link(run),
     }
     return HtmlPage("run.html", run_id, context)
-
-
-def _comparable_runs(ask: PageRequest[Any], run: RunRow) -> list[RunRow]:
-    """Return runs to compare with: of the same suite on the same GPU."""
-    result = ask.rooms.runs.list(suite=run.suite, state="ended", limit=100).items
-    return [one for one in result if one.id != run.id and one.gpu == run.gpu][:_MAX_COMPARABLE]
 
 
 def _stated_stack(stack: dict[str, Any]) -> str:
@@ -302,22 +281,6 @@ def repeat_run(ask: PageRequest[Any]) -> Redirect:
     return Redirect(link("runs"), f"Queued {len(made)} runs.")
 
 
-_METRIC_COLUMNS = (
-    Column("step", "Step", "name"),
-    Column("metric", "Metric", "name", of="judged.name"),
-    Column("a", "First, median", "number"),
-    Column("b", "Second, median", "number"),
-    Column("unit", "Unit"),
-    Column("change", "Change, %", "number"),
-    Column("tolerance", "Tolerance, %", "number"),
-    Column("beyond", "Beyond tolerance"),
-    Column("outcome", "Verdict", "badge"),
-)
-_NO_METRICS = EmptyNotice(
-    "The two runs have no metric in common.", "Compare runs of the same suite."
-)
-
-
 class RunPairQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The two runs; the second is compared with the first."""
 
@@ -347,15 +310,7 @@ def show_comparison(ask: PageRequest[RunPairQuery]) -> HtmlPage:
     a, b = runs.show(query.a), runs.show(query.b)
     specs = {name: workload.metrics for name, workload in runs.catalogue().workloads.items()}
     found = compare_runs(a, b, specs, ask.gate.facts.gpus)
-    table = make_table(
-        "compare",
-        _METRIC_COLUMNS,
-        found.metrics,
-        _NO_METRICS,
-        _metric_cells,
-        sort=query.sort,
-        label="metrics",
-    )
+    table = make_table(listing("run-metrics"), found.metrics, _metric_cells, sort=query.sort)
     overlays = overlay_metrics(found.metrics)
     return _comparison_page(ask, table, a=a, b=b, found=found, overlays=overlays)
 

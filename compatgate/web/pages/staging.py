@@ -18,8 +18,6 @@ from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import (
     Act,
     Cell,
-    Column,
-    EmptyNotice,
     TableQuery,
     list_rows,
     make_list_table,
@@ -28,8 +26,8 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.runs.queue.models import HostRow
 from compatgate.service.runs.queue.schemas import HostFilters
-from compatgate.web.page import HtmlPage, PageRequest, choices, page
-from compatgate.web.pages.trend_charts import TREND, read_trends
+from compatgate.web.page import HtmlPage, PageRequest, choices, listing, page
+from compatgate.web.pages.trend_charts import read_trends
 
 SILENT_AFTER = timedelta(minutes=2)
 """Silence after which a host is stale; workers report their hosts every ten seconds."""
@@ -71,30 +69,6 @@ def describe_hours(quiet: MaintenanceWindow) -> str:
     return f"{quiet.start} to {quiet.end} {quiet.timezone}, {days}"
 
 
-_HOST_COLUMNS = (
-    Column("name", "Host", "name"),
-    Column("state", "State", "badge"),
-    Column("acts", "Actions", "acts"),
-    Column("gpu", "GPU", "name"),
-    Column("driver", "Driver", "code"),
-    TREND,
-    Column("busy", "Busy slots"),
-    Column("quiet", "Maintenance"),
-    Column("executor", "Executor"),
-    Column("health", "GPU health"),
-    Column("worker", "Worker", "name"),
-    Column("seen", "Last seen", "time"),
-    Column("since", "Known since", "time", of="registered_at"),
-)
-_NO_HOSTS = EmptyNotice(
-    "No staging hosts yet.",
-    "A worker registers the hosts that its file names. Start one on a machine whose GPUs are not "
-    "in production.",
-    'printf \'[[host]]\\nname = "staging-1"\\ngpu = "L4"\\n\' > hosts.toml\n'
-    "compatgate worker --hosts hosts.toml",
-)
-
-
 HostsQuery = make_page_query(HostFilters)
 
 
@@ -120,44 +94,9 @@ def show_hosts(ask: PageRequest[Any]) -> HtmlPage:
             "seen": Cell(host.seen_at, tone="warn" if silent else ""),
         }
 
-    table = make_list_table("hosts", _HOST_COLUMNS, found, ask.query, _NO_HOSTS, cells)
+    table = make_list_table(listing("hosts"), found, ask.query, cells)
     context = {"gpus": choices(row.gpu for row in ask.rooms.runs.hosts().items if row.gpu)}
     return HtmlPage("hosts.html", "Staging hosts", context, table)
-
-
-_WORKLOAD_COLUMNS = (
-    Column("name", "Workload", "name", to="workloads"),
-    Column("description", "Description"),
-    Column("catches", "Detects"),
-    TREND,
-    Column("gpus", "GPUs", "number"),
-    Column("timeout", "Timeout, s", "number", of="timeout_s"),
-    Column("metrics", "Metrics", "number"),
-    Column("checks", "Checks", "number"),
-    Column("suites", "Suites"),
-)
-_METRIC_COLUMNS = (
-    Column("metric", "Metric", "name"),
-    Column("description", "Description"),
-    Column("unit", "Unit", "code"),
-    Column("better", "Better"),
-    Column("tolerance", "Tolerance, %", "number"),
-    Column("repetitions", "Repetitions", "number"),
-    Column("peak", "Peak", "code"),
-)
-_SUITE_COLUMNS = (
-    Column("name", "Suite", "name"),
-    Column("description", "Description"),
-    Column("gpus", "GPUs", "number"),
-    Column("count", "Workloads", "number"),
-    Column("workloads", "Names"),
-)
-_WRITE = EmptyNotice(
-    "No workloads yet.",
-    "A workload is a folder with a workload.toml and a program; the server reads the folders that "
-    "COMPATGATE_WORKLOADS names.",
-    "compatgate canary lint my-workload",
-)
 
 
 @page("/suites", nav="suites", query=TableQuery)
@@ -169,7 +108,7 @@ def show_suites(ask: PageRequest[TableQuery]) -> HtmlPage:
     def cells(suite: Suite) -> dict[str, Any]:
         return {"gpus": library.gpus_of(suite.name), "count": len(suite.workloads)}
 
-    table = make_table("suites", _SUITE_COLUMNS, suites, _WRITE, cells, sort=ask.query.sort)
+    table = make_table(listing("suites"), suites, cells, sort=ask.query.sort)
     context = {"suites": [(suite, library.of_suite(suite.name)) for suite in suites]}
     return HtmlPage("suites.html", "Suites", context, table)
 
@@ -192,9 +131,7 @@ def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
         }
 
     workloads = [library.workloads[name] for name in sorted(library.workloads)]
-    table = make_table(
-        "workloads", _WORKLOAD_COLUMNS, workloads, _WRITE, cells, sort=ask.query.sort
-    )
+    table = make_table(listing("workloads"), workloads, cells, sort=ask.query.sort)
     return HtmlPage("workloads.html", "Workloads", table=table)
 
 
@@ -216,10 +153,7 @@ def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
             "tolerance": round(100 * spec.tolerance, 2),
         }
 
-    empty = EmptyNotice("No metrics: the workload only checks.")
-    table = make_table(
-        "metrics", _METRIC_COLUMNS, workload.metrics, empty, cells, sort=ask.query.sort
-    )
+    table = make_table(listing("workload-metrics"), workload.metrics, cells, sort=ask.query.sort)
     context = {
         "workload": workload,
         "suites": _suites(result, workload.name),

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from compatgate.core.compare.packages import OpenPackage
-from compatgate.documents.quantities import describe_seconds, parse_duration
 from compatgate.documents.specs import (
-    CanarySpec,
-    MatchSpec,
-    PolicySpec,
     PoolSpec,
     TargetDoc,
-    WaiverPolicySpec,
     decode,
 )
 from compatgate.kit import clock
@@ -23,7 +17,6 @@ from compatgate.kit.database.tables import Page
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.tables import (
     Cell,
-    Column,
     EmptyNotice,
     Table,
     TableQuery,
@@ -41,88 +34,16 @@ from compatgate.service.gate.cells.pairs import (
 )
 from compatgate.service.matrix.documents.document_api import TargetFilters
 from compatgate.service.matrix.documents.models import StoredDocument
+from compatgate.service.matrix.documents.policy_words import describe_match, describe_policy
 from compatgate.service.matrix.documents.waivers import list_countdowns
 from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.evidence.evidence import Freshness, assess_freshness
-from compatgate.web.page import HtmlPage, PageRequest, choices, page
-from compatgate.web.pages.nodes import DRIFT_COLUMNS, difference_cells, list_differences
+from compatgate.web.page import HtmlPage, PageRequest, choices, listing, page
+from compatgate.web.pages.nodes import difference_cells, list_differences
 
-_MODE_TEXTS = {
-    "enforce": "Failing stacks are denied.",
-    "warn": "Nothing is denied. Failing stacks are allowed with a warning.",
-    "audit": "Nothing is denied. Failing stacks are allowed; the answer states the verdict.",
-}
-_UNKNOWN_TEXTS = {
-    "fail": "Undecided stacks are stopped (no decision).",
-    "warn": "Undecided stacks are allowed with a warning.",
-    "allow": "Undecided stacks are allowed.",
-}
-_BIND_TEXTS = {
-    "versions": "A run counts for every image with the versions that it measured.",
-    "image": "A run counts only for the image that it tested, by its digest.",
-}
 RECENT_DAYS = 7
 """Days of decisions that the list counts."""
-_COLUMNS = (
-    Column("name", "Target", of="metadata.name", to="targets"),
-    Column("labels", "Labels"),
-    Column("owner", "Owner", of="metadata.owner"),
-    Column("gpus", "GPUs"),
-    Column("drivers", "Drivers", "code"),
-    Column("nodes", "Nodes", "number"),
-    Column("mode", "Mode", of="spec.policy.mode"),
-    Column("entries", "Entries", "number"),
-    Column("stopped", "Denied, 7 d", "number"),
-    Column("usable", "Usable", "badge"),
-)
-_EMPTY = EmptyNotice(
-    "No targets yet.",
-    "A target has pools of nodes, each pool with one GPU product and one driver.",
-    "compatgate matrix import FILE --reason 'a first matrix'",
-)
-_POOL_COLUMNS = (
-    Column("name", "Pool"),
-    Column("gpu", "GPU"),
-    Column("compute", "Compute"),
-    Column("driver", "Driver", "code"),
-    Column("os", "OS"),
-    Column("node", "Node stack"),
-    Column("nodes", "Nodes", "number", of="count"),
-)
-_ENTRY_COLUMNS = (
-    Column("entry", "Entry", of="entry.name", to="entries"),
-    Column("status", "Status", "badge"),
-    Column("constraints", "Constraints", "code"),
-    Column("why", "Why"),
-)
-_NO_ENTRIES = EmptyNotice(
-    "No entries for this target.",
-    "An entry states which versions are known to work here.",
-    "compatgate matrix import entries.yaml --reason 'what runs today'",
-)
-_EVIDENCE_COLUMNS = (
-    Column("suite", "Suite"),
-    Column("sku", "GPU"),
-    Column("driver", "Driver", "code"),
-    Column("state", "State", "badge"),
-    Column("run", "Latest run"),
-    Column("finished", "Finished", "time"),
-    Column("expires", "Valid until", "time"),
-    Column("counting", "Valid runs", "number"),
-)
-_NOT_MEASURED = EmptyNotice("Nothing to measure.", "The target's pools name no known GPU.")
-_PACKAGE_COLUMNS = (
-    Column("package", "Package"),
-    Column("version", "Version", "code"),
-    Column("rules", "Rule"),
-    Column("decisions", "Decisions", "number"),
-    Column("stopped", "Would stop", "number"),
-    Column("first", "First seen", "time"),
-    Column("last", "Last seen", "time"),
-    Column("entries", "Entries"),
-    Column("todo", "Ways to resolve"),
-)
 CHART_DAYS = 30
 MAX_ENTRIES = 60
 """Most entries on the page of a target; the list of entries shows all."""
@@ -130,84 +51,6 @@ MAX_REVISIONS = 10
 MAX_DRIFTED_NODES = 20
 """Most drifted nodes on the page of a target."""
 _TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
-
-
-def describe_policy(policy: PolicySpec) -> list[str]:
-    """Return one sentence for each setting of a policy."""
-    words = [_MODE_TEXTS[policy.mode]]
-    words.append(
-        "A stack must match an entry of the matrix."
-        if policy.require_entry
-        else "A stack need not match an entry; the vendors' facts decide."
-    )
-    if policy.entries == "strict":
-        words.append(
-            "An entry blesses a stack only if the entry names every GPU package of the stack."
-        )
-    words += _describe_canary(policy.canary)
-    if policy.packages == "audit":
-        words.append("A package without a record is allowed with a warning.")
-    if policy.missing_facts == "audit":
-        words.append("A stated value that the facts cannot judge is allowed with a warning.")
-    if policy.stated_stacks == "ignore":
-        words.append("Stacks stated by pods do not count; the gate reads their images.")
-    if policy.mode == "enforce":
-        words.append(_UNKNOWN_TEXTS[policy.on_unknown])
-    longest = (policy.waivers or WaiverPolicySpec()).max_duration
-    longest = describe_seconds(parse_duration(longest).total_seconds())
-    words.append(f"A new waiver lasts at most {longest}.")
-    people = policy.approvals or 1
-    if people > 1:
-        number = "two" if people == 2 else str(people)
-        of = f", approved by {', '.join(policy.approvers)}" if policy.approvers else ""
-        words.append(f"A change that lets the gate allow more needs {number} people{of}.")
-    if policy.changes == "proposals":
-        words.append("A change is a proposal first; permissions can be withdrawn at once.")
-    return words
-
-
-def _describe_canary(canary: CanarySpec) -> Iterator[str]:
-    suites = _join_suites(canary.suites)
-    if canary.require:
-        yield f"A stack must have passed {suites} on staging within the last {canary.max_age}."
-    else:
-        yield f"No canary run is required. Candidates are measured with {suites}."
-    if canary.soak:
-        yield f"Before an entry is blessed, {_join_suites(canary.soak)} must also have passed."
-    yield (
-        "A candidate whose suites have all passed is blessed automatically."
-        if canary.promote == "automatic"
-        else "A person approves a candidate whose suites have all passed."
-    )
-    if canary.on_failure == "revoke":
-        yield "If a later run contradicts a blessed entry, the entry is revoked."
-    if canary.bind in _BIND_TEXTS:
-        yield _BIND_TEXTS[canary.bind]
-    if canary.accept_development:
-        yield "Runs outside a container count as evidence."
-    if canary.assurance != "self-reported":
-        yield f"A passed run counts if it is at least {canary.assurance}."
-    for suite, sources in canary.imported.items():
-        yield f"Imported results of {', '.join(sources)} count for the suite {suite}."
-
-
-def describe_match(match: MatchSpec) -> list[str]:
-    """Return sentences on how hooks match workloads to a target."""
-    words = [
-        "An object that names the target in the annotation compatgate.dev/target, unless its "
-        "namespace or node selection excludes the target."
-    ]
-    if match.namespaces or match.node_labels:
-        said = [f"in a namespace like {' or '.join(match.namespaces)}"] if match.namespaces else []
-        if match.node_labels:
-            labels = ", ".join(f"{key}={value}" for key, value in match.node_labels.items())
-            said.append(f"that requests nodes with {labels}")
-        words.append(f"Otherwise an object {' and '.join(said)}.")
-    return words
-
-
-def _join_suites(names: tuple[str, ...]) -> str:
-    return f"suite{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 TargetQuery = make_page_query(TargetFilters)
@@ -234,7 +77,7 @@ def show_targets(ask: PageRequest[Any]) -> HtmlPage:
         }
 
     listed = Page(tuple(map(document_of, found.items)), found.next)
-    table = make_list_table("targets", _COLUMNS, listed, ask.query, _EMPTY, cells)
+    table = make_list_table(listing("targets"), listed, ask.query, cells)
     documents = snapshot.documents.values()
     pools = [pool for one in documents for pool in one.spec.pools]
     context = {
@@ -278,34 +121,40 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "match": describe_match(document.spec.match),
         "entries_total": total,
         "entries_shown": MAX_ENTRIES,
-        "freshness": make_table(
-            "evidence", _EVIDENCE_COLUMNS, fresh, _NOT_MEASURED, _evidence_cells, label="suites"
-        ),
+        "freshness": make_table(listing("evidence"), fresh, _evidence_cells),
         "waivers": [one for one in waivers if one.state != "expired"],
         "counted": ask.rooms.decisions.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
         "reported": bool(ask.rooms.nodes.keys_of(name)),
         "good": ask.rooms.known_good.look_up(name),
         "drift": make_table(
-            "drift",
-            [one for one in DRIFT_COLUMNS if one.key not in ("state", "target", "gpus")],
+            listing("drift").without(
+                "state",
+                "target",
+                "gpus",
+                empty=EmptyNotice("Every reported node matches the target."),
+            ),
             list_differences(drifted.items, target=name),
-            EmptyNotice("Every reported node matches the target."),
             difference_cells,
             following=drifted.next,
-            label="differences",
         ),
     }
-    table = make_table(
-        "entries", _ENTRY_COLUMNS, pairs, _NO_ENTRIES, _entry_cells, sort=ask.query.sort
-    )
+
+    def cells(pair: Pair) -> dict[str, Any]:
+        constraints = format_constraints(pair.entry)
+        return {"constraints": constraints, "why": pair.why or pair.entry.reason}
+
+    table = make_table(listing("target-entries"), pairs, cells, sort=ask.query.sort)
     return HtmlPage("target.html", name, context, table)
 
 
 def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
     target = snapshot.targets.get(document.metadata.name)
     resolved = {pool.name: pool.gpu for pool in target.pools} if target else {}
-    nodes = {pool.name: _describe_node(pool) for pool in document.spec.pools}
+    nodes = {}
+    for pool in document.spec.pools:
+        stated = {"platform": pool.platform, "sharing": pool.sharing, **(pool.node or {})}
+        nodes[pool.name] = ", ".join(f"{name} {value}" for name, value in stated.items() if value)
 
     def cells(pool: PoolSpec) -> dict[str, Any]:
         gpu = resolved.get(pool.name)
@@ -317,19 +166,8 @@ def _pool_table(document: TargetDoc, snapshot: Snapshot) -> Table:
             "node": nodes[pool.name],
         }
 
-    columns = [one for one in _POOL_COLUMNS if one.key != "node" or any(nodes.values())]
-    return make_table("pools", columns, document.spec.pools, EmptyNotice("No pools."), cells)
-
-
-def _describe_node(pool: PoolSpec) -> str:
-    """Return the platform, the sharing and the parts of a pool's nodes that are stated."""
-    stated = {"platform": pool.platform, "sharing": pool.sharing, **(pool.node or {})}
-    return ", ".join(f"{name} {value}" for name, value in stated.items() if value)
-
-
-def _entry_cells(pair: Pair) -> dict[str, Any]:
-    constraints = format_constraints(pair.entry)
-    return {"constraints": constraints, "why": pair.why or pair.entry.reason}
+    shown = listing("target-pools").without(*(() if any(nodes.values()) else ("node",)))
+    return make_table(shown, document.spec.pools, cells)
 
 
 def _evidence_cells(one: Freshness) -> dict[str, Any]:
@@ -352,10 +190,8 @@ def show_packages(ask: PageRequest[TableQuery]) -> HtmlPage:
     report = report_on_packages(ask.gate, target=name)
     found = report.targets[0] if report.targets else None
     context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}
-    packages, empty = found.packages if found else (), EmptyNotice("No unknown packages.")
-    table = make_table(
-        "packages", _PACKAGE_COLUMNS, packages, empty, _package_cells, sort=ask.query.sort
-    )
+    packages = found.packages if found else ()
+    table = make_table(listing("open-packages"), packages, _package_cells, sort=ask.query.sort)
     return HtmlPage("target_packages.html", f"{name}: packages", context, table)
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from compatgate.canary.history import MetricKey, Point
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.charts import draw_sparkline, find_shape
-from compatgate.kit.ui.tables import Cell, Column
+from compatgate.kit.ui.tables import Cell
 
 if TYPE_CHECKING:
     from compatgate.canary.workload import Workload
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _PARTS = {"driver": "driver", "cudnn": "cuDNN", "image": "image"}
 """Label of the parts whose change is marked."""
 _DIGITS = 12
+"""Characters of a version, and of what tells an image from another: its tag or digest."""
 _RUNS = 80
 """Finished runs that a list reads."""
 VALUES = 20
 """Maximum number of values in a line."""
-TREND = Column("trend", "Last runs", "number")
 
 
 class RunMark(Struct, frozen=True):
@@ -55,15 +55,11 @@ def mark_runs(outcomes: Sequence[str], parts: Sequence[Mapping[str, str]]) -> li
             if before.get(name) and present.get(name) and before[name] != present[name]
         ]
         words = tuple(f"{_PARTS[name]} {before[name]} to {present[name]}" for name in changed)
-        new = (f"{_PARTS[name]} {_shorten(present[name])}" for name in changed)
+        tails = {name: present[name].rpartition("/")[2].rpartition(":")[2] for name in changed}
+        new = (f"{_PARTS[name]} {tail[:_DIGITS]}" for name, tail in tails.items())
         marks.append(RunMark(*find_shape(outcome), ", ".join(new), words))
         before = present
     return marks
-
-
-def _shorten(version: str) -> str:
-    """Return a version, or what tells an image from another: its tag, or digits of its digest."""
-    return version.rpartition("/")[2].rpartition(":")[2][:_DIGITS]
 
 
 class Trends(Struct, frozen=True):

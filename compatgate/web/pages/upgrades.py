@@ -17,8 +17,6 @@ from compatgate.kit.http.requests import to_struct
 from compatgate.kit.ui.filters import count_things
 from compatgate.kit.ui.tables import (
     Cell,
-    Column,
-    EmptyNotice,
     TableQuery,
     list_rows,
     make_list_table,
@@ -35,42 +33,9 @@ from compatgate.service.changes.upgrades.schemas import (
 )
 from compatgate.service.changes.upgrades.views import PHASES, TONES, arrange
 from compatgate.service.matrix.documents.waivers import split_words
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, page, read_action
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, listing, page, read_action
 
 STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
-_COLUMNS = (
-    Column("name", "Upgrade", "name", to="upgrades"),
-    Column("state", "State", "badge"),
-    Column("target", "Target", "name", to="targets"),
-    Column("driver", "Driver", "code"),
-    Column("finished", "Waves finished"),
-    Column("nodes", "Nodes", "number"),
-    Column("reason", "Reason"),
-    Column("author", "Author"),
-    Column("made", "Proposed", "time", of="made_at"),
-)
-_EMPTY = EmptyNotice(
-    "No upgrades.",
-    "An upgrade carries out a plan in waves. Each wave starts only when it is allowed.",
-    "compatgate upgrade create prod-580 --target prod-a100 --driver 580 --reason 'fixes Xid 119'",
-)
-_FREEZE_COLUMNS = (
-    Column("name", "Freeze", "name"),
-    Column("state", "State", "badge"),
-    Column("targets", "Targets"),
-    Column("since", "From", "time"),
-    Column("until", "To", "time"),
-    Column("owner", "Owner", "name"),
-    Column("reason", "Reason"),
-    Column("by", "Made by", of="made_by"),
-)
-_NO_FREEZES = EmptyNotice(
-    "No freezes.",
-    "A freeze is a period in which no wave of an upgrade starts, for example a year-end change"
-    " freeze.",
-    "compatgate upgrade freeze year-end --from 2026-12-18 --to 2027-01-04 --owner team-sre"
-    " --reason 'change stop'",
-)
 _FREEZE_FIELDS = ("name", "since", "until", "owner", "targets")
 _Text = Annotated[str, Meta(max_length=256)]
 
@@ -83,7 +48,7 @@ def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
     """Show upgrades, newest first."""
     query = ask.query
     found = list_rows(ask.rooms.upgrades.list, query)
-    table = make_list_table("upgrades", _COLUMNS, found, query, _EMPTY, _cells)
+    table = make_list_table(listing("upgrades"), found, query, _cells)
     context = {
         "states": STATES,
         "targets": choices(ask.gate.snapshot().documents),
@@ -265,9 +230,7 @@ def show_freezes(ask: PageRequest[Any]) -> HtmlPage:
         "ended": query.ended,
         "targets": sorted(ask.gate.snapshot().documents),
     }
-    table = make_table(
-        "freezes", _FREEZE_COLUMNS, freezes, _NO_FREEZES, _freeze_cells, sort=query.sort
-    )
+    table = make_table(listing("freezes"), freezes, _freeze_cells, sort=query.sort)
     return HtmlPage("freezes.html", "Freezes", context, table)
 
 

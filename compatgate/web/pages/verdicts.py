@@ -48,7 +48,9 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     given = ask.rooms.decisions.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
     until = verdict.get("valid_until")
     question = _question_of(verdict)
-    place = _step_place(ask, verdict["target"] or "")
+    document = ask.gate.snapshot().documents.get(verdict["target"] or "")
+    owner = (document.metadata.owner if document else None) or ""
+    place = StepPlace(base_url(ask.service), owner)
     steps = list_steps(verdict, place, resolve_verdict(ask.gate.snapshot(), verdict))
     heading = _make_heading(verdict)
     permanent = answer_link(ask.service, verdict_id)
@@ -108,12 +110,6 @@ def _question_of(verdict: dict[str, Any]) -> Question:
         where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
     stack = write_stack(verdict["stack"])
     return Question(stack=stack, image=verdict["image"] or "", **where)
-
-
-def _step_place(ask: PageRequest[Any], target: str) -> StepPlace:
-    document = ask.gate.snapshot().documents.get(target)
-    owner = (document.metadata.owner if document else None) or ""
-    return StepPlace(base_url(ask.service), owner)
 
 
 def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:

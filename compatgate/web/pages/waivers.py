@@ -13,13 +13,9 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import Filter, Search
 from compatgate.kit.ui.tables import (
-    NO_MATCHES,
     Act,
     Cell,
-    Column,
-    EmptyNotice,
     TableQuery,
-    is_narrowed,
     make_table,
 )
 from compatgate.service.matrix.documents.waivers import (
@@ -34,30 +30,12 @@ from compatgate.web.page import (
     Redirect,
     choices,
     expected_revision,
+    listing,
     page,
 )
 
 MAX_REVISIONS = 20
 _MAX_ENDED = 100
-_COLUMNS = (
-    Column("name", "Waiver", of="waiver.name", to="waivers"),
-    Column("left", "Days left", "number", of="days"),
-    Column("state", "State", "badge"),
-    Column("acts", "Actions", "acts"),
-    Column("expires", "Last day", "code", of="waiver.expires"),
-    Column("rules", "Rules", "code", of="waiver.rules"),
-    Column("targets", "Targets", of="waiver.targets"),
-    Column("for", "Match", "code"),
-    Column("owner", "Owner", "name", of="waiver.owner"),
-    Column("reason", "Reason", of="waiver.reason"),
-)
-_ENDED_COLUMNS = tuple(one for one in _COLUMNS if one.key not in ("left", "acts"))
-_EMPTY = EmptyNotice(
-    "No waivers.",
-    "A waiver accepts a finding until a date, with an owner and a reason. "
-    "Import it with the matrix, or create it with the button above.",
-    "compatgate matrix import waiver.yaml --reason 'until the move'",
-)
 _STATE_TEXTS = {"active": "holds", "soon": "ends soon", "expired": "ended"}
 _STATE_TONES = {"active": "pass", "soon": "warn", "expired": "muted"}
 
@@ -96,16 +74,14 @@ def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
             "for": waiver.image or versions or None,
         }
 
-    empty = NO_MATCHES if is_narrowed() else _EMPTY
+    ended = listing("waivers").without("left", "acts", name="ended", label="waivers")
     context = {
-        "over": make_table(
-            "ended", _ENDED_COLUMNS, over[:_MAX_ENDED], empty, cells, label="waivers"
-        ),
+        "over": make_table(ended, over[:_MAX_ENDED], cells, filtered=True),
         "over_total": len(over),
         "targets": choices(snapshot.documents),
         "owners": choices(waiver.owner for waiver in snapshot.waivers.values()),
     }
-    table = make_table("waivers", _COLUMNS, wanted, empty, cells, sort=query.sort)
+    table = make_table(listing("waivers"), wanted, cells, sort=query.sort, filtered=True)
     return HtmlPage("waivers.html", "Waivers", context, table)
 
 

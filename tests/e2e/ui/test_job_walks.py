@@ -125,7 +125,7 @@ def test_job_1_does_torch_2_8_run_on_our_h100s(begin, scripts):
     """The palette answers while one types; without scripts, Ask does with one question."""
     if scripts:
         walk = begin("", actions=1)
-        walk.ask("does torch 2.8 run on H100?")
+        walk.ask("does torch 2.8 run on our H100s?")
         pools = re.compile(r"Runs on \d+ of \d+ pools with H100")
         walk.see(walk.page.locator("#found"), pools)
         walk.see(walk.page.locator("#found"), BLESSED)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
+from base64 import b64encode
 
 import pytest
 from ui_marks import form_token, post
@@ -148,6 +150,18 @@ def test_pages_have_no_inline_script_or_style(pages):
         assert " onclick=" not in text
 
 
+def test_a_page_brings_its_styles_along_and_an_answer_to_a_script_does_not(pages):
+    client = pages()
+    answer = client.get("/ui/decisions")  # with charts
+    styles = re.findall("<style>(.*?)</style>", answer.text, re.DOTALL)
+    assert len(styles) == 2
+    for style in styles:
+        digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in answer.headers["Content-Security-Policy"]
+    assert "stylesheet" not in answer.text
+    assert "<style" not in client.get("/ui/ask", headers={"HX-Request": "true"}).text
+
+
 def test_browsers_are_led_to_the_pages_and_programs_are_not(pages):
     client = pages()
     assert client.get("/", headers={"Accept": "text/html,*/*;q=0.8"}).status_code == 302
@@ -157,7 +171,7 @@ def test_browsers_are_led_to_the_pages_and_programs_are_not(pages):
 
 def test_files_are_packed_and_kept_for_ever(pages):
     client = pages()
-    path = client.get("/ui/").text.partition('<link rel="stylesheet" href="')[2].partition('"')[0]
+    path = client.get("/ui/").text.partition('<script src="')[2].partition('"')[0]
     answer = client.get(path, headers={"Accept-Encoding": "gzip"})
     assert answer.headers["Content-Encoding"] == "gzip"
     assert "immutable" in answer.headers["Cache-Control"]

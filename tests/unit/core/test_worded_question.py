@@ -62,6 +62,19 @@ def test_a_pool_is_named_by_gpu_and_driver(facts: Facts):
     assert (found.gpu, found.driver, found.target) == ("A100 SXM4 80GB", "535.104.05", "")
 
 
+@pytest.mark.parametrize(
+    ("text", "gpu"),
+    [
+        ("does torch 2.8 run on our H100s?", "H100"),
+        ("where can I use torch 2.8 on the H100's of the cluster", "H100"),
+        ("torch 2.8 on any L40S nodes", "L40S"),
+    ],
+)
+def test_a_question_is_read_as_people_ask_it(text: str, gpu: str, facts: Facts):
+    found = read_question(text, facts, TARGETS)
+    assert (found.gpu, found.target, set(found.stack)) == (gpu, "", {"torch"})
+
+
 def test_an_image_is_asked_about_on_a_target(facts: Facts):
     digest = f"registry.example/team/app@sha256:{'0' * 64}"
     found = read_question(f"{digest} @ prod-a100", facts, TARGETS)

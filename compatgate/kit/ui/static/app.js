@@ -1,8 +1,6 @@
 // Keys, copying and live logs. Every page can be read without this.
 "use strict";
 
-document.documentElement.classList.add("js");
-
 const menu = document.querySelector(".side .menu");
 if (menu && matchMedia("(max-width: 760px)").matches) menu.open = false;
 

@@ -63,11 +63,13 @@ def make_report(
     until: datetime | None = None,
     *,
     questions: int | None = None,
+    changes: int | None = None,
 ) -> TargetReportBody:
     """Report what happened on a target, which may have been deleted since; None: on all.
 
     Args:
         questions: how many verdicts are re-evaluated at most.
+        changes: how many changes a report on all reads at most, the newest.
     """
     now, snapshot = clock.now(), gate.snapshot()
     until = until or now
@@ -83,14 +85,14 @@ def make_report(
         if target and target not in snapshot.documents:
             _require_history(session, target, snapshot)
         period = Period(session, target, since, until, left_out)
-        changes = read_changes(period)
+        changed, changes_total = read_changes(period, changes)
         answers = decisions.list_answers(session, target, since, until)
         ranked, bodies = _rank_answers(period, answers, questions or MAX_QUESTIONS)
         of_runs: list[RunRow] = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
         links = [*link_events(period, set(keys[:MAX_NODES]) if target else None)]
     asked = [_ask_again(one, bodies[one.verdict_id], snapshot, now) for one in ranked]
     timeline = [
-        *change_events(changes),
+        *change_events(changed),
         *links,
         *facts_events(_list_facts(ranked, bodies)),
         *question_events(asked, on_all=target is None),
@@ -98,7 +100,7 @@ def make_report(
     ]
     timeline = [event for event in timeline if since <= event.at <= until]
     node_events = sum(event.kind == "nodes" for event in links)
-    counts = _count(answers, asked, len(changes), len(of_runs), node_events)
+    counts = _count(answers, asked, changes_total, len(of_runs), node_events)
     return TargetReportBody(
         target=target or ALL_TARGETS,
         since=since,
@@ -108,7 +110,7 @@ def make_report(
         counts=counts,
         timeline=sorted(timeline, key=lambda event: (event.at, event.kind, event.ref)),
         asked=asked,
-        changes=changes,
+        changes=changed,
         left_out=left_out,
         matrix_revision=snapshot.revision,
         facts=snapshot.facts.digest,

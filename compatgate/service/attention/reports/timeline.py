@@ -61,13 +61,17 @@ class Period(Struct, frozen=True):
         return rows[:most]
 
 
-def read_changes(period: Period) -> list[ReportedChangeBody]:
-    """Return the changes of the target, and of entries and waivers that name it, oldest first."""
+def read_changes(period: Period, most: int | None = None) -> tuple[list[ReportedChangeBody], int]:
+    """Return the changes of the target, and of entries and waivers that name it, oldest first.
+
+    ``most``: only so many of all targets, the newest; how many there are is returned, too.
+    """
     names = (period.target, ANY_TARGET) if period.target else ()
     words = [msgspec.json.encode(name).decode() for name in names]
     rows = period.read(revisions.list_revisions, MAX_REVISIONS, "revisions")
     numbers = [row.number for row in rows]
-    changes = revisions.read_changes_with(period.session, numbers, period.target, words)
+    most = None if period.target else most
+    changes = revisions.read_changes_with(period.session, numbers, period.target, words, most)
     bodies = []
     for row in rows:
         for change in changes.get(row.number, ()):
@@ -78,7 +82,8 @@ def read_changes(period: Period) -> list[ReportedChangeBody]:
             bodies.append(
                 ReportedChangeBody(row.number, row.made_at, row.author, row.reason, *about)
             )
-    return bodies[::-1]
+    total = revisions.count_changes(period.session, numbers) if most else len(bodies)
+    return bodies[::-1], total
 
 
 def _concerns(change: Change, target: str) -> bool:

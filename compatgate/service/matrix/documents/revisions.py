@@ -243,21 +243,29 @@ def read_changes_with(
     numbers: Collection[int],
     name: str | None = None,
     words: Collection[str] = (),
+    most: int | None = None,
 ) -> dict[int, list[compared.Change]]:
     """Return the changes of revisions that may concern a name (None: all), in order.
 
     ``words`` are JSON strings: changes whose document before or after has one are returned, too.
+    ``most``: only so many, the newest.
     """
     sides = (DocumentChange.before, DocumentChange.after)
     wanted = [side.contains(word, autoescape=True) for side in sides for word in words]
     query = select(DocumentChange.__table__).where(DocumentChange.revision.in_(numbers))
     if name is not None:
         query = query.where(or_(DocumentChange.name == name, *wanted))
-    query = query.order_by(DocumentChange.id)
+    query = query.order_by(DocumentChange.id.desc()).limit(most)
     found: dict[int, list[compared.Change]] = {}
-    for row in session.execute(query):
+    for row in session.execute(query).all()[::-1]:
         found.setdefault(row.revision, []).append(_to_change(row, row.action))
     return found
+
+
+def count_changes(session: Session, numbers: Collection[int]) -> int:
+    """Count the changes of revisions."""
+    query = select(func.count()).select_from(DocumentChange)
+    return session.execute(query.where(DocumentChange.revision.in_(numbers))).scalar_one()
 
 
 def read_edits(session: Session, number: int) -> list[Edit]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -15,6 +18,7 @@ from compatgate.kit.http import lanes, wsgi
 from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ, receive_body
 from compatgate.service.app import Rooms
 from compatgate.web.app import create_front
+from compatgate.web.computing import get_ready
 from compatgate.web.service import Settings
 
 QUESTION = {"target": "prod-a100", "stack": {"cuda": "12.4"}}
@@ -65,6 +69,26 @@ def test_health_and_questions_do_not_wait_for_slow_requests(talk: Any, stalled: 
         assert {answer.status_code for answer in await asyncio.gather(*slow)} == {200}
 
     talk(ask)
+
+
+def test_the_process_that_computes_is_ready_before_the_first_question(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    calls: SimpleQueue[Any] = SimpleQueue()
+    monkeypatch.setattr(rooms.gate, "compute", lambda *call: calls.put(call))
+    snapshot = rooms.gate.snapshot()
+
+    async def live() -> None:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        events.put_nowait({"type": "lifespan.startup"})
+        front = create_front(rooms, Settings(overlays=()), 2)
+        life = asyncio.create_task(front({"type": "lifespan"}, events.get, AsyncMock()))
+        assert await asyncio.to_thread(calls.get, timeout=20) == (get_ready, snapshot)
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await life
+
+    asyncio.run(live())
 
 
 def test_a_known_question_needs_no_thread(

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from compatgate.core.facts.nvidia import Branch, Source
-from compatgate.web.pages.support import BranchSupport, read_support
+from compatgate.web.pages.facts import BranchSupport, read_support
 
 TODAY = date(2026, 11, 28)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.documents.specs import CanarySpec, MatchSpec, PolicySpec
-from compatgate.web.pages.targets import describe_match, describe_policy
+from compatgate.service.matrix.documents.policy_words import describe_match, describe_policy
 
 
 def test_a_policy_that_asks_for_everything_says_so():

@@ -1,4 +1,4 @@
-"""Show the report about a period, on one target or on all."""
+"""Show what happened: the audit log with its chain, and reports about a period."""
 
 from __future__ import annotations
 
@@ -13,13 +13,56 @@ from msgspec.structs import replace
 
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import link
+from compatgate.kit.ui.filters import format_compact
+from compatgate.kit.ui.tables import (
+    Cell,
+    list_rows,
+    make_list_table,
+    make_page_query,
+)
 from compatgate.service.attention.reports.formats import arrange
 from compatgate.service.attention.reports.service import make_report
-from compatgate.web.page import HtmlPage, PageRequest, page
+from compatgate.service.audit.events.schemas import AuditBody, AuditFilters
+from compatgate.web.page import HtmlPage, PageRequest, listing, page
 
+AuditQuery = make_page_query(AuditFilters)
 _Text = Annotated[str, Meta(max_length=64)]
 _MAX_QUESTIONS, _MAX_ROWS = 50, 200
 """What a page shows of a report; the command and REST give the whole."""
+
+
+@page("/audit", nav="audit", query=AuditQuery)
+def show_audit(ask: PageRequest[Any]) -> HtmlPage:
+    """Show changes and batches of decisions, newest first."""
+    found = list_rows(ask.rooms.audit.list_audit, ask.query)
+    table = make_list_table(listing("audit"), found, ask.query, _cells)
+    return HtmlPage("audit.html", "Audit", table=table)
+
+
+@page("/audit/verify", scope="admin", nav="audit")
+def show_verification(ask: PageRequest[Any]) -> HtmlPage:
+    """Verify the chain, and show the result."""
+    return HtmlPage(
+        "audit-verify.html", "Audit chain", {"report": ask.rooms.chain.verify(full=False)}
+    )
+
+
+def _cells(one: AuditBody) -> dict[str, Any]:
+    return {
+        "subject": Cell(one.subject, _place(one)),
+        "detail": format_compact(one.detail),
+        "hash": Cell(one.hash[:12], title=one.hash),
+    }
+
+
+def _place(one: AuditBody) -> str | None:
+    """Return the page of the subject, if it has one."""
+    if one.subject.startswith("run_"):
+        return link("runs", one.subject)
+    revision = one.detail.get("revision")
+    if one.action.startswith("matrix.") and isinstance(revision, int):
+        return link("revisions", revision)
+    return None
 
 
 class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,8 +89,15 @@ def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) ->
 def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     name = ask.args.get("name")
     period = ask.query.period()
-    report = make_report(ask.gate, ask.rooms.nodes, name, *period, questions=_MAX_QUESTIONS)
     newest = slice(-_MAX_ROWS - 1, None)  # one more, which tells that there are more
+    report = make_report(
+        ask.gate,
+        ask.rooms.nodes,
+        name,
+        *period,
+        questions=_MAX_QUESTIONS,
+        changes=_MAX_ROWS + 1,
+    )
     report = replace(report, timeline=report.timeline[newest], changes=[])
     sections = [
         replace(one, title=f"{one.title}: the newest {_MAX_ROWS}", rows=one.rows[-_MAX_ROWS:])
@@ -71,6 +121,8 @@ def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
 
 
 _REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
+
+
 _PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
 
 

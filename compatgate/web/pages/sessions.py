@@ -1,47 +1,52 @@
-"""Show and create tokens, for an administrator; sign in and out, and choose the theme."""
+"""Show and create tokens; sign in and out, with a token or at an issuer; keep preferences."""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 from flask import redirect, request
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.documents.quantities import parse_duration
-from compatgate.errors import BadInput, Unauthorized
+from compatgate.errors import BadInput, CompatgateError, Unauthorized
 from compatgate.kit.clock import now
-from compatgate.kit.http.links import link, local_path
+from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.replies import note_error
+from compatgate.kit.http.requests import AnyQuery
 from compatgate.kit.principal import SCOPES, AccessRefused
+from compatgate.kit.ui.preferences import (
+    BROWSER_ZONE,
+    PREFERENCES_COOKIE,
+    THEMES,
+    ZONE_COOKIE,
+    Preferences,
+    Theme,
+    check_zone,
+    current_preferences,
+    current_zone,
+    pack_cookie,
+    zone_names,
+)
 from compatgate.kit.ui.tables import (
     Act,
     Cell,
-    Column,
-    EmptyNotice,
     PagedTableQuery,
     fetch_rows,
     make_list_table,
 )
+from compatgate.service.access.tokens.browser_sessions import NewBrowserSession
 from compatgate.service.access.tokens.repository import TokenRow
 from compatgate.service.access.tokens.service import NewToken
 from compatgate.web import auth
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page
+from compatgate.web.service import base_url
 
-_COLUMNS = (
-    Column("name", "Name", "name"),
-    Column("state", "State", "badge"),
-    Column("acts", "Actions", "acts"),
-    Column("scopes", "Scopes"),
-    Column("targets", "Targets"),
-    Column("created", "Created", "time", of="created_at"),
-    Column("by", "By", of="created_by"),
-    Column("expires", "Expires", "time", of="expires_at"),
-    Column("used", "Last used", "time", of="last_used_at"),
-    Column("warning", "Attention"),
-    Column("id", "Id", "code"),
-)
-_EMPTY = EmptyNotice("No tokens yet.", "Changes need a token.")
+_ATTEMPT_COOKIE = "compatgate_signing_in"
+_LONGEST_PLACE = 2000
 
 
 @page("/tokens", scope="admin", nav="tokens", query=PagedTableQuery)
@@ -106,7 +111,7 @@ def _tokens_page(
 ) -> HtmlPage:
     query = ask.query if isinstance(ask.query, PagedTableQuery) else PagedTableQuery()
     found = fetch_rows(ask.rooms.tokens.list, query.cursor)
-    table = make_list_table("tokens", _COLUMNS, found, query, _EMPTY, _cells)
+    table = make_list_table(listing("tokens"), found, query, _cells)
     context = {
         "made": made,
         "ending": ending,
@@ -180,3 +185,126 @@ def sign_out(ask: PageRequest[Any]) -> Any:
     response = redirect(place, 303)
     auth.clear_session_cookie(response)  # type: ignore[arg-type]
     return response
+
+
+@page("/sign-in/issuer", scope=None, query=NextPage)
+def begin_sign_in(ask: PageRequest[NextPage]) -> Any:
+    """Send the browser to the issuer; a cookie keeps what its answer must match."""
+    from compatgate.service.access.identity.people import SIGN_IN_SECONDS
+
+    people = ask.service.identity.require_people()
+    place = local_path(ask.query.next) or link()
+    try:
+        attempt, url = people.begin(_redirect_uri(ask), place[:_LONGEST_PLACE])
+    except CompatgateError as error:
+        return _sign_in_problem(error, place)
+    response = redirect(url, 303)
+    kept = urlsafe_b64encode(msgspec.json.encode(attempt)).decode()
+    auth.set_cookie(response, _ATTEMPT_COOKIE, kept, SIGN_IN_SECONDS)  # type: ignore[arg-type]
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@page("/sign-in/done", scope=None, query=AnyQuery)
+def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
+    """Open a session with the issuer's answer, and go to the page that was asked for."""
+    from compatgate.service.access.identity.people import Response
+
+    people = ask.service.identity.require_people()
+    place = link()
+    try:
+        attempt = _read_attempt()
+        place = local_path(attempt.place) or link()
+        answer = Response(
+            **{name: request.args.get(name, "")[:4096] for name in Response.__struct_fields__}
+        )
+        with ask.service.limits.counted_failures():
+            made = people.finish(attempt, answer, _redirect_uri(ask))
+    except CompatgateError as error:
+        return _sign_in_problem(error, place)
+    before = auth.session_cookie()
+    if before and ask.service.identity.knows(before):
+        ask.service.identity.sessions.sign_out(before)
+    response = redirect(place, 303)
+    opened = NewBrowserSession(made.secret, made.principal, made.seconds)
+    auth.set_session_cookie(response, opened)  # type: ignore[arg-type]
+    response.delete_cookie(auth.cookie_name(_ATTEMPT_COOKIE), path="/", secure=request.is_secure)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+@page("/signed-out", scope=None)
+def show_signed_out(ask: PageRequest[Any]) -> HtmlPage:
+    """Say that the session has ended, and go on to the issuer to end it there."""
+    people = ask.service.identity.people
+    back = f"{base_url(ask.service)}{UI_PREFIX}/sign-in"
+    context = {
+        "issuer": people.settings.label if people else "",
+        "end_session": people.sign_out_url(back) if people else None,
+    }
+    return HtmlPage("signed-out.html", "Signed out", context)
+
+
+def _redirect_uri(ask: PageRequest[Any]) -> str:
+    return f"{base_url(ask.service)}{UI_PREFIX}/sign-in/done"
+
+
+def _read_attempt() -> Any:
+    """Return the sign-in that this browser began."""
+    from compatgate.service.access.identity.people import Attempt
+
+    kept = request.cookies.get(auth.cookie_name(_ATTEMPT_COOKIE), "")[:8192]
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(kept), type=Attempt)
+    except (msgspec.MsgspecError, ValueError):
+        hint = "sign in again; this browser must allow cookies of this site"
+        raise Unauthorized("this browser did not start a sign-in", hint=hint) from None
+
+
+def _sign_in_problem(error: CompatgateError, place: str) -> HtmlPage:
+    """Show what went wrong, and the way back."""
+    return HtmlPage("sign-in-failed.html", "Not signed in", {"next": place}, error=error)
+
+
+@page("/preferences", scope=None)
+def show_preferences(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the preferences of this browser."""
+    context = {
+        "chosen": current_preferences(),
+        "themes": THEMES,
+        "zones": zone_names(),
+        "browser": BROWSER_ZONE,
+        "zone_in_use": current_zone()[0],
+        "zone_told": ZONE_COOKIE in request.cookies,
+        "now": now(),
+    }
+    return HtmlPage("preferences.html", "Preferences", context)
+
+
+@page("/preferences", scope=None, method="POST")
+def change_preferences(ask: PageRequest[Any]) -> Redirect:
+    """Choose theme and time zone."""
+    zone = ask.form.get("zone_choice", "")
+    zone = check_zone(ask.form.get("zone", "") if zone == "named" else zone)
+    return _keep_preferences(
+        Preferences(_read_theme(ask.form), zone), link("preferences"), "Saved."
+    )
+
+
+@page("/theme", scope=None, method="POST")
+def set_theme(ask: PageRequest[Any]) -> Redirect:
+    """Choose the theme: light, dark, or the system's."""
+    chosen = replace(current_preferences(), theme=_read_theme(ask.form))
+    return _keep_preferences(chosen, local_path(ask.form.get("next")) or link())
+
+
+def _keep_preferences(chosen: Preferences, place: str, done: str = "") -> Redirect:
+    return Redirect(place, done, {PREFERENCES_COOKIE: pack_cookie(chosen)})
+
+
+def _read_theme(form: dict[str, str]) -> Theme:
+    name = form.get("theme", "")
+    for theme in THEMES:
+        if name == theme:
+            return theme
+    raise BadInput("is not a theme", field="theme", value=name, hint=", ".join(THEMES))
