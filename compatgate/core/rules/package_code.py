@@ -19,10 +19,11 @@ from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.package_cuda import cuda_of_package
 from compatgate.core.package_finder import AS_BUILT, release_of
-from compatgate.core.package_wheels import is_for_platform
+from compatgate.core.package_wheels import is_for_platform, torch_of_label
 from compatgate.core.packages import (
     GpuPackage,
     LibraryModes,
+    holds_toolkit,
     is_made_for,
     is_pinned_with,
     is_specific,
@@ -44,7 +45,7 @@ from compatgate.core.rule import (
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import find_floor, find_toolkit
-from compatgate.core.versions import Version, format_parts, parse_version
+from compatgate.core.versions import Version, format_parts, natural_key, parse_version
 
 
 def check_open(context: RuleContext) -> RuleAnswer:
@@ -124,7 +125,7 @@ def _judge_compiled(context: RuleContext, package: GpuPackage) -> tuple[Problem]
     made = [
         code
         for build in (statement.builds if statement else ())
-        if build.cuda is None or (cuda and _is_in(build.cuda, cuda.major_minor))
+        if build.cuda is None or (cuda and holds_toolkit(build.cuda, cuda.major_minor))
         for code in build.code
     ]
     message = f"{package.title}: {package.assumed}"
@@ -536,13 +537,26 @@ def is_excluded(context: RuleContext, package: GpuPackage) -> bool:
 def report_local_build(
     context: RuleContext, package: GpuPackage, outcome: FindingOutcome
 ) -> Problem | None:
-    """Ask for the GPU code of a package that is compiled where it is installed."""
+    """Judge a package that is compiled where it is installed by what a build on this GPU makes.
+
+    That it was built beside this stack is assumed: a warning, and never a denial. Where the CUDA
+    makes no such code, a label names another build, or the project has wheels for other releases
+    of torch alone, of which one may be installed, the answer is open.
+    """
     statement = next((one for one in package.statements if one.compiled == "install"), None)
     if statement is None:
         return None
-    title = package.title
-    message = f"{title} is compiled where it is built: its GPU code depends on how it was built"
-    message += _mention_project_wheels(context, package, statement)
+    message = f"{package.title} is compiled where it is built: "
+    others, device = _mention_project_wheels(context, package), context.capability
+    if (
+        device
+        and not (others or package.version.local)
+        and find_run_mode(_code_made_here(context, package), device, context.facts.arch)
+    ):
+        outcome = "warn"
+        message += f"it is assumed to be built with CUDA {context.cuda} for {context.gpu_name}"
+    else:
+        message += f"its GPU code depends on how it was built{others}"
     code = [c for build in _script_builds(statement, context.cuda) for c in build if not c.suffix]
     names = list(dict.fromkeys(one.name for one in code))
     example = "+".join(names) or "sm_80+sm_90"
@@ -559,13 +573,31 @@ def report_local_build(
     )
 
 
-def _mention_project_wheels(context: RuleContext, package: GpuPackage, statement: Statement) -> str:
-    """Say that the project has no wheel for the stack's torch, which makes a local build likely."""
+def _code_made_here(context: RuleContext, package: GpuPackage) -> list[Arch]:
+    """Return the code that a build with the stack's CUDA makes: its script's list, or nvcc's.
+
+    Who builds an extension gets code for the GPU that is there, unless the script has a list.
+    """
+    cuda = context.cuda
+    toolkit = context.facts.arch.toolkits.get(format_parts(cuda.major_minor)) if cuda else None
+    if cuda is None or toolkit is None:
+        return []
+    if not any(one.builds for one in package.statements if one.compiled):
+        return [Arch("sass", capability) for capability in toolkit.sass]
+    listed = package.scripted_code(cuda.major_minor)
+    return [code for code in listed if code.capability in toolkit.sass]
+
+
+def _mention_project_wheels(context: RuleContext, package: GpuPackage) -> str:
+    """Say that the project has no wheel for the stack's torch, but has some for others."""
     torch = context.stack.get("torch")
-    wheels = statement.torch_wheels
-    if torch is None or not wheels or format_parts(torch.major_minor) in wheels:
+    labelled = (wheels for one in package.statements for wheels in one.wheels)
+    stated = {torch for one in package.statements for torch in one.torch_wheels}
+    stated |= {wheels.torch or torch_of_label(wheels.labels[0]) or "" for wheels in labelled}
+    known = sorted(stated - {""}, key=natural_key)
+    if torch is None or not known or format_parts(torch.major_minor) in known:
         return ""
-    return f"; its project publishes wheels for torch {wheels[0]} to {wheels[-1]} only"
+    return f"; its project publishes wheels for torch {known[0]} to {known[-1]} only"
 
 
 def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:
@@ -577,14 +609,7 @@ def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple
 
 def _is_of_major(spec: str, major: int) -> bool:
     """Tell whether a range of toolkits holds one of a CUDA major."""
-    return any(_is_in(spec, (major, minor)) for minor in range(10))
-
-
-def _is_in(spec: str, cuda: Pair) -> bool:
-    """Tell whether a range of toolkits holds one."""
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(spec).contains(format_parts(cuda))
+    return any(holds_toolkit(spec, (major, minor)) for minor in range(10))
 
 
 def outcome_of_open(context: RuleContext) -> FindingOutcome:
