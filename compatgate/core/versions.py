@@ -382,7 +382,7 @@ _SPELT_CUDA = re.compile(r"cu[-_.]?(\d{2})[-_.]?(\d)")
 
 
 def _normalise_label(label: str) -> str:
-    """Return a label as PEP 440 compares it: ``acme.7`` for ``acme-07``; ``cu-12.1`` is ``cu121``."""
+    """Return a label as PEP 440 compares it, ``acme-07`` as ``acme.7``; ``cu-121`` as ``cu121``."""
     if match := _SPELT_CUDA.fullmatch(label):
         return f"cu{match[1]}{match[2]}"
     parts = re.split(r"[-_.]", label)

@@ -171,7 +171,7 @@ def _runs_here(context: RuleContext, package: GpuPackage, instead_of: GpuPackage
     if device is None:
         return False
     beside = format_parts(torch.major_minor) if torch else None
-    of_one_torch = package.torch_abis or package.built_for_torch
+    of_one_torch = package.torch_abis or (beside and package.built_for_torch)
     if of_one_torch and (beside is None or package.built_for_torch != beside):
         known = [*context.packages, *(near for one in context.packages for near in one.near)]
         if package.built_for_torch or not is_pinned_with(instead_of, "torch", known, context.stack):
