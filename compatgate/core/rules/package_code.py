@@ -19,7 +19,7 @@ from compatgate.core.gpu_code import Arch, parse_arch
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.package_cuda import cuda_of_package
 from compatgate.core.package_finder import AS_BUILT, release_of
-from compatgate.core.package_wheels import is_for_platform, torch_of_label
+from compatgate.core.package_wheels import is_for_platform
 from compatgate.core.packages import (
     GpuPackage,
     LibraryModes,
@@ -45,7 +45,7 @@ from compatgate.core.rule import (
 )
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import find_floor, find_toolkit
-from compatgate.core.versions import Version, format_parts, natural_key, parse_version
+from compatgate.core.versions import Version, format_parts, parse_version
 
 
 def check_open(context: RuleContext) -> RuleAnswer:
@@ -120,14 +120,8 @@ def _report_fetched(context: RuleContext) -> Iterator[Problem]:
 
 def _judge_compiled(context: RuleContext, package: GpuPackage) -> tuple[Problem]:
     """Judge a package that may be compiled in place of the wheel that is assumed."""
-    statement = next((one for one in package.statements if one.compiled == "install"), None)
     cuda, device = context.cuda, context.capability
-    made = [
-        code
-        for build in (statement.builds if statement else ())
-        if build.cuda is None or (cuda and holds_toolkit(build.cuda, cuda.major_minor))
-        for code in build.code
-    ]
+    made = package.scripted_code(cuda.major_minor) if cuda else ()
     message = f"{package.title}: {package.assumed}"
     if device and find_run_mode(made, device, context.facts.arch):
         names = ", ".join(code.name for code in made)
@@ -539,24 +533,19 @@ def report_local_build(
 ) -> Problem | None:
     """Judge a package that is compiled where it is installed by what a build on this GPU makes.
 
-    That it was built beside this stack is assumed: a warning, and never a denial. Where the CUDA
-    makes no such code, a label names another build, or the project has wheels for other releases
-    of torch alone, of which one may be installed, the answer is open.
+    That it was built beside this stack is assumed: a warning, and never a denial. The answer is
+    open where the CUDA makes no such code, or a label names another build.
     """
     statement = next((one for one in package.statements if one.compiled == "install"), None)
     if statement is None:
         return None
     message = f"{package.title} is compiled where it is built: "
-    others, device = _mention_project_wheels(context, package), context.capability
-    if (
-        device
-        and not (others or package.version.local)
-        and find_run_mode(_code_made_here(context, package), device, context.facts.arch)
-    ):
+    if not package.version.local and _is_made_here(context, package, statement):
         outcome = "warn"
         message += f"it is assumed to be built with CUDA {context.cuda} for {context.gpu_name}"
     else:
-        message += f"its GPU code depends on how it was built{others}"
+        message += "its GPU code depends on how it was built"
+        message += _mention_project_wheels(context, statement)
     code = [c for build in _script_builds(statement, context.cuda) for c in build if not c.suffix]
     names = list(dict.fromkeys(one.name for one in code))
     example = "+".join(names) or "sm_80+sm_90"
@@ -573,31 +562,33 @@ def report_local_build(
     )
 
 
-def _code_made_here(context: RuleContext, package: GpuPackage) -> list[Arch]:
-    """Return the code that a build with the stack's CUDA makes: its script's list, or nvcc's.
+def _is_made_here(context: RuleContext, package: GpuPackage, statement: Statement) -> bool:
+    """Tell whether a build with the stack's CUDA makes code for the GPU.
 
-    Who builds an extension gets code for the GPU that is there, unless the script has a list.
+    Who builds an extension gets code for the GPU that is there, unless the script has a list. A
+    project with such a list has wheels, too: where these are not known to be for the stack's torch,
+    one for another torch may be installed.
     """
-    cuda = context.cuda
+    cuda, device, torch = context.cuda, context.capability, context.stack.get("torch")
     toolkit = context.facts.arch.toolkits.get(format_parts(cuda.major_minor)) if cuda else None
-    if cuda is None or toolkit is None:
-        return []
-    if not any(one.builds for one in package.statements if one.compiled):
-        return [Arch("sass", capability) for capability in toolkit.sass]
-    listed = package.scripted_code(cuda.major_minor)
-    return [code for code in listed if code.capability in toolkit.sass]
+    if cuda is None or device is None or toolkit is None:
+        return False
+    wheels, code = statement.torch_wheels, [Arch("sass", one) for one in toolkit.sass]
+    if torch and (wheels or statement.builds) and format_parts(torch.major_minor) not in wheels:
+        return False
+    if statement.builds:
+        listed = package.scripted_code(cuda.major_minor)
+        code = [one for one in listed if one.capability in toolkit.sass]
+    return find_run_mode(code, device, context.facts.arch) is not None
 
 
-def _mention_project_wheels(context: RuleContext, package: GpuPackage) -> str:
+def _mention_project_wheels(context: RuleContext, statement: Statement) -> str:
     """Say that the project has no wheel for the stack's torch, but has some for others."""
     torch = context.stack.get("torch")
-    labelled = (wheels for one in package.statements for wheels in one.wheels)
-    stated = {torch for one in package.statements for torch in one.torch_wheels}
-    stated |= {wheels.torch or torch_of_label(wheels.labels[0]) or "" for wheels in labelled}
-    known = sorted(stated - {""}, key=natural_key)
-    if torch is None or not known or format_parts(torch.major_minor) in known:
+    wheels = statement.torch_wheels
+    if torch is None or not wheels or format_parts(torch.major_minor) in wheels:
         return ""
-    return f"; its project publishes wheels for torch {known[0]} to {known[-1]} only"
+    return f"; its project publishes wheels for torch {wheels[0]} to {wheels[-1]} only"
 
 
 def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:

@@ -72,6 +72,8 @@ def test_what_is_compiled_beside_the_stack_is_assumed_to_be_built_for_its_gpu(as
     assert (verdict.verdict, finding.outcome) == ("warn", "warn")
     assert "assumed to be built with CUDA 12.8 for H100-SXM5-80GB (9.0)" in finding.message
     assert "fast=1.5[sm_80+sm_90]" in finding.need
+    listed = statement(builds=(builds("sm_90"),), torch_wheels=("2.8", "2.9"))
+    assert ask_with(H100, f"{BASE},fast=1.5", listed).verdict == "warn"
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,9 @@ def test_what_is_compiled_beside_the_stack_is_assumed_to_be_built_for_its_gpu(as
     [
         (H100, "fast=1.5", {}),  # no CUDA is known
         (H100, f"{BASE},fast=1.5+local", {}),  # somebody's wheel
-        (B200, f"{BASE},fast=1.5", {"builds": (builds("sm_80"),)}),
-        (H100, f"{BASE},fast=1.5", {"torch_wheels": ("2.7", "2.8")}),  # one of them may be there
+        (B200, "cuda=12.8,fast=1.5", {"builds": (builds("sm_80"),)}),
+        (H100, f"{BASE},fast=1.5", {"builds": (builds("sm_90"),)}),  # which torch, is not known
+        (H100, f"{BASE},fast=1.5", {"builds": (builds("sm_90"),), "torch_wheels": ("2.8",)}),
     ],
 )
 def test_where_another_build_may_be_there_it_stays_open(ask_with, pool, stack, fields):
