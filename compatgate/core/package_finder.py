@@ -140,14 +140,14 @@ class PackageFinder:
         cuda, name, version = stack.components.get("cuda"), package.name, package.version
         if cuda is None or _POST_RELEASE.search(version.public):
             return package
-        rows = [wheels for one in package.statements for wheels in one.wheels if wheels.cuda]
-        stated = [(one.cuda, label, one.own_cuda) for one in rows for label in one.labels]
+        rows = [wheels for one in package.statements for wheels in one.wheels]
+        stated = [(one.cuda, text, one.own_cuda) for one in rows for text in one.labels if one.cuda]
         labels = {
             built: label
             for built, label, brings in stated
             if label.startswith("post") or (brings and label != UNLABELLED)
         }
-        older = [built for built, label, brings in stated if brings and built <= cuda.major_minor]
+        older = [built for built, _, brings in stated if brings and built <= cuda.major_minor]
         label = labels.get(cuda.major_minor) or labels.get(max(older, default=cuda.major_minor))
         if label is None:
             return package

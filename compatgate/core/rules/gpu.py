@@ -367,8 +367,8 @@ def _older_code_runs(context: RuleContext, toolkit: ToolkitArch, first: Pair) ->
     codes, device, cuda = context.code, context.capability, context.cuda
     if codes is None:
         codes = tuple(Arch("sass", capability) for capability in toolkit.sass)
-        for package in context.packages if cuda else ():
-            codes += package.scripted_code(cuda.major_minor)
+        for package in context.packages:
+            codes += package.scripted_code(cuda.major_minor) if cuda else ()
     own = [code for code in codes if code.capability in toolkit.sass]
     return device is not None and find_run_mode(own, device, context.facts.arch) is not None
 
