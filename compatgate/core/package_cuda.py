@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from compatgate.core.facts import Facts
+from compatgate.core.facts.nvidia import Pair
 from compatgate.core.request import Os, Pool
 from compatgate.core.stack import Stack
 from compatgate.core.stack_facts import (
@@ -93,13 +94,24 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
 def _newest_supported(package: GpuPackage, pool: Pool, facts: Facts) -> CudaBuild | None:
     """Return the CUDA of the build that conda's solver takes: the newest that the driver supports.
 
-    It is the oldest one where the driver is older than all.
+    It is the oldest one where the driver is older than all. A package that has a library for each
+    CUDA takes that of the torch beside it, which its user chooses for the GPU.
     """
     built = next((one.toolkits for one in package.statements if one.toolkits), ())
+    if not built and pool.gpu and package.named_cudas:
+        built = _cudas_that_run(package, pool.gpu.capability, facts)
     if not built or package.version.cuda:
         return None
     driver = reported_cuda(pool.driver, pool.driver_os, facts) if pool.driver else None
     return max((one for one in built if driver and one <= driver), default=built[0])
+
+
+def _cudas_that_run(package: GpuPackage, device: Pair, facts: Facts) -> tuple[Pair, ...]:
+    """Return the CUDAs whose library of a package has code for a GPU, ascending."""
+    from compatgate.core.packages import cuda_of_name, library_run_mode
+
+    run = (one for one in package.libraries if library_run_mode(one, device, facts.arch))
+    return tuple(sorted({pair for one in run if (pair := cuda_of_name(one.path))}))
 
 
 def _cuda_of_pin(package: GpuPackage, stack: Stack, facts: Facts, pool: Pool) -> CudaBuild | None:

@@ -134,24 +134,32 @@ class PackageFinder:
         """Return a package as its project's build for the stack's CUDA, where the index's fails.
 
         ``paddlepaddle-gpu`` says 2.6.1 of itself whatever its build, which is 2.6.1.post120 for
-        CUDA 12.0. A CUDA of which there is no build may be the machine's, and decides nothing.
+        CUDA 12.0; 3.0 is on indexes by CUDA alone, and brings it. A CUDA of which there is no build
+        may be the machine's, and decides nothing, or an older build beside it.
         """
         cuda, name, version = stack.components.get("cuda"), package.name, package.version
         if cuda is None or _POST_RELEASE.search(version.public):
             return package
-        stated = [(wheels.cuda, label) for one in package.statements for wheels in one.wheels
-                  for label in wheels.labels if wheels.cuda]  # fmt: skip
-        labels = {cuda: label for cuda, label in stated if label.startswith("post")}
-        label = labels.get(cuda.major_minor)
+        rows = [wheels for one in package.statements for wheels in one.wheels]
+        stated = [(one.cuda, text, one.own_cuda) for one in rows for text in one.labels if one.cuda]
+        labels = {
+            built: label
+            for built, label, brings in stated
+            if label.startswith("post") or (brings and label != UNLABELLED)
+        }
+        older = [built for built, _, brings in stated if brings and built <= cuda.major_minor]
+        label = labels.get(cuda.major_minor) or labels.get(max(older, default=cuda.major_minor))
         if label is None:
             return package
         like = package.near[-1] if package.near else package
-        of_index = {major for (major, _), label in stated if label == UNLABELLED}
+        of_index = {built[0] for built, label, _ in stated if label == UNLABELLED}
         linked = like.runtimes(cuda) or of_index
         needs = [one for one in requirements_of(like, stack) if one.name == "cuda"]
-        if cuda.major in (linked or {cuda.major}) and all(one.holds for one in needs):
+        known = linked or package.record or package.near
+        if known and cuda.major in (linked or {cuda.major}) and all(one.holds for one in needs):
             return package
-        other = self.find(name, parse_version(name, f"{version.public}.{label}"))
+        sign = "." if label.startswith("post") else "+"
+        other = self.find(name, parse_version(name, f"{version.public}{sign}{label}"))
         if other.is_open and not other.near:
             return package
         assumed = f"the wheel is assumed to be its project's for CUDA {cuda}"

@@ -94,6 +94,12 @@ class GpuPackage(Struct, frozen=True, dict=True):
         """Return when its GPU code is compiled, as far as that is stated."""
         return next((one.compiled for one in self.statements if one.compiled), None)
 
+    def scripted_code(self, cuda: Pair) -> tuple[Arch, ...]:
+        """Return the code that build scripts list for a toolkit, of what its installer compiles."""
+        lists = (build for one in self.statements if one.compiled for build in one.builds)
+        here = (one for one in lists if one.cuda is None or holds_toolkit(one.cuda, cuda))
+        return tuple(code for one in here for code in one.code)
+
     @lazy_property
     def requires(self) -> tuple[str, ...]:
         """Return its requirements (PEP 508): from the wheel, and from statements."""
@@ -218,6 +224,13 @@ class GpuPackage(Struct, frozen=True, dict=True):
         ] or own
         general = [library for library in own if not is_specific(library)]
         return tuple(general or own)
+
+
+def holds_toolkit(spec: str, cuda: Pair) -> bool:
+    """Tell whether a range of toolkits holds one."""
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(spec).contains(format_parts(cuda))
 
 
 def is_bundled(path: str) -> bool:

@@ -201,8 +201,8 @@ def is_repeated(name: str, other: str) -> bool:
 def _join_jaxlib(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Join jaxlib with the JAX beside it, as ``pip list`` shows both; each alone names JAX.
 
-    The version is that of JAX, which may be a patch ahead. The label that says the CUDA is that of
-    jaxlib (``jaxlib=0.4.28+cuda12.cudnn89``).
+    The version is that of JAX, which may be a patch ahead; but that of a jaxlib 0.1, whose numbers
+    are others. The label that says the CUDA is that of jaxlib (``jaxlib=0.4.28+cuda12.cudnn89``).
     """
     names = {_normalise_key(key): key for key in body if isinstance(key, str)}
     if not {"jax", "jaxlib"} <= names.keys():
@@ -212,7 +212,7 @@ def _join_jaxlib(body: Mapping[str, Any]) -> Mapping[str, Any]:
         return body
     label = "" if "+" in jax else "".join(jaxlib.partition("+")[1:])
     rest = {key: value for key, value in body.items() if key != names["jaxlib"]}
-    return rest | {names["jax"]: jax + label}
+    return rest | {names["jax"]: jaxlib if jaxlib.startswith("0.1.") else jax + label}
 
 
 def _read_version(parts: _Parts, key: str, value: Any) -> None:

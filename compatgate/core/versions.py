@@ -346,18 +346,19 @@ def _parse_cxx(name: str, text: str) -> Version:
     return make_version(text, (int(match[1]),))
 
 
-_SIMPLE = re.compile(r"v?(\d+(?:\.\d+)*)(?:\+([A-Za-z0-9.\-_]+))?")
+_SIMPLE = re.compile(r"(?:v|b(?=\d+$))?(\d+(?:\.\d+)*)(?:\+([A-Za-z0-9.\-_]+))?")
+"""A release as most are written; ``b9060`` is a build of llama.cpp, which has numbers alone."""
 _EPOCH = 10**12
 """Added to the first part for each epoch: no release of another epoch is equal, or near."""
 
 
 def _parse_pep440(name: str, text: str) -> Version:
     if match := _SIMPLE.fullmatch(text):
-        label = (match[2] or "").lower()
+        label = _normalise_label((match[2] or "").lower())
         if len(match[1]) > 60:
             raise _version_error(name, text, "like 2.4.1 or 2.4.1+cu121")
         parts = tuple(int(p) for p in match[1].split("."))
-        return make_version(text, parts, cuda=cuda_of_label(label), local=_normalise_label(label))
+        return make_version(text, parts, cuda=cuda_of_label(label), local=label)
     from packaging.version import InvalidVersion
     from packaging.version import Version as Pep440
 
@@ -377,8 +378,13 @@ def _parse_pep440(name: str, text: str) -> Version:
     )
 
 
+_SPELT_CUDA = re.compile(r"cu[-_.]?(\d{2})[-_.]?(\d)")
+
+
 def _normalise_label(label: str) -> str:
-    """Return a label as PEP 440 compares it: ``acme-07`` is ``acme.7``."""
+    """Return a label as PEP 440 compares it, ``acme-07`` as ``acme.7``; ``cu-121`` as ``cu121``."""
+    if match := _SPELT_CUDA.fullmatch(label):
+        return f"cu{match[1]}{match[2]}"
     parts = re.split(r"[-_.]", label)
     return ".".join(str(int(part)) if part.isdecimal() else part for part in parts)
 

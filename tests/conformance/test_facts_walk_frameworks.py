@@ -346,7 +346,7 @@ def test_each_cupy_package_works_from_its_lowest_cuda_on(walk):
 
 def test_each_cupy_release_is_for_the_pythons_of_its_own_package(walk):
     for release, build in cupy_packages(walk):
-        for python in PYTHONS:
+        for python in PYTHONS if "python" in release else ():
             expected = "pass" if python in release["python"]["wheels"] else "fail"
             stack = {"cupy": release["version"], "cuda": floor(build), "python": python}
             walk.expect(expected, "CG404", stack, **POOL)

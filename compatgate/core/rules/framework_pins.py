@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from compatgate.core.rule import (
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.rules.framework_builds import ask_each_framework
 from compatgate.core.stack_facts import FrameworkMatch
-from compatgate.core.versions import Version, format_parts, parse_version
+from compatgate.core.versions import Version, format_parts, natural_key, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.package_requirements import PlatformRequirement, Requirement
@@ -144,16 +145,21 @@ def _report_unmet(
     )
 
 
+_BOUND = re.compile(r"\d[\d.]*")
+"""A version in a range: ``<=13.1.1.3,>=13.1.0.3``."""
+
+
 def _judge_difference(context: RuleContext, requirement: Requirement) -> tuple[FindingOutcome, str]:
     """Judge how far a version is from the required one, and say so.
 
     NVIDIA's libraries keep their interface within a major; triton changes it with each minor.
     """
-    if requirement.pinned is None:
-        return "fail", "is outside that range"
     name, have = requirement.name, requirement.have
-    pin = parse_version(name, requirement.pinned)
     of_nvidia = name == "cublas" or name in context.facts.cuda_components.by_package
+    newest = requirement.pinned or max(_BOUND.findall(requirement.spec), key=natural_key)
+    pin = parse_version(name, newest)
+    if requirement.pinned is None and not (of_nvidia and have > pin):
+        return "fail", "is outside that range"
     older = "is older" if have < pin else "is newer than it was tested with"
     if of_nvidia:
         if have.major != pin.major:

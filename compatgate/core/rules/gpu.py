@@ -359,13 +359,16 @@ def _older_code_runs(context: RuleContext, toolkit: ToolkitArch, first: Pair) ->
     """Tell whether code that this toolkit can make runs on the GPU, and is all that is needed.
 
     Where the workload's code is not known, it can be machine code for an older GPU of the same
-    major, which CG405 and CG411 judge; PTX counts only where it is known to be there.
+    major, which CG405 and CG411 judge; PTX counts only where it is known to be there, or a build
+    script of the package makes it.
     """
     if any(found.needs_toolkit_from(first) for found in context.frameworks):
         return False
-    codes, device = context.code, context.capability
+    codes, device, cuda = context.code, context.capability, context.cuda
     if codes is None:
         codes = tuple(Arch("sass", capability) for capability in toolkit.sass)
+        for package in context.packages:
+            codes += package.scripted_code(cuda.major_minor) if cuda else ()
     own = [code for code in codes if code.capability in toolkit.sass]
     return device is not None and find_run_mode(own, device, context.facts.arch) is not None
 

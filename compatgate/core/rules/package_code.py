@@ -23,6 +23,7 @@ from compatgate.core.package_wheels import is_for_platform
 from compatgate.core.packages import (
     GpuPackage,
     LibraryModes,
+    holds_toolkit,
     is_made_for,
     is_pinned_with,
     is_specific,
@@ -119,14 +120,8 @@ def _report_fetched(context: RuleContext) -> Iterator[Problem]:
 
 def _judge_compiled(context: RuleContext, package: GpuPackage) -> tuple[Problem]:
     """Judge a package that may be compiled in place of the wheel that is assumed."""
-    statement = next((one for one in package.statements if one.compiled == "install"), None)
     cuda, device = context.cuda, context.capability
-    made = [
-        code
-        for build in (statement.builds if statement else ())
-        if build.cuda is None or (cuda and _is_in(build.cuda, cuda.major_minor))
-        for code in build.code
-    ]
+    made = package.scripted_code(cuda.major_minor) if cuda else ()
     message = f"{package.title}: {package.assumed}"
     if device and find_run_mode(made, device, context.facts.arch):
         names = ", ".join(code.name for code in made)
@@ -170,7 +165,7 @@ def _runs_here(context: RuleContext, package: GpuPackage, instead_of: GpuPackage
     if device is None:
         return False
     beside = format_parts(torch.major_minor) if torch else None
-    of_one_torch = package.torch_abis or package.built_for_torch
+    of_one_torch = package.torch_abis or (beside and package.built_for_torch)
     if of_one_torch and (beside is None or package.built_for_torch != beside):
         known = [*context.packages, *(near for one in context.packages for near in one.near)]
         if package.built_for_torch or not is_pinned_with(instead_of, "torch", known, context.stack):
@@ -536,13 +531,21 @@ def is_excluded(context: RuleContext, package: GpuPackage) -> bool:
 def report_local_build(
     context: RuleContext, package: GpuPackage, outcome: FindingOutcome
 ) -> Problem | None:
-    """Ask for the GPU code of a package that is compiled where it is installed."""
+    """Judge a package that is compiled where it is installed by what a build on this GPU makes.
+
+    That it was built beside this stack is assumed: a warning, and never a denial. The answer is
+    open where the CUDA makes no such code, or a label names another build.
+    """
     statement = next((one for one in package.statements if one.compiled == "install"), None)
     if statement is None:
         return None
-    title = package.title
-    message = f"{title} is compiled where it is built: its GPU code depends on how it was built"
-    message += _mention_project_wheels(context, package, statement)
+    message = f"{package.title} is compiled where it is built: "
+    if not package.version.local and _is_made_here(context, package, statement):
+        outcome = "warn"
+        message += f"it is assumed to be built with CUDA {context.cuda} for {context.gpu_name}"
+    else:
+        message += "its GPU code depends on how it was built"
+        message += _mention_project_wheels(context, statement)
     code = [c for build in _script_builds(statement, context.cuda) for c in build if not c.suffix]
     names = list(dict.fromkeys(one.name for one in code))
     example = "+".join(names) or "sm_80+sm_90"
@@ -559,8 +562,28 @@ def report_local_build(
     )
 
 
-def _mention_project_wheels(context: RuleContext, package: GpuPackage, statement: Statement) -> str:
-    """Say that the project has no wheel for the stack's torch, which makes a local build likely."""
+def _is_made_here(context: RuleContext, package: GpuPackage, statement: Statement) -> bool:
+    """Tell whether a build with the stack's CUDA makes code for the GPU.
+
+    Who builds an extension gets code for the GPU that is there, unless the script has a list. A
+    project with such a list has wheels, too: where these are not known to be for the stack's torch,
+    one for another torch may be installed.
+    """
+    cuda, device, torch = context.cuda, context.capability, context.stack.get("torch")
+    toolkit = context.facts.arch.toolkits.get(format_parts(cuda.major_minor)) if cuda else None
+    if cuda is None or device is None or toolkit is None:
+        return False
+    wheels, code = statement.torch_wheels, [Arch("sass", one) for one in toolkit.sass]
+    if torch and (wheels or statement.builds) and format_parts(torch.major_minor) not in wheels:
+        return False
+    if statement.builds:
+        listed = package.scripted_code(cuda.major_minor)
+        code = [one for one in listed if one.capability in toolkit.sass]
+    return find_run_mode(code, device, context.facts.arch) is not None
+
+
+def _mention_project_wheels(context: RuleContext, statement: Statement) -> str:
+    """Say that the project has no wheel for the stack's torch, but has some for others."""
     torch = context.stack.get("torch")
     wheels = statement.torch_wheels
     if torch is None or not wheels or format_parts(torch.major_minor) in wheels:
@@ -577,14 +600,7 @@ def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple
 
 def _is_of_major(spec: str, major: int) -> bool:
     """Tell whether a range of toolkits holds one of a CUDA major."""
-    return any(_is_in(spec, (major, minor)) for minor in range(10))
-
-
-def _is_in(spec: str, cuda: Pair) -> bool:
-    """Tell whether a range of toolkits holds one."""
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(spec).contains(format_parts(cuda))
+    return any(holds_toolkit(spec, (major, minor)) for minor in range(10))
 
 
 def outcome_of_open(context: RuleContext) -> FindingOutcome:

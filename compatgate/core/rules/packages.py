@@ -59,7 +59,8 @@ def package_open(context: RuleContext) -> RuleAnswer:
 
     A record is measured from the wheel itself. Without a record of this release, its GPUs and its
     torch are not known: the answer is unknown, never a silent pass. A package that is compiled
-    during its installation has no wheel to measure: state the GPUs that it was built for. With the
+    during its installation has no wheel to measure: it is assumed to be built for the pool's GPU if
+    the stack's CUDA makes such code (a warning); state the GPUs if it was built elsewhere. With the
     policy ``packages: audit`` the finding is a warning. Some packages work without their GPU code,
     and compile it only for some features (``transformers``, ``peft``): they need no record, and no
     release of them stops a stack. A release between two measured ones is assumed to be like them:

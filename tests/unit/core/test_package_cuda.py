@@ -84,3 +84,22 @@ def test_a_statement_and_a_wheel_that_contradict_each_other_tell_nothing(assume)
 )
 def test_the_torch_or_the_vllm_that_a_package_pins_tells_the_cuda(assume, requires, cuda):
     assert assume("fast=1.5", wheel(requires=requires)) == cuda
+
+
+@pytest.mark.parametrize(
+    ("code", "cuda"),
+    [
+        ({"118": "sm_75", "126": "sm_75", "129": "sm_90"}, "12.6"),  # 12.9's has none for a T4
+        ({"118": "sm_90"}, None),
+    ],
+)
+def test_of_libraries_for_each_cuda_the_newest_that_runs_on_the_gpu_tells_it(assume, code, cuda):
+    made = tuple(
+        Library(f"fast/libfast_cuda{tag}.so", sass={name: 4}, units=4) for tag, name in code.items()
+    )
+    group = tuple(one.path for one in made)
+    file = "fast-1.5-py3-none-manylinux_2_24_x86_64.whl"
+    assert (
+        assume("fast=1.5", Record("fast", "1.5", file, libraries=made, alternatives=(group,)))
+        == cuda
+    )

@@ -24,6 +24,7 @@ from compatgate.core.versions import agree, format_parts, make_version, parse_ve
         ("nccl", "2.8.4", "2804"),
         ("torch", "2.4.0", "2.4"),
         ("torch", "2.4.1", "2.4.1+cu121"),
+        ("llama-cpp", "9060", "b9060"),
     ],
 )
 def test_spellings_of_one_release_are_equal(component, one, other):
@@ -58,6 +59,12 @@ def test_parts_compare_as_numbers(component, older, newer):
     assert other > one
     assert other >= one
     assert one != other
+
+
+@pytest.mark.parametrize("label", ["cu-121", "cu12.1", "CU_121"])
+def test_spellings_of_one_build_label_are_equal(label):
+    found = parse_version("torch", f"2.4.1+{label}")
+    assert (found.local, found.cuda) == ("cu121", (12, 1))
 
 
 def test_the_public_part_leaves_the_label_out():

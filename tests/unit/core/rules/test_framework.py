@@ -288,6 +288,16 @@ def test_cu129_wheels_off_the_install_page_never_fail(release, ask):
     assert said(ask(POOL, f"torch={release}+cu129"), "CG401") == ["warn"]
 
 
+@pytest.mark.parametrize(
+    ("cublas", "outcome"),
+    [("13.1.0.9", []), ("13.4.0.1", ["warn"]), ("13.0.2.14", ["fail"]), ("14.0.0.1", ["fail"])],
+)
+def test_a_library_above_a_range_of_its_major_is_a_warning(cublas, outcome, ask):
+    """NVIDIA's libraries keep their interface within a major, whatever upper bound is pinned."""
+    verdict = ask(POOL, f"torch=2.12.0,cublas={cublas}")
+    assert said(verdict, "CG406") == outcome
+
+
 def test_vllm_is_compiled_against_exactly_one_torch(ask):
     right = ask(POOL, "vllm=0.10.2,torch=2.8.0+cu128")
     wrong = ask(POOL, "vllm=0.10.2,torch=2.7.1+cu128")

@@ -41,6 +41,13 @@ def test_a_release_between_two_measured_ones_that_run_is_a_warning(ask_with):
     )
 
 
+def test_releases_that_pin_a_torch_bring_it_where_the_stack_states_none(ask_with):
+    records = [replace(wheel(text, "sm_90"), built_for_torch="2.9") for text in ("1.0", "1.4")]
+    assert open_package(ask_with(H100, f"{CUDA},fast=1.2", *records)).outcome == "warn"
+    other = ask_with(H100, "torch=2.8.0+cu128,fast=1.2", *records)
+    assert open_package(other).outcome == "unknown"
+
+
 @pytest.mark.parametrize(
     ("pool", "version", "records"),
     [

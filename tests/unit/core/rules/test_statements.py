@@ -66,11 +66,65 @@ def test_stated_code_does_not_help_against_a_refusal(ask_with):
     assert [f.outcome for f in found(verdict, "CG411")] == ["fail"]
 
 
-def test_a_least_capability_is_no_proof_for_those_above(ask_with):
+def test_what_is_compiled_beside_the_stack_is_assumed_to_be_built_for_its_gpu(ask_with):
     verdict = ask_with(H100, f"{BASE},fast=1.5", statement(least_capability=(8, 0)))
-    assert verdict.verdict == "unknown"
     (finding,) = found(verdict, "CG410")
+    assert (verdict.verdict, finding.outcome) == ("warn", "warn")
+    assert "assumed to be built with CUDA 12.8 for H100-SXM5-80GB (9.0)" in finding.message
     assert "fast=1.5[sm_80+sm_90]" in finding.need
+    listed = statement(builds=(builds("sm_90"),), torch_wheels=("2.8", "2.9"))
+    assert ask_with(H100, f"{BASE},fast=1.5", listed).verdict == "warn"
+
+
+@pytest.mark.parametrize(
+    ("pool", "stack", "fields"),
+    [
+        (H100, "fast=1.5", {}),  # no CUDA is known
+        (H100, f"{BASE},fast=1.5+local", {}),  # somebody's wheel
+        (B200, "cuda=12.8,fast=1.5", {"builds": (builds("sm_80"),)}),
+        (H100, f"{BASE},fast=1.5", {"builds": (builds("sm_90"),)}),  # which torch, is not known
+        (H100, f"{BASE},fast=1.5", {"builds": (builds("sm_90"),), "torch_wheels": ("2.8",)}),
+    ],
+)
+def test_where_another_build_may_be_there_it_stays_open(ask_with, pool, stack, fields):
+    verdict = ask_with(pool, stack, statement(**fields))
+    assert [f.outcome for f in found(verdict, "CG410")] == ["unknown"]
+
+
+def test_a_toolkit_older_than_the_gpu_warns_where_the_script_makes_ptx(ask_with):
+    ptx = statement(builds=(builds("compute_80"),))
+    pool, stack = "driver=580.95.05,gpu=RTX 5090", "cuda=12.4,fast=1.5"
+    assert [f.outcome for f in found(ask_with(pool, stack, ptx), "CG203")] == ["warn"]
+    assert [f.outcome for f in found(ask_with(pool, stack, statement()), "CG203")] == ["fail"]
+
+
+def by_place():
+    rows = {"11.8": "sm_80", "12.6": "sm_90"}
+    wheels = tuple(
+        ProjectWheels(
+            (f"cu{cuda.replace('.', '')}",),
+            tuple(parse_arch(code)),
+            cuda=tuple(map(int, cuda.split("."))),
+            own_cuda=True,
+        )
+        for cuda, code in rows.items()
+    )
+    toolkits = ((11, 8), (12, 6))
+    return statement(compiled=None, wheels=wheels, toolkits=toolkits, confidence="derived")
+
+
+@pytest.mark.parametrize(
+    ("pool", "stack", "verdict"),
+    [
+        (H100, "cuda=12.6,fast=1.5", "warn"),
+        (H100, "cuda=11.8,fast=1.5", "unknown"),  # that build has no code for it
+        (H100, "cuda=12.8,fast=1.5", "warn"),  # of the machine: the newest build before
+        (H100, "fast=1.5", "warn"),  # the newest that the driver supports
+        ("driver=520.61.05,gpu=A100-SXM4-80GB", "fast=1.5", "warn"),
+    ],
+)
+def test_a_release_of_indexes_by_cuda_is_its_build_for_the_stacks(ask_with, pool, stack, verdict):
+    assert ask_with(pool, stack, by_place()).verdict == verdict
 
 
 WINDOWS = "driver=581.57,gpu=RTX 4090,os=windows"
