@@ -8,8 +8,11 @@ pieces with bounded gaps, not regular expressions, so the time grows with the te
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import unescape
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -31,6 +34,10 @@ _NEARBY = 160
 _FOREIGN_REACH = 400
 _AROUND = 8
 _EXCERPT = 240
+_MANY = 100
+"""Rare words from which on a walk over all words of a text is faster than a search for each."""
+_SPARSE = 2000
+"""A word is rare if it is once in so many characters."""
 _SPLIT_WORDS = 80
 """Characters of a line before that the words of a new line may begin in."""
 _ESCAPES = re.compile(r"(?:\x1b|\^\[|#033|\\(?:x1b|033|u001b))\[[0-9;]*[A-Za-z]")
@@ -38,10 +45,11 @@ _NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]|[\u2500-\u257f]|^[ >]*
 """Text that kernel logs, Markdown and frames around tracebacks put between words of a message."""
 _BLANKS = re.compile(r"\s+")
 _QUOTES = '\u2018\u2019\u201c\u201d"`'
-_ALIKE = str.maketrans({**dict.fromkeys(_QUOTES, "'"), "\uff0c": ",", "\uff1a": ":", "\\": None})
+_ALIKE = str.maketrans(
+    {**dict.fromkeys(_QUOTES, "'"), "\uff0c": ",", "\uff1a": ":", "\u0130": "I", "\\": None}
+)
 _NUMBER_AT_END = re.compile(r"(?<![a-z0-9_])\d+$")
 """A number that is not a part of a name, such as ``_zn3c10``."""
-_LOWER = str.maketrans({chr(n): chr(n + 32) for n in range(ord("A"), ord("Z") + 1)})
 
 Here = Literal["fails", "warns", "unknown", "holds", "not-applicable"]
 """The results of the rules behind a cause for a stack on its pools."""
@@ -105,11 +113,20 @@ class FoundCause(Struct, frozen=True):
         return found
 
 
+_Try = tuple[Pattern, Iterable[int]]
+"""A pattern, and where the text has its first piece."""
+
+
 class _Match(Struct, frozen=True):
     signature: Signature
     start: int
     end: int
     weight: int
+
+    @property
+    def strength(self) -> tuple[bool, int]:
+        """Return what decides between matches of the same words."""
+        return not self.signature.symptom, self.weight
 
 
 def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
@@ -123,11 +140,11 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
         text: an error or a log; beyond `MAX_TEXT` characters it is not read.
     """
     clean = clean_text(text[:MAX_TEXT])
-    plain = clean.translate(_LOWER)
+    plain = clean.lower()
     found = [
         match
-        for signature, patterns in _possible(plain, table)
-        if (match := _match(signature, plain, patterns))
+        for signature, tries in _possible(plain, table)
+        if (match := _match(signature, plain, tries))
     ]
     masked = _mask_native(plain, table) if found else plain
     found = [match for match in found if not _is_foreign(match, masked, table)]
@@ -160,13 +177,14 @@ def find_signatures(
     Of several signatures of a cause, the surest and longest counts. This serves a log that is read
     line by line: the text is the new line and a few before it.
     """
-    plain = text.translate(_LOWER)
+    plain = text.lower()
     tail = plain[max(0, since - _SPLIT_WORDS) :]
     found = []
     for signature in signatures:
         searched = plain if signature.near else tail
         if any(pattern[-1].text in searched for pattern in signature.patterns):
-            match = _match(signature, plain, signature.patterns, since)
+            tries = ((pattern, _find(pattern[0].text, plain)) for pattern in signature.patterns)
+            match = _match(signature, plain, tries, since)
             if match and not _is_foreign(match, _mask_native(plain, table), table):
                 found.append(match)
     best: dict[str, _Match] = {}
@@ -187,60 +205,87 @@ def _rank(match: _Match) -> tuple[bool, int]:
     return match.signature.certainty != "certain", match.start
 
 
-def _possible(text: str, table: ErrorTable) -> Iterator[tuple[Signature, list[Pattern]]]:
-    """Yield the signatures with the patterns all of whose words the text has, in any order."""
-    words = set(WORD.findall(text))
-    joined = " ".join(words)
-    words.update(NUMBER.findall(text))
-    parts = {part for part in table.parts if part in words or part in joined}
-    for signature, patterns in table.searches:
-        possible = [
-            pattern for pattern, whole, ends in patterns if whole <= words and ends <= parts
+def _possible(text: str, table: ErrorTable) -> list[tuple[Signature, list[_Try]]]:
+    """Return the patterns of signatures all of whose words the text has, in any order."""
+    counts = Counter(WORD.findall(text))
+    joined = " ".join(counts)
+    counts.update(NUMBER.findall(text))
+    whole = table.words[0] & counts.keys()
+    parts = {part for part in table.words[1] if part in joined}
+    starts = [
+        (start, min(start.words, key=counts.__getitem__, default=""), searches)
+        for word in {*whole, *parts, ""}
+        for start in table.starts.get(word, ())
+        if (
+            searches := [one for one in start.searches if one.whole <= whole and one.parts <= parts]
+        )
+    ]
+    places = _places(
+        text, {word for _, word, _ in starts if 0 < counts[word] * _SPARSE < len(text)}
+    )
+    found = []
+    for start, word, searches in starts:
+        offset = start.words.get(word, 0)
+        begins = [
+            at - offset
+            for at in places.get(word, ())
+            if at >= offset and text.startswith(start.text, at - offset)
         ]
-        if possible:
-            yield signature, possible
+        found += [
+            (one.place, (one.pattern, begins if word in places else _find(start.text, text)))
+            for one in searches
+        ]
+    found.sort(key=itemgetter(0))
+    return [
+        (table.signatures[number], [one for _, one in tries])
+        for number, tries in groupby(found, key=lambda one: one[0][0])
+    ]
 
 
-def _match(
-    signature: Signature, text: str, patterns: Iterable[Pattern], since: int = 0
-) -> _Match | None:
+def _places(text: str, words: Collection[str]) -> dict[str, list[int]]:
+    """Return where a text has rare words; empty for few: then a search for each is faster."""
+    if len(words) < _MANY:
+        return {}
+    places: dict[str, list[int]] = {word: [] for word in words}
+    for kind in (WORD, NUMBER):
+        for match in kind.finditer(text):
+            if match[0] in places:
+                places[match[0]].append(match.start())
+    return places
+
+
+def _find(words: str, text: str) -> Iterator[int]:
+    place = text.find(words)
+    while place >= 0:
+        yield place
+        place = text.find(words, place + 1)
+
+
+def _match(signature: Signature, text: str, tries: Iterable[_Try], since: int = 0) -> _Match | None:
     """Return the first match of the heaviest of the patterns that ends after a place."""
     found: _Match | None = None
-    for pattern in patterns:
+    for pattern, begins in tries:
         weight = sum(len(piece.text) for piece in pattern)
         if found and found.weight >= weight:
             continue
-        for start, end in _occurrences(pattern, text):
-            complete = _complete_at(signature, text, start, end)
+        for start in begins:
+            end = _follow(pattern, text, start)
+            complete = None if end < 0 else _complete_at(signature, text, start, end)
             if complete is not None and complete > since:
                 found = _Match(signature, start, end, weight)
                 break
     return found
 
 
-def _occurrences(pattern: Pattern, text: str) -> Iterable[tuple[int, int]]:
-    """Yield the places of a pattern, at most one for each place of its first piece."""
-    first = pattern[0].text
-    start = text.find(first)
-    while start >= 0:
-        end = start + len(first)
-        if _bounded(first, text, start, end):
-            last = _follow(pattern, text, end)
-            if last >= 0:
-                yield start, last
-        start = text.find(first, start + 1)
-
-
 def _follow(pattern: Pattern, text: str, end: int) -> int:
-    """Return the end of the later pieces; -1 where one is missing."""
-    for piece in pattern[1:]:
+    """Return the end of the pieces from a place on; -1 where one is missing."""
+    for piece in pattern:
         place = text.find(piece.text, end, end + piece.gap + len(piece.text))
         if place < 0 or (piece.unbroken and " " in text[end:place]):
             return -1
-        last = place + len(piece.text)
-        if not _bounded(piece.text, text, place, last):
+        end = place + len(piece.text)
+        if not _bounded(piece.text, text, place, end):
             return -1
-        end = last
     return end
 
 
@@ -288,21 +333,16 @@ def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:
     return any(word in before or word in after for word in table.foreign_words)
 
 
-def _strength(match: _Match) -> tuple[bool, int]:
-    """Return what decides between matches of the same words: no symptom, then the longest."""
-    return not match.signature.symptom, match.weight
-
-
 def _drop_covered(found: Sequence[_Match]) -> list[_Match]:
     """Drop matches that share words with a stronger match of another cause."""
     return [
         match
         for match in found
         if not any(
-            _strength(other) > _strength(match)
-            and other.signature.cause != match.signature.cause
-            and other.start < match.end
+            other.start < match.end
             and match.start < other.end
+            and other.strength > match.strength
+            and other.signature.cause != match.signature.cause
             for other in found
         )
     ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
-from typing import Literal
+from collections import Counter, defaultdict
+from functools import cache, cached_property
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -33,7 +34,7 @@ Pattern = tuple[Piece, ...]
 WORD = re.compile("[0-9_]*[a-z][a-z0-9_]*")
 """A whole word of a text in lower case; numbers are none."""
 NUMBER = re.compile(r"\d+")
-_WHOLE_NUMBER = re.compile(r"(?<![a-z0-9_])\d+(?![a-z0-9_])")
+_WORD_OR_NUMBER = re.compile(WORD.pattern + r"|(?<![a-z0-9_])\d+(?![a-z0-9_])")
 
 
 class Signature(Struct, frozen=True):
@@ -57,8 +58,21 @@ class Signature(Struct, frozen=True):
     health: Severity | None = None
 
 
-Search = tuple[Signature, tuple[tuple[Pattern, frozenset[str], frozenset[str]], ...]]
-"""A signature; of each pattern the whole words and numbers, and the words at its ends."""
+class Search(NamedTuple):
+    """A pattern, its place in the table, and the whole words and parts of words that it needs."""
+
+    place: tuple[int, int]
+    pattern: Pattern
+    whole: frozenset[str]
+    parts: frozenset[str]
+
+
+class Start(NamedTuple):
+    """The first piece of patterns, and where in it its whole words and numbers stand."""
+
+    text: str
+    words: dict[str, int]
+    searches: list[Search]
 
 
 class Cause(Struct, frozen=True):
@@ -100,28 +114,48 @@ class ErrorTable(Struct, frozen=True, dict=True):
         return {cause.id: cause for cause in self.causes}
 
     @cached_property
-    def searches(self) -> tuple[Search, ...]:
-        """Return the patterns of each signature with the words that a text must have for them."""
-        return tuple(
-            (signature, tuple((pattern, *_words(pattern)) for pattern in signature.patterns))
-            for signature in self.signatures
-        )
+    def starts(self) -> dict[str, list[Start]]:
+        """Return the first pieces of patterns by the word of theirs that the fewest others have.
+
+        It is a part of a word where a piece has no whole word, and empty where it has no word.
+        """
+        needs = cache(_needs)
+        starts: dict[str, Start] = {}
+        for number, signature in enumerate(self.signatures):
+            for order, pattern in enumerate(signature.patterns):
+                text = pattern[0].text
+                words, whole, parts = needs(text)
+                for piece in pattern[1:]:
+                    _, more, ends = needs(piece.text)
+                    whole, parts = whole | more, parts | ends
+                start = starts.setdefault(text, Start(text, words, []))
+                start.searches.append(Search((number, order), pattern, whole, parts))
+        shared = Counter(word for start in starts.values() for word in start.words)
+        by_word = defaultdict(list)
+        for text, start in starts.items():
+            longest = max(needs(text)[2], key=len, default="")
+            by_word[min(start.words, key=shared.__getitem__, default=longest)].append(start)
+        return by_word
 
     @cached_property
-    def parts(self) -> frozenset[str]:
-        """Return what some pattern needs as a part of a word."""
-        return frozenset(
-            part for _, patterns in self.searches for _, _, parts in patterns for part in parts
-        )
+    def words(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the whole words, and the parts of words, that some pattern needs."""
+        every = [
+            one for starts in self.starts.values() for start in starts for one in start.searches
+        ]
+        whole, parts = {one.whole for one in every}, {one.parts for one in every}
+        return frozenset[str]().union(*whole), frozenset[str]().union(*parts)
 
 
-def _words(pattern: Pattern) -> tuple[frozenset[str], frozenset[str]]:
-    """Return whole words of a pattern, and those at the ends of a piece: they may be parts."""
-    whole: set[str] = set()
-    parts: set[str] = set()
-    for piece in pattern:
-        whole.update(_WHOLE_NUMBER.findall(piece.text))
-        for match in WORD.finditer(piece.text):
-            at_end = match.start() == 0 or match.end() == len(piece.text)
-            (parts if at_end else whole).add(match[0])
-    return frozenset(whole), frozenset(parts)
+def _needs(text: str) -> tuple[dict[str, int], frozenset[str], frozenset[str]]:
+    """Return where a piece has whole words and numbers, these, and the words at its ends.
+
+    A word at an end may be a part of a longer one.
+    """
+    words, ends = {}, set()
+    for match in _WORD_OR_NUMBER.finditer(text):
+        if not match[0].isdigit() and (match.start() == 0 or match.end() == len(text)):
+            ends.add(match[0])
+        else:
+            words[match[0]] = match.start()
+    return words, frozenset(words), frozenset(ends)
