@@ -61,7 +61,7 @@ def _precision(document: Record) -> Record:
 
 
 def _error_table(document: Record) -> Record:
-    """Put the words of signatures into their frames."""
+    """Put the words of signatures, and what they are of, into their frames."""
     known = {cause["id"] for cause in document["causes"]}
     frames = {frame["id"]: frame["text"] for frame in document.get("frames") or ()}
     rows = []
@@ -71,7 +71,15 @@ def _error_table(document: Record) -> Record:
                 where = f"signatures[id={row['id']}].{name}"
                 raise BadInput(f"{name} {row[name]!r} does not exist", field=where)
         around = frames[row["frame"]] if row.get("frame") else ["{}"]
-        text = [frame.replace("{}", words) for frame in around for words in row["text"]]
+        if any("{of}" in frame for frame in around) != bool(row.get("of")):
+            where = f"signatures[id={row['id']}].of"
+            raise BadInput("is stated where the texts of the frame have {of}, and only there", field=where)
+        text = [
+            frame.replace("{of}", of).replace("{}", words)
+            for of in row.get("of") or [""]
+            for frame in around
+            for words in row["text"]
+        ]
         rows.append({**row, "text": text})
     return {"signatures": rows}
 
