@@ -41,8 +41,8 @@ TABLES: dict[str, type] = {
     "platform_machines": PlatformMachines,
     "jetson": Jetson,
 }
-GAPS = {" ... ": (240, False), " .. ": (24, False), "<>": (64, True)}
-"""Marks in a pattern: characters at most, and whether the gap has no blank."""
+GAPS = {" ... ": (240, ""), " .. ": (24, ""), "<>": (64, "blank"), "~": (3, "word")}
+"""Marks in a pattern: characters at most, and what the gap does not have."""
 MIN_PIECE = 2
 """Characters of a piece at least: shorter ones are everywhere."""
 _FIELDS = re.compile(r"\{(\w*)\}")
@@ -73,7 +73,7 @@ def _error_table(document: Record) -> Record:
         around = frames[row["frame"]] if row.get("frame") else ["{}"]
         if any("{of}" in frame for frame in around) != bool(row.get("of")):
             where = f"signatures[id={row['id']}].of"
-            raise BadInput("is stated where the texts of the frame have {of}, and only there", field=where)
+            raise BadInput("is for frames whose texts have {of}, and only those", field=where)
         text = [
             frame.replace("{of}", of).replace("{}", words)
             for of in row.get("of") or [""]
@@ -102,7 +102,7 @@ def _pattern(text: str) -> Pattern:
     first, *rest = _GAP.split(text)
     pieces = [Piece(first)]
     pieces += [Piece(words, *GAPS[mark]) for mark, words in zip(rest[::2], rest[1::2], strict=True)]
-    if any(len(piece.text) < MIN_PIECE for piece in pieces):
+    if any(len(piece.text) < MIN_PIECE and not piece.text.isdigit() for piece in pieces):
         raise BadInput(
             f"{text!r} has a piece of fewer than {MIN_PIECE} characters",
             field="text",

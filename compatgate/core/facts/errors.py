@@ -21,12 +21,12 @@ class Piece(Struct, frozen=True, array_like=True):
 
     Attributes:
         gap: characters at most between the end of the piece before and this one.
-        unbroken: the gap has no blank.
+        lacks: what the gap does not have: ``blank``, or ``word`` for letters and digits.
     """
 
     text: str
     gap: int = 0
-    unbroken: bool = False
+    lacks: str = ""
 
 
 Pattern = tuple[Piece, ...]
@@ -34,7 +34,7 @@ Pattern = tuple[Piece, ...]
 WORD = re.compile("[0-9_]*[a-z][a-z0-9_]*")
 """A whole word of a text in lower case; numbers are none."""
 NUMBER = re.compile(r"\d+")
-_WORD_OR_NUMBER = re.compile(WORD.pattern + r"|(?<![a-z0-9_])\d+(?![a-z0-9_])")
+_WHOLE_NUMBER = re.compile(r"(?<![a-z0-9_])\d+(?![a-z0-9_])")
 
 
 class Signature(Struct, frozen=True):
@@ -59,20 +59,16 @@ class Signature(Struct, frozen=True):
 
 
 class Search(NamedTuple):
-    """A pattern, its place in the table, and the whole words and parts of words that it needs."""
+    """A pattern of a signature, and the words and parts of words that a text needs for it.
 
-    place: tuple[int, int]
+    Of the patterns of a signature, the one of the highest rank counts: the longest, then the first.
+    """
+
+    signature: int
+    rank: tuple[int, int]
     pattern: Pattern
     whole: frozenset[str]
     parts: frozenset[str]
-
-
-class Start(NamedTuple):
-    """The first piece of patterns, and where in it its whole words and numbers stand."""
-
-    text: str
-    words: dict[str, int]
-    searches: list[Search]
 
 
 class Cause(Struct, frozen=True):
@@ -114,48 +110,35 @@ class ErrorTable(Struct, frozen=True, dict=True):
         return {cause.id: cause for cause in self.causes}
 
     @cached_property
-    def starts(self) -> dict[str, list[Start]]:
-        """Return the first pieces of patterns by the word of theirs that the fewest others have.
-
-        It is a part of a word where a piece has no whole word, and empty where it has no word.
-        """
-        needs = cache(_needs)
-        starts: dict[str, Start] = {}
+    def searches(self) -> dict[str, list[Search]]:
+        """Return the patterns by the word of theirs that the fewest others have."""
+        words = cache(_words)
+        searches = []
         for number, signature in enumerate(self.signatures):
             for order, pattern in enumerate(signature.patterns):
-                text = pattern[0].text
-                words, whole, parts = needs(text)
-                for piece in pattern[1:]:
-                    _, more, ends = needs(piece.text)
+                rank = sum(len(piece.text) for piece in pattern), -order
+                (whole, parts), *others = (words(piece.text) for piece in pattern)
+                for more, ends in others:
                     whole, parts = whole | more, parts | ends
-                start = starts.setdefault(text, Start(text, words, []))
-                start.searches.append(Search((number, order), pattern, whole, parts))
-        shared = Counter(word for start in starts.values() for word in start.words)
+                searches.append(Search(number, rank, pattern, whole, parts))
+        shared = Counter(word for search in searches for word in search.whole | search.parts)
         by_word = defaultdict(list)
-        for text, start in starts.items():
-            longest = max(needs(text)[2], key=len, default="")
-            by_word[min(start.words, key=shared.__getitem__, default=longest)].append(start)
+        for search in searches:
+            word = min(search.whole | search.parts, key=shared.__getitem__, default="")
+            by_word[word].append(search)
         return by_word
 
     @cached_property
-    def words(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the whole words, and the parts of words, that some pattern needs."""
-        every = [
-            one for starts in self.starts.values() for start in starts for one in start.searches
-        ]
-        whole, parts = {one.whole for one in every}, {one.parts for one in every}
-        return frozenset[str]().union(*whole), frozenset[str]().union(*parts)
+    def parts(self) -> frozenset[str]:
+        """Return what some pattern needs as a part of a word."""
+        every = {search.parts for searches in self.searches.values() for search in searches}
+        return frozenset[str]().union(*every)
 
 
-def _needs(text: str) -> tuple[dict[str, int], frozenset[str], frozenset[str]]:
-    """Return where a piece has whole words and numbers, these, and the words at its ends.
-
-    A word at an end may be a part of a longer one.
-    """
-    words, ends = {}, set()
-    for match in _WORD_OR_NUMBER.finditer(text):
-        if not match[0].isdigit() and (match.start() == 0 or match.end() == len(text)):
-            ends.add(match[0])
-        else:
-            words[match[0]] = match.start()
-    return words, frozenset(words), frozenset(ends)
+def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the whole words and numbers of a piece, and the words at its ends."""
+    whole, ends = set(_WHOLE_NUMBER.findall(text)), set[str]()
+    for match in WORD.finditer(text):
+        at_end = match.start() == 0 or match.end() == len(text)
+        (ends if at_end else whole).add(match[0])
+    return frozenset(whole), frozenset(ends)
