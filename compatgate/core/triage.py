@@ -8,7 +8,8 @@ pieces with bounded gaps, not regular expressions, so the time grows with the te
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from compatgate.core.facts.errors import (
     Certainty,
     ErrorTable,
     Pattern,
+    Search,
     Signature,
 )
 
@@ -31,17 +33,21 @@ _NEARBY = 160
 _FOREIGN_REACH = 400
 _AROUND = 8
 _EXCERPT = 240
-_SPLIT_WORDS = 80
-"""Characters of a line before that the words of a new line may begin in."""
+_MANY = 100
+"""Rare words from which on a walk over all words of a text is faster than a search for each."""
+_SPARSE = 1000
+"""A word is rare if it is once in so many characters."""
 _ESCAPES = re.compile(r"(?:\x1b|\^\[|#033|\\(?:x1b|033|u001b))\[[0-9;]*[A-Za-z]")
 _NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]|[\u2500-\u257f]|^[ >]*>", re.MULTILINE)
 """Text that kernel logs, Markdown and frames around tracebacks put between words of a message."""
 _BLANKS = re.compile(r"\s+")
 _QUOTES = '\u2018\u2019\u201c\u201d"`'
-_ALIKE = str.maketrans({**dict.fromkeys(_QUOTES, "'"), "\uff0c": ",", "\uff1a": ":", "\\": None})
+_ALIKE = str.maketrans(
+    {**dict.fromkeys(_QUOTES, "'"), "\uff0c": ",", "\uff1a": ":", "\u0130": "I", "\\": None}
+)
+_LACKING = {"blank": re.compile(" "), "word": re.compile("[a-z0-9]")}
 _NUMBER_AT_END = re.compile(r"(?<![a-z0-9_])\d+$")
 """A number that is not a part of a name, such as ``_zn3c10``."""
-_LOWER = str.maketrans({chr(n): chr(n + 32) for n in range(ord("A"), ord("Z") + 1)})
 
 Here = Literal["fails", "warns", "unknown", "holds", "not-applicable"]
 """The results of the rules behind a cause for a stack on its pools."""
@@ -107,9 +113,14 @@ class FoundCause(Struct, frozen=True):
 
 class _Match(Struct, frozen=True):
     signature: Signature
+    rank: tuple[int, int]
     start: int
     end: int
-    weight: int
+
+    @property
+    def strength(self) -> tuple[bool, int]:
+        """Return what decides between matches of the same words."""
+        return not self.signature.symptom, self.rank[0]
 
 
 def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
@@ -123,21 +134,8 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
         text: an error or a log; beyond `MAX_TEXT` characters it is not read.
     """
     clean = clean_text(text[:MAX_TEXT])
-    plain = clean.translate(_LOWER)
-    found = [
-        match
-        for signature, patterns in _possible(plain, table)
-        if (match := _match(signature, plain, patterns))
-    ]
-    masked = _mask_native(plain, table) if found else plain
-    found = [match for match in found if not _is_foreign(match, masked, table)]
-    found = _drop_covered(found)
-    strong = [match for match in found if not match.signature.symptom] or found
-    best: dict[str, _Match] = {}
-    for match in strong:
-        kept = best.get(match.signature.cause)
-        if kept is None or _rank(match) < _rank(kept):
-            best[match.signature.cause] = match
+    found = _matches(clean.lower(), table)
+    best = _best([match for match in found if not match.signature.symptom] or found, _rank)
     explained = {name for cause in best for name in table.by_id[cause].explains}
     named = [match for cause, match in best.items() if cause not in explained]
     sure = sum(match.signature.certainty == "certain" for match in named)
@@ -152,29 +150,14 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
     )
 
 
-def find_signatures(
-    text: str, table: ErrorTable, signatures: Iterable[Signature], since: int = 0
-) -> tuple[tuple[Signature, int], ...]:
+def find_signatures(text: str, table: ErrorTable, since: int = 0) -> list[tuple[Signature, int]]:
     """Return the signatures whose words end after a place of a text, and where they begin.
 
     Of several signatures of a cause, the surest and longest counts. This serves a log that is read
     line by line: the text is the new line and a few before it.
     """
-    plain = text.translate(_LOWER)
-    tail = plain[max(0, since - _SPLIT_WORDS) :]
-    found = []
-    for signature in signatures:
-        searched = plain if signature.near else tail
-        if any(pattern[-1].text in searched for pattern in signature.patterns):
-            match = _match(signature, plain, signature.patterns, since)
-            if match and not _is_foreign(match, _mask_native(plain, table), table):
-                found.append(match)
-    best: dict[str, _Match] = {}
-    for match in _drop_covered(found):
-        kept = best.get(match.signature.cause)
-        if kept is None or (_rank(match)[0], -match.weight) < (_rank(kept)[0], -kept.weight):
-            best[match.signature.cause] = match
-    return tuple((match.signature, match.start) for match in best.values())
+    best = _best(_matches(text.lower(), table, since), lambda one: (_rank(one)[0], -one.rank[0]))
+    return [(match.signature, match.start) for match in best.values()]
 
 
 def clean_text(text: str) -> str:
@@ -187,96 +170,97 @@ def _rank(match: _Match) -> tuple[bool, int]:
     return match.signature.certainty != "certain", match.start
 
 
-def _possible(text: str, table: ErrorTable) -> Iterator[tuple[Signature, list[Pattern]]]:
-    """Yield the signatures with the patterns all of whose words the text has, in any order."""
-    words = set(WORD.findall(text))
-    joined = " ".join(words)
-    words.update(NUMBER.findall(text))
-    parts = {part for part in table.parts if part in words or part in joined}
-    for signature, patterns in table.searches:
-        possible = [
-            pattern for pattern, whole, ends in patterns if whole <= words and ends <= parts
-        ]
-        if possible:
-            yield signature, possible
+def _best(found: Iterable[_Match], key: Callable[[_Match], tuple[bool, int]]) -> dict[str, _Match]:
+    best: dict[str, _Match] = {}
+    for match in found:
+        kept = best.setdefault(match.signature.cause, match)
+        if key(match) < key(kept):
+            best[match.signature.cause] = match
+    return best
 
 
-def _match(
-    signature: Signature, text: str, patterns: Iterable[Pattern], since: int = 0
-) -> _Match | None:
-    """Return the first match of the heaviest of the patterns that ends after a place."""
-    found: _Match | None = None
-    for pattern in patterns:
-        weight = sum(len(piece.text) for piece in pattern)
-        if found and found.weight >= weight:
-            continue
-        for start, end in _occurrences(pattern, text):
-            complete = _complete_at(signature, text, start, end)
-            if complete is not None and complete > since:
-                found = _Match(signature, start, end, weight)
+def _matches(text: str, table: ErrorTable, since: int = 0) -> list[_Match]:
+    """Return what counts of the signatures' matches that end after a place."""
+    found: dict[int, _Match] = {}
+    for search, begins in _possible(text, table):
+        signature = table.signatures[search.signature]
+        for begin in begins if search.signature not in found else ():
+            end = _follow(search.pattern, text, begin)
+            if end >= 0 and _complete_at(signature, text, begin, end) > since:
+                found[search.signature] = _Match(signature, search.rank, begin, end)
                 break
-    return found
+    masked = text
+    for phrase in table.native_phrases if found else ():
+        masked = masked.replace(phrase, "~" * len(phrase))
+    own = [match for _, match in sorted(found.items()) if not _is_foreign(match, masked, table)]
+    return [match for match in own if not any(_covers(other, match) for other in own)]
 
 
-def _occurrences(pattern: Pattern, text: str) -> Iterable[tuple[int, int]]:
-    """Yield the places of a pattern, at most one for each place of its first piece."""
-    first = pattern[0].text
-    start = text.find(first)
-    while start >= 0:
-        end = start + len(first)
-        if _bounded(first, text, start, end):
-            last = _follow(pattern, text, end)
-            if last >= 0:
-                yield start, last
-        start = text.find(first, start + 1)
+def _possible(text: str, table: ErrorTable) -> Iterator[tuple[Search, Iterable[int]]]:
+    """Yield patterns all of whose words a text has, the longest first, and where they may begin."""
+    counts = Counter(WORD.findall(text))
+    joined = " ".join(counts)
+    counts.update(NUMBER.findall(text))
+    parts = {part for part in table.parts if part in joined}
+    searches = [
+        (search, min(search.whole, key=counts.__getitem__, default=""))
+        for word in table.searches.keys() & {*counts, *parts, ""}
+        for search in table.searches[word]
+        if search.whole <= counts.keys() and search.parts <= parts
+    ]
+    rare = {word for _, word in searches if 0 < counts[word] * _SPARSE < len(text)}
+    places: dict[str, list[int]] = {word: [] for word in rare}
+    for kind in (WORD, NUMBER) if len(rare) > _MANY else ():
+        for match in kind.finditer(text):
+            if match[0] in rare:
+                places[match[0]].append(match.start())
+    for search, word in sorted(searches, key=lambda one: one[0].rank, reverse=True):
+        yield search, _begins(search.pattern, places.get(word) or (len(text),), text)
+
+
+def _begins(pattern: Pattern, places: Iterable[int], text: str) -> Iterator[int]:
+    """Yield where a pattern may begin that has a word at one of some places, or ends there."""
+    first, begin = pattern[0].text, 0
+    span = sum(piece.gap + len(piece.text) for piece in pattern)
+    for place in places:
+        begin = max(begin, place - span) if place < len(text) else begin
+        while (found := text.find(first, begin, place + len(first))) >= 0:
+            yield found
+            begin = found + 1
 
 
 def _follow(pattern: Pattern, text: str, end: int) -> int:
-    """Return the end of the later pieces; -1 where one is missing."""
-    for piece in pattern[1:]:
+    """Return the end of the pieces from a place on; -1 where one is missing.
+
+    A number at an end of a piece must be whole in the text.
+    """
+    for piece in pattern:
         place = text.find(piece.text, end, end + piece.gap + len(piece.text))
-        if place < 0 or (piece.unbroken and " " in text[end:place]):
+        if place < 0 or (piece.lacks and _LACKING[piece.lacks].search(text, end, place)):
             return -1
-        last = place + len(piece.text)
-        if not _bounded(piece.text, text, place, last):
+        end = place + len(piece.text)
+        if piece.text[0].isdigit() and place and text[place - 1].isdigit():
             return -1
-        end = last
+        if text[end : end + 1].isdigit() and _NUMBER_AT_END.search(piece.text):
+            return -1
     return end
 
 
-def _bounded(piece: str, text: str, start: int, end: int) -> bool:
-    """Tell whether a number at an end of the piece is whole in the text."""
-    if piece[0].isdigit() and start and text[start - 1].isdigit():
-        return False
-    return not (text[end : end + 1].isdigit() and _NUMBER_AT_END.search(piece))
-
-
-def _complete_at(signature: Signature, text: str, start: int, end: int) -> int | None:
-    """Return where a match and a word near it are complete; None without such a word.
+def _complete_at(signature: Signature, text: str, start: int, end: int) -> int:
+    """Return where a match and a word near it are complete; -1 without such a word.
 
     What a tool prints as its only line has nothing near it. Then a likely cause is named.
     """
     near = signature.near
     if not near or any(word in text[max(0, start - _NEARBY) : end] for word in near):
         return end
-    if signature.certainty == "likely" and _is_all(text, start, end):
+    around = len(text) - (end - start)
+    alone = around <= _AROUND and not (text[:start] + text[end:]).strip(" .!:")
+    if alone and signature.certainty == "likely":
         return end
     after = text[end : end + _NEARBY]
     places = [place + len(word) for word in near if (place := after.find(word)) >= 0]
-    return end + min(places) if places else None
-
-
-def _is_all(text: str, start: int, end: int) -> bool:
-    """Tell whether a text has nothing but the matched words, blanks and stops."""
-    around = len(text) - (end - start)
-    return around <= _AROUND and not (text[:start] + text[end:]).strip(" .!:")
-
-
-def _mask_native(text: str, table: ErrorTable) -> str:
-    """Overwrite the phrases in which a word of another vendor means nothing; keep places."""
-    for phrase in table.native_phrases:
-        text = text.replace(phrase, "~" * len(phrase))
-    return text
+    return end + min(places) if places else -1
 
 
 def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:
@@ -288,24 +272,14 @@ def _is_foreign(match: _Match, text: str, table: ErrorTable) -> bool:
     return any(word in before or word in after for word in table.foreign_words)
 
 
-def _strength(match: _Match) -> tuple[bool, int]:
-    """Return what decides between matches of the same words: no symptom, then the longest."""
-    return not match.signature.symptom, match.weight
-
-
-def _drop_covered(found: Sequence[_Match]) -> list[_Match]:
-    """Drop matches that share words with a stronger match of another cause."""
-    return [
-        match
-        for match in found
-        if not any(
-            _strength(other) > _strength(match)
-            and other.signature.cause != match.signature.cause
-            and other.start < match.end
-            and match.start < other.end
-            for other in found
-        )
-    ]
+def _covers(match: _Match, other: _Match) -> bool:
+    """Tell whether a match of another cause shares words with another one and is stronger."""
+    return (
+        match.start < other.end
+        and other.start < match.end
+        and match.strength > other.strength
+        and match.signature.cause != other.signature.cause
+    )
 
 
 # --- with a stack -------------------------------------------------------------------------------

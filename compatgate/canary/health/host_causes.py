@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.canary.health.gpu_errors import parse_device
 from compatgate.canary.health.records import Record, Stamp
@@ -47,8 +48,7 @@ class HostMessages:
     """Finder of messages about the host in the lines of one log, in their order."""
 
     def __init__(self, table: ErrorTable) -> None:
-        self._table = table
-        self._signatures = tuple(one for one in table.signatures if one.health)
+        self._table = replace(table, signatures=tuple(s for s in table.signatures if s.health))
         self._before: deque[tuple[Record, str]] = deque(maxlen=_LINES)
         self._recent: deque[frozenset[tuple[str, str]]] = deque(maxlen=_LINES)
         self._at: tuple[Stamp, ...] = ()
@@ -60,7 +60,7 @@ class HostMessages:
         line = clean_text(record.text[:_LONGEST_LINE]).strip()
         head = " ".join(text for _, text in self._before)
         head = f"{head} " if head else ""
-        matches = find_signatures(head + line, self._table, self._signatures, len(head))
+        matches = find_signatures(head + line, self._table, len(head))
         recent = {pair for pairs in self._recent for pair in pairs}
         for signature, start in matches:
             again = any(c == signature.cause and s != signature.id for c, s in recent)

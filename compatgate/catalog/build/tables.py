@@ -41,8 +41,8 @@ TABLES: dict[str, type] = {
     "platform_machines": PlatformMachines,
     "jetson": Jetson,
 }
-GAPS = {" ... ": (240, False), " .. ": (24, False), "<>": (64, True)}
-"""Marks in a pattern: characters at most, and whether the gap has no blank."""
+GAPS = {" ... ": (240, ""), " .. ": (24, ""), "<>": (64, "blank"), "~": (3, "word")}
+"""Marks in a pattern: characters at most, and what the gap does not have."""
 MIN_PIECE = 2
 """Characters of a piece at least: shorter ones are everywhere."""
 _FIELDS = re.compile(r"\{(\w*)\}")
@@ -61,7 +61,7 @@ def _precision(document: Record) -> Record:
 
 
 def _error_table(document: Record) -> Record:
-    """Put the words of signatures into their frames."""
+    """Put the words of signatures, and what they are of, into their frames."""
     known = {cause["id"] for cause in document["causes"]}
     frames = {frame["id"]: frame["text"] for frame in document.get("frames") or ()}
     rows = []
@@ -71,7 +71,15 @@ def _error_table(document: Record) -> Record:
                 where = f"signatures[id={row['id']}].{name}"
                 raise BadInput(f"{name} {row[name]!r} does not exist", field=where)
         around = frames[row["frame"]] if row.get("frame") else ["{}"]
-        text = [frame.replace("{}", words) for frame in around for words in row["text"]]
+        if any("{of}" in frame for frame in around) != bool(row.get("of")):
+            where = f"signatures[id={row['id']}].of"
+            raise BadInput("is for frames whose texts have {of}, and only those", field=where)
+        text = [
+            frame.replace("{of}", of).replace("{}", words)
+            for of in row.get("of") or [""]
+            for frame in around
+            for words in row["text"]
+        ]
         rows.append({**row, "text": text})
     return {"signatures": rows}
 
@@ -94,7 +102,7 @@ def _pattern(text: str) -> Pattern:
     first, *rest = _GAP.split(text)
     pieces = [Piece(first)]
     pieces += [Piece(words, *GAPS[mark]) for mark, words in zip(rest[::2], rest[1::2], strict=True)]
-    if any(len(piece.text) < MIN_PIECE for piece in pieces):
+    if any(len(piece.text) < MIN_PIECE and not piece.text.isdigit() for piece in pieces):
         raise BadInput(
             f"{text!r} has a piece of fewer than {MIN_PIECE} characters",
             field="text",

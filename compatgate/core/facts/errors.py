@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
-from typing import Literal
+from collections import Counter, defaultdict
+from functools import cache, cached_property
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -20,12 +21,12 @@ class Piece(Struct, frozen=True, array_like=True):
 
     Attributes:
         gap: characters at most between the end of the piece before and this one.
-        unbroken: the gap has no blank.
+        lacks: what the gap does not have: ``blank``, or ``word`` for letters and digits.
     """
 
     text: str
     gap: int = 0
-    unbroken: bool = False
+    lacks: str = ""
 
 
 Pattern = tuple[Piece, ...]
@@ -57,8 +58,17 @@ class Signature(Struct, frozen=True):
     health: Severity | None = None
 
 
-Search = tuple[Signature, tuple[tuple[Pattern, frozenset[str], frozenset[str]], ...]]
-"""A signature; of each pattern the whole words and numbers, and the words at its ends."""
+class Search(NamedTuple):
+    """A pattern of a signature, and the words and parts of words that a text needs for it.
+
+    Of the patterns of a signature, the one of the highest rank counts: the longest, then the first.
+    """
+
+    signature: int
+    rank: tuple[int, int]
+    pattern: Pattern
+    whole: frozenset[str]
+    parts: frozenset[str]
 
 
 class Cause(Struct, frozen=True):
@@ -100,28 +110,35 @@ class ErrorTable(Struct, frozen=True, dict=True):
         return {cause.id: cause for cause in self.causes}
 
     @cached_property
-    def searches(self) -> tuple[Search, ...]:
-        """Return the patterns of each signature with the words that a text must have for them."""
-        return tuple(
-            (signature, tuple((pattern, *_words(pattern)) for pattern in signature.patterns))
-            for signature in self.signatures
-        )
+    def searches(self) -> dict[str, list[Search]]:
+        """Return the patterns by the word of theirs that the fewest others have."""
+        words = cache(_words)
+        searches = []
+        for number, signature in enumerate(self.signatures):
+            for order, pattern in enumerate(signature.patterns):
+                rank = sum(len(piece.text) for piece in pattern), -order
+                (whole, parts), *others = (words(piece.text) for piece in pattern)
+                for more, ends in others:
+                    whole, parts = whole | more, parts | ends
+                searches.append(Search(number, rank, pattern, whole, parts))
+        shared = Counter(word for search in searches for word in search.whole | search.parts)
+        by_word = defaultdict(list)
+        for search in searches:
+            word = min(search.whole | search.parts, key=shared.__getitem__, default="")
+            by_word[word].append(search)
+        return by_word
 
     @cached_property
     def parts(self) -> frozenset[str]:
         """Return what some pattern needs as a part of a word."""
-        return frozenset(
-            part for _, patterns in self.searches for _, _, parts in patterns for part in parts
-        )
+        every = {search.parts for searches in self.searches.values() for search in searches}
+        return frozenset[str]().union(*every)
 
 
-def _words(pattern: Pattern) -> tuple[frozenset[str], frozenset[str]]:
-    """Return whole words of a pattern, and those at the ends of a piece: they may be parts."""
-    whole: set[str] = set()
-    parts: set[str] = set()
-    for piece in pattern:
-        whole.update(_WHOLE_NUMBER.findall(piece.text))
-        for match in WORD.finditer(piece.text):
-            at_end = match.start() == 0 or match.end() == len(piece.text)
-            (parts if at_end else whole).add(match[0])
-    return frozenset(whole), frozenset(parts)
+def _words(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the whole words and numbers of a piece, and the words at its ends."""
+    whole, ends = set(_WHOLE_NUMBER.findall(text)), set[str]()
+    for match in WORD.finditer(text):
+        at_end = match.start() == 0 or match.end() == len(text)
+        (ends if at_end else whole).add(match[0])
+    return frozenset(whole), frozenset(ends)

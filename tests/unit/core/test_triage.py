@@ -141,6 +141,30 @@ def test_what_another_cause_explains_is_left_out() -> None:
     assert (one.cause.id, one.confidence) == ("unsigned", "certain")
 
 
+def test_a_tilde_is_marks_alone() -> None:
+    coded = signature("c", "old", "gpu error~35")
+    for text in ("GPU error 35", "GPU error: 35", "GPU error (35)", "GPU error=35"):
+        assert names(text, coded) == ["old"]
+    for text in ("GPU error 350", "GPU error at 35", "GPU error 1 35"):
+        assert names(text, coded) == []
+
+
+def test_what_words_are_of_stands_in_the_frame() -> None:
+    frame = {"id": "status", "text": ["{of} error~{}"], **REST}
+    coded = signature("c", "start", "1", frame="status", of=["blas", "dnn"])
+    assert names("DNN error 1", coded, frames=(frame,)) == ["start"]
+    for wrong in (signature("c", "start", "1", frame="status"), signature("c", "a", "b", of=["x"])):
+        with pytest.raises(Misfit, match="is for frames whose texts"):
+            make(wrong, frames=(frame,))
+
+
+@pytest.mark.parametrize("filler", ["the gpu is gone for good, it said; ", "line 7 of a log\n"])
+def test_words_are_found_wherever_a_long_text_has_them(filler: str) -> None:
+    rare = [signature(f"r{n}", f"rare-{n}", f"lost unit{n} x<> of") for n in range(150)]
+    text = filler * 400 + "Lost unit7 xyz of all. " + filler * 400 + "Lost unit140 x of"
+    assert names(text, *rare) == ["rare-7", "rare-140"]
+
+
 FRAME = {"id": "code", "text": ["gpu error {}", "init .. {}"], **REST}
 
 
