@@ -193,7 +193,7 @@ class RangeFile(SeekableFile):
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         self._patience = patience or RetryPolicy()
         self._planned = 0
-        self._start, self._window = 0, b""
+        self._start, self._window = 0, memoryview(b"")
         with self._open("bytes=0-0") as response:
             sent = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if response.status == 200:
@@ -216,18 +216,18 @@ class RangeFile(SeekableFile):
     def read(self, size: int = -1, /) -> bytes:
         """Return bytes from the position on, fewer at the end."""
         end = self.position + self._count(size)
-        parts = bytearray()
+        parts: list[memoryview] = []
         while self.position < end:
             offset = self.position - self._start
             if not 0 <= offset < len(self._window):
                 least = max(self._planned, end, self.position + _LEAST)
                 self._start, offset = self.position, 0
                 self._window = self._fetch(min(least, self.position + _WINDOW, self.size))
-            parts += self._window[offset : offset + end - self.position]
-            self.position += min(len(self._window) - offset, end - self.position)
-        return bytes(parts)
+            parts.append(self._window[offset : offset + end - self.position])
+            self.position += len(parts[-1])
+        return b"".join(parts)
 
-    def _fetch(self, end: int) -> bytes:
+    def _fetch(self, end: int) -> memoryview:
         """Return the bytes from the position to ``end``, with a new connection after a break."""
         start, data, failed = self.position, bytearray(), 0
         while start + len(data) < end:
@@ -247,7 +247,7 @@ class RangeFile(SeekableFile):
                     raise self._explain(error, at) from None
                 pause = self._patience.seconds * 2 ** (failed - 1)
                 time.sleep(min(pause, self._transport.deadline.left))
-        return bytes(data)
+        return memoryview(data)
 
     def _request(self, start: int, end: int) -> Response:
         """Request bytes, and check the range in the server's answer."""
@@ -264,7 +264,7 @@ class RangeFile(SeekableFile):
         response.close()
         raise self._damaged(what)
 
-    def _read_whole(self, response: Response) -> bytes:
+    def _read_whole(self, response: Response) -> memoryview:
         """Read a small file of a server without ranges into memory."""
         length = response.headers.get("Content-Length", "")
         large = length.isdigit() and int(length) > WHOLE
@@ -281,7 +281,7 @@ class RangeFile(SeekableFile):
             )
         if length.isdigit() and int(length) != len(data):
             raise self._damaged(f"the server sent {len(data)} of {length} bytes")
-        return bytes(data)
+        return memoryview(data)
 
     def _open(self, wanted: str) -> Response:
         try:
