@@ -159,7 +159,7 @@ LARGEST_FILE = 64 * 1024**3
 WHOLE = 64 * 1024 * 1024
 """Bytes of the largest file that is read into memory from a server without ranges."""
 _LEAST = 256 * 1024
-_WINDOW = 16 * 1024 * 1024
+_WINDOW = 8 * 1024 * 1024
 """Bytes of one request at most: they are in memory until the next request."""
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 
