@@ -270,6 +270,14 @@ def resolve_gpu(text: str, table: Gpus) -> Gpu:
     return found
 
 
+def find_gpu(text: str, table: Gpus) -> Gpu | None:
+    """Return the GPU of a name or capability; None where the facts do not know it."""
+    try:
+        return resolve_gpu(text, table)
+    except BadInput:
+        return None
+
+
 def covers_gpu(declared: Gpu, seen: Gpu, table: Gpus) -> bool:
     """Return whether a declared GPU covers a real one: same SKU, its family or bare capability."""
     if declared.mig != seen.mig or declared.vgpu != seen.vgpu:

@@ -30,9 +30,10 @@ from compatgate.discovery.findings import Findings, Inspection, conclude
 from compatgate.discovery.gpucode.object_files import read_sections
 from compatgate.discovery.gpucode.source import Source
 from compatgate.discovery.image.files import read_torch_version
-from compatgate.discovery.local import LARGEST_METADATA, find_in_file, read_name_and_version
+from compatgate.discovery.local import find_in_file
 from compatgate.discovery.observations import Observation
 from compatgate.discovery.python_env import read_answer
+from compatgate.discovery.wheels.archive import LARGEST_METADATA, parse_metadata
 from compatgate.discovery.wheels.names import is_library
 from compatgate.errors import BadInput, NotFound, quote_error
 
@@ -154,7 +155,8 @@ def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
         if not folder.endswith(".dist-info") or not _matters(folder):
             continue
         metadata = files.read(f"{site}/{folder}/METADATA", LARGEST_METADATA)
-        named = read_name_and_version(metadata) or _split_folder(folder)
+        stated = parse_metadata(metadata)
+        named = (stated.package, stated.version) if stated else _split_folder(folder)
         if named[0].startswith("jax"):
             plugins[named[0]] = named[1]
         recorded = set(_recorded(site, folder, files))

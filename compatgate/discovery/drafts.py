@@ -153,56 +153,42 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
     """Read ClusterPolicy and NVIDIADriver objects."""
     objects = list(bodies)
     policies = [one for one in objects if one.get("kind") == CLUSTER_POLICY]
-    drivers = [_driver_object(one) for one in objects if one.get("kind") == NVIDIA_DRIVER]
+    found = [_driver_object(one) for one in objects if one.get("kind") == NVIDIA_DRIVER]
+    drivers = tuple(driver for driver in found if driver)
     notes: list[str] = []
     if len(policies) > 1:
         notes.append("there are several ClusterPolicy objects; the operator follows one of them")
-    stated = [_policy_name(one) for one in policies]
-    if not policies:
-        return Operator(tuple(d for d in drivers if d), tuple(notes))
-    by_objects = any(read_flag(nested_object(one, "spec", "driver").get("useNvidiaDriverCRD"))
-                     for one in policies)  # fmt: skip
-    if not by_objects:
-        if any(drivers):
+    settings = [nested_object(one, "spec", "driver") for one in policies]
+    if not policies or any(read_flag(one.get("useNvidiaDriverCRD")) for one in settings):
+        if policies and not drivers:
             notes.append(
-                "driver.useNvidiaDriverCRD of the ClusterPolicy is not true: the operator does not"
-                " follow the NVIDIADriver objects"
+                "the ClusterPolicy leaves the driver to NVIDIADriver objects, and none is given: "
+                "kubectl get nvidiadrivers -o yaml"
             )
-        first = stated[0]
-        if len({one.version for one in stated}) == 1:
-            driver = (first,)
-        else:
-            names = " and ".join(one.origin for one in stated)
-            why = f"{names} name different drivers, and the operator follows one of them"
-            driver = (DeclaredDriver(names, first.name, why=why),)
-        return Operator(driver, tuple(notes))
-    if not any(drivers):
+        return Operator(drivers, tuple(notes))
+    if drivers:
         notes.append(
-            "the ClusterPolicy leaves the driver to NVIDIADriver objects, and none is given: "
-            "kubectl get nvidiadrivers -o yaml"
+            "driver.useNvidiaDriverCRD of the ClusterPolicy is not true: the operator does not"
+            " follow the NVIDIADriver objects"
         )
-    return Operator(tuple(d for d in drivers if d), tuple(notes))
+    stated = [_policy_driver(*pair) for pair in zip(policies, settings, strict=True)]
+    driver = stated[0]
+    if len({one.version for one in stated}) > 1:
+        names = " and ".join(one.origin for one in stated)
+        why = f"{names} name different drivers, and the operator follows one of them"
+        driver = DeclaredDriver(names, driver.name, why=why)
+    return Operator((driver,), tuple(notes))
 
 
-def read_driver_settings(driver: Body, origin: str, name: str) -> DeclaredDriver:
-    """Return the ``driver`` of a ClusterPolicy, or of the operator's Helm values."""
+def _policy_driver(body: Body, driver: Body) -> DeclaredDriver:
+    """Return the driver of a ClusterPolicy, by its settings."""
+    name = scalar_text(nested_object(body, "metadata").get("name")) or "cluster-policy"
+    origin = f"{CLUSTER_POLICY} {name}"
     if not read_flag(driver.get("enabled"), default=True):
-        return DeclaredDriver(
-            origin, name, why=f"{origin}: the driver is installed by something else"
-        )
-    if read_flag(driver.get("useNvidiaDriverCRD")):
-        return DeclaredDriver(
-            origin, name, why=f"{origin} leaves the driver to NVIDIADriver objects"
-        )
+        why = f"{origin}: the driver is installed by something else"
+        return DeclaredDriver(origin, name, why=why)
     version, why = _driver_version(driver, origin, "the operator installs its default version")
     return DeclaredDriver(origin, name, version, why)
-
-
-def _policy_name(body: Body) -> DeclaredDriver:
-    name = scalar_text(nested_object(body, "metadata").get("name")) or "cluster-policy"
-    return read_driver_settings(
-        nested_object(body, "spec", "driver"), f"{CLUSTER_POLICY} {name}", name
-    )
 
 
 def _driver_object(body: Body) -> DeclaredDriver | None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from packaging.utils import canonicalize_name
 
+from compatgate.discovery.wheels.archive import parse_metadata
 from compatgate.discovery.wheels.names import is_any_library, is_loaded_kernel
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -105,13 +106,9 @@ class Distribution(Struct):
         self.origin = self.origin or origin
 
     def _identify(self, data: bytes, origin: str) -> None:
-        headers = BytesHeaderParser().parsebytes(data.partition(b"\n\n")[0] + b"\n\n")
-        name, version = headers.get("Name"), headers.get("Version")
-        if not name or not version:
-            return
-        self.identify(str(name).strip(), str(version).strip(), origin)
-        found = headers.get_all("Requires-Dist", [])[:_MAX_REQUIREMENTS]
-        self.requires = tuple(" ".join(str(text).split()) for text in found)
+        if stated := parse_metadata(data):
+            self.identify(stated.package, stated.version, origin)
+            self.requires = stated.requires[:_MAX_REQUIREMENTS]
 
     def _list(self, paths: Iterable[str], relative_to: str) -> None:
         self.files = frozenset(

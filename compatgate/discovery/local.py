@@ -11,18 +11,18 @@ from __future__ import annotations
 import os
 import re
 import stat
-import zipfile
-from collections.abc import Callable, Iterator
-from email.parser import BytesHeaderParser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from zipfile import ZipInfo
 
 from msgspec import Struct
-from packaging.utils import canonicalize_name
 
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES, Packages
 from compatgate.core.facts.records import Library
 from compatgate.discovery.findings import Findings, Inspection, conclude
-from compatgate.discovery.gpucode import read_gpu_code
+from compatgate.discovery.gpucode import GpuCode, read_gpu_code
+from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.installed_metadata import (
     FILE_LISTS,
     LARGEST_LIST,
@@ -33,16 +33,13 @@ from compatgate.discovery.installed_metadata import (
 )
 from compatgate.discovery.installed_packages import InstalledFile, Inventory
 from compatgate.discovery.observations import Observation
-from compatgate.discovery.wheels.archive import wheel_errors
+from compatgate.discovery.wheels.archive import Archive
+from compatgate.discovery.wheels.byte_files import LocalFile
 from compatgate.discovery.wheels.measure import list_ptx_toolkits
 from compatgate.discovery.wheels.members import describe_code_file, read_open_library
 from compatgate.discovery.wheels.names import NO_TORCH_SYMBOLS, is_any_library, is_loaded_kernel
 from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 
-MAX_MEMBERS = 200_000
-LARGEST_TOTAL = 64 * 1024**3
-"""Bytes of shared libraries, decompressed, in the largest wheel that is read."""
-LARGEST_METADATA = 4 * 1024 * 1024
 _RUNTIME = re.compile(
     r"(?P<name>nvidia-cuda-runtime(?:-cu\d\d)?|cuda-toolkit)(?:\[[^]]*\])?\s*\(?==\s*(?P<cuda>\d[\d.]*\d)"
 )
@@ -86,67 +83,45 @@ def find_in_wheel(path: str) -> Findings:
     """
     found = Findings()
     label = os.path.basename(path)
-    with wheel_errors(path), zipfile.ZipFile(path) as wheel:
-        members = wheel.infolist()
-        libraries = [m for m in members if is_any_library(m.filename)]
-        total = sum(member.file_size for member in libraries)
-        if len(members) > MAX_MEMBERS or total > LARGEST_TOTAL:
-            what = (
-                f"holds {len(members)} files and {total} bytes of libraries"
-                f" (max {MAX_MEMBERS} and {LARGEST_TOTAL})"
-            )
-            raise BadInput(what, field=path)
-        metadata = list(_metadata(wheel, members))
-        packages = dict(named for text in metadata if (named := read_name_and_version(text)))
-        if not packages:
-            raise BadInput("has no *.dist-info/METADATA: it is not a wheel", field=path)
-        found.add_packages(packages, label)
-        found.observations += [o for text in metadata for o in _runtime(text, label)]
+    with closing(LocalFile(path)) as wheel:
+        archive = Archive(wheel, path)
+        identity = archive.identity
+        libraries = [m for m in archive.members if is_any_library(m.filename)]
+        archive.check_sizes(libraries)
+        found.add_packages({identity.package: identity.version}, label)
+        found.observations += _runtime(identity.requires, label)
         for member in libraries:
-            _read_library(wheel, member, f"{label}: {member.filename}", found, next(iter(packages)))
+            origin = f"{label}: {member.filename}"
+            found.add_library(origin)
+            for code in _read_code(archive, member, origin):
+                found.add_code(origin, code, identity.package)
     return found
 
 
-def read_name_and_version(metadata: bytes) -> tuple[str, str] | None:
-    """Return the normalised name and version of a distribution, None when one is missing."""
-    headers = BytesHeaderParser().parsebytes(metadata)
-    name, version = headers.get("Name"), headers.get("Version")
-    if not name or not version:
-        return None
-    return canonicalize_name(str(name)), str(version).strip()
+def _read_code(archive: Archive, member: ZipInfo, origin: str) -> list[GpuCode]:
+    starts: list[bytes] = []
+    codes: list[GpuCode] = []
+
+    def read(file: ByteReader) -> None:
+        size = member.file_size
+        codes.append(read_gpu_code(file, size=size, name=origin, stream=True))
+
+    archive.read_member(member, lambda file: starts.append(file.read(4)), whole=False)
+    if starts[0].startswith((b"\x7fELF", b"MZ")):
+        archive.read_member(member, read)
+    return codes
 
 
-def _metadata(wheel: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> Iterator[bytes]:
-    for member in members:
-        folder, _, name = member.filename.partition("/")
-        if name == "METADATA" and folder.endswith(".dist-info"):
-            with wheel.open(member) as file:
-                yield file.read(LARGEST_METADATA)
-
-
-def _runtime(metadata: bytes, label: str) -> Iterator[Observation]:
+def _runtime(requires: Sequence[str], label: str) -> Iterator[Observation]:
     """Return the CUDA runtime that a wheel pins, which runs the code of several toolkits.
 
     PyTorch 2.15 for CUDA 13.2 carries kernels that CUDA 13.4 compiled.
     """
-    for requirement in BytesHeaderParser().parsebytes(metadata).get_all("Requires-Dist", []):
-        text = str(requirement)
+    for text in requires:
         if (match := _RUNTIME.match(text)) and "extra" not in text.partition(";")[2]:
             origin = f"{label}: requires {match['name']} {match['cuda']}"
             yield Observation("cuda", match["cuda"], origin, "metadata")
             return
-
-
-def _read_library(
-    wheel: zipfile.ZipFile, member: zipfile.ZipInfo, origin: str, found: Findings, owner: str
-) -> None:
-    found.add_library(origin)
-    with wheel.open(member) as file:
-        if not file.read(4).startswith((b"\x7fELF", b"MZ")):
-            return
-    with wheel.open(member) as file:
-        code = read_gpu_code(file, size=member.file_size, name=origin, stream=True)
-        found.add_code(origin, code, owner)
 
 
 def find_in_folder(

@@ -77,6 +77,22 @@ class ObservedPool(Struct, frozen=True):
         return replace(self, platform=self.platform or platform, node=parts)
 
 
+def observe_version(
+    component: str,
+    version: str,
+    origin: str,
+    left: list[str],
+    confidence: Confidence = "metadata",
+) -> list[Observation]:
+    """Return the observation of a version; none, and a sentence in ``left``, where it is none."""
+    try:
+        parse_version(component, version)
+    except BadInput as error:
+        left.append(f"{origin}: {error.problem}")
+        return []
+    return [Observation(component, version, origin, confidence)]
+
+
 def settle(
     observations: Sequence[Observation], arch: Iterable[str] | None = None
 ) -> tuple[dict[str, Any], tuple[Conflict, ...]]:

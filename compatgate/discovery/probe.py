@@ -190,12 +190,12 @@ def describe_host(
     notes: list[str],
 ) -> dict[str, Any]:
     """Return the ``host`` of a probe document."""
-    modules = None if kernel is None or kernel.open is None else kernel.open
+    is_open = kernel.open if kernel else None
     return {
         "os": report.os if report else platform.system().lower(),
         "cpu": _cpu(),
         "driver": kernel.version if kernel else (report.driver if report else None),
-        "kernel_modules": {None: None, True: "open", False: "proprietary"}[modules],
+        "kernel_modules": {None: None, True: "open", False: "proprietary"}[is_open],
         "platform": None,
         "node": common_parts(pools),
         "gpus": describe_gpus(pools),

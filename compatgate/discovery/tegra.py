@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.gpus import find_gpu, resolve_gpu
 from compatgate.discovery.machine.files import Root
 from compatgate.discovery.observations import Observation, ObservedPool
 from compatgate.errors import BadInput
@@ -88,11 +88,10 @@ def observe_board(board: TegraBoard) -> list[Observation]:
 
 def name_gpu(board: TegraBoard, facts: Facts) -> str | None:
     """Return the GPU of a board: its module, else its capability; None where nothing tells it."""
-    try:
-        if board.model and resolve_gpu(board.model, facts.gpus).segment == "jetson":
-            return board.model
-    except BadInput:
-        pass  # a carrier of another maker prints a name of its own
+    # A carrier of another maker prints a name of its own.
+    module = find_gpu(board.model, facts.gpus) if board.model else None
+    if module and module.segment == "jetson":
+        return board.model
     same = [device for device in facts.jetson.devices if device.soc == board.soc]
     if not same:
         return None

@@ -288,7 +288,7 @@ def parse_smi(text: str) -> Snapshot | None:
     head: Fields = {}
     found: list[Fields] = []
     for path, value in elements:
-        if path == ("gpu", "@id"):
+        if path == ("gpu",):
             found.append({"id": value})
             continue
         fields, names = (found[-1], path[1:]) if path[:1] == ("gpu",) else (head, path)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -178,7 +177,8 @@ def _read_run(
         if kind == "pip":
             observations, unknown = _read_pip(rest, where, known, platform)
         elif kind == "conda":
-            specs = [stack_components.parse_conda_spec(w, where) for w in _positional(rest)]
+            _, named = _split_options(rest)
+            specs = [stack_components.parse_conda_spec(word, where) for word in named]
             packages = stack_components.observe_conda([spec for spec in specs if spec])
             observations, unknown = packages.observations, packages.open
         hints += (
@@ -213,28 +213,36 @@ def _install_command(words: list[str]) -> tuple[str, list[str]]:
     return ("conda", after) if any(name in _CONDA for name in names) else ("", [])
 
 
-def _positional(words: list[str]) -> list[str]:
-    """Return the arguments that are neither options nor their values."""
-    arguments, skip = [], False
-    for word in words:
-        if skip:
-            skip = False
-        elif word.startswith("-"):
-            skip = word in _VALUE_OPTIONS
-        else:
+def _split_options(words: Iterable[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the options that have values, with these, and the other arguments."""
+    options: list[tuple[str, str]] = []
+    arguments: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if not word.startswith("-"):
             arguments.append(word)
-    return arguments
+        elif equals or option in _VALUE_OPTIONS:
+            options.append((option, value if equals else next(rest, "")))
+    return options, arguments
 
 
 def _read_pip(
     words: list[str], where: str, known: Packages, platform: Platform
 ) -> tuple[list[Observation], list[str]]:
     """Read the requirements of ``pip install`` as a requirements file with its options."""
-    lines, left = list(_index_lines(words)), []
-    for before, word in pairwise(words):
-        if before in ("-r", "--requirement"):
-            left.append(f"{where}: pip installs from {word[:200]}, which is not read: give --lock")
-    named = [word for word in _positional(words) if not word.startswith((".", "/", "git+", "$"))]
+    options, arguments = _split_options(words)
+    lines = [
+        f"{'--extra-index-url' if 'extra' in option else '--index-url'} {value}"
+        for option, value in options
+        if option in _INDEX_OPTIONS
+    ]
+    left = [
+        f"{where}: pip installs from {value[:200]}, which is not read: give --lock"
+        for option, value in options
+        if option in ("-r", "--requirement")
+    ]
+    named = [word for word in arguments if not word.startswith((".", "/", "git+", "$"))]
     if not named:
         return [], left
     text = "\n".join([*lines, *named])
@@ -248,18 +256,3 @@ def _read_pip(
         return [], left
     unknown = [sentence.replace("requirements.txt:", f"{where}, ") for sentence in reading.open]
     return list(reading.observations), [*left, *unknown]
-
-
-def _index_lines(words: Iterable[str]) -> Iterator[str]:
-    waiting = ""
-    for word in words:
-        option, equals, value = word.partition("=")
-        if waiting:
-            yield f"{waiting} {word}"
-            waiting = ""
-        elif option in _INDEX_OPTIONS:
-            name = "--extra-index-url" if "extra" in option else "--index-url"
-            if equals:
-                yield f"{name} {value}"
-            else:
-                waiting = name

@@ -19,12 +19,10 @@ from compatgate.core.components import (
 from compatgate.core.facts.packages import LockedPackage, Packages, explain_gpu_use
 from compatgate.core.stack_facts import CONDA as CONDA_LABEL
 from compatgate.core.stack_values import Wheel
-from compatgate.core.versions import parse_version
 from compatgate.core.vocabulary import CONDA, CUDA_BY_PLUGIN, META, NOT_ON_INDEX
 from compatgate.discovery.lockfiles import wheel_builds
 from compatgate.discovery.lockfiles.interface import ListedPackage, PackageOrigin
-from compatgate.discovery.observations import Conflict, Observation
-from compatgate.errors import BadInput
+from compatgate.discovery.observations import Conflict, Observation, observe_version
 
 _WITHOUT_LABEL = ("cuda", "cublas")
 """Packages with the toolkit's version number: 12.4.127 states CUDA 12 without a label."""
@@ -108,14 +106,9 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
             label = label or companion
         labelled = f"+{label}" if label and "+" not in package.version else ""
         version = f"{package.version}{labelled}"
-        observation = Observation(component.name, version, package.origin, "metadata")
-        try:
-            parse_version(component.name, observation.version)
-        except BadInput as error:
-            left.append(f"{package.origin}: {error.problem}")
-            continue
-        observations.append(observation)
-        conflicts += disagreement
+        if seen := observe_version(component.name, version, package.origin, left):
+            observations += seen
+            conflicts += disagreement
     brought = {
         (observation.component, observation.version.partition("+")[0])
         for observation in observations
@@ -230,13 +223,13 @@ def observe_conda(packages: Sequence[ListedPackage]) -> LockedComponents:
             left.append(f"{component.name}: {asked!r} allows several versions ({package.origin})")
             continue
         version = _add_conda_label(component, package, builds)
-        try:
-            parse_version(component.name, version)
-        except BadInput as error:
-            left.append(f"{package.origin}: {error.problem}")
-            continue
-        observations.append(Observation(component.name, version, package.origin, "metadata"))
-        if component.name == "torch" and (cudnn := wheel_builds.parse_conda_cudnn(package.build)):
+        seen = observe_version(component.name, version, package.origin, left)
+        observations += seen
+        if (
+            seen
+            and component.name == "torch"
+            and (cudnn := wheel_builds.parse_conda_cudnn(package.build))
+        ):
             observations.append(Observation("cudnn", cudnn, package.origin, "derived"))
     return LockedComponents(tuple(observations), (), tuple(left))
 
@@ -414,12 +407,7 @@ def _observe(package: ListedPackage, observations: list[Observation], left: list
             version += f"+{CONDA_LABEL}"
         elif label := _build_label(package):
             version += f"+{label}"
-    try:
-        parse_version(name, version)
-    except BadInput as error:
-        left.append(f"{package.origin}: {error.problem}")
-        return
-    observations.append(Observation(name, version, package.origin, "metadata"))
+    observations += observe_version(name, version, package.origin, left)
 
 
 def _build_origin(package: ListedPackage, asked: Sequence[str]) -> PackageOrigin:

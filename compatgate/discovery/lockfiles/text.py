@@ -134,6 +134,13 @@ def read_text(table: Mapping[str, Any], key: str, name: str, default: str = "") 
     return refuse_variable(value, name)
 
 
+def read_nested(table: Table, file: str, *path: str) -> str:
+    """Return a text within tables, without placeholders; empty where it is absent."""
+    for at, key in enumerate(path[:-1], 1):
+        table = read_table(table.get(key), ".".join(path[:at]), file)
+    return read_text(table, path[-1], file)
+
+
 class TableLock(Struct, frozen=True):
     """A document of one lock, with what decides on its packages."""
 

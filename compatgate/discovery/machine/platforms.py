@@ -18,10 +18,9 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.platforms import Condition
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.gpus import find_gpu
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.nvidia_smi.report import Report
-from compatgate.errors import BadInput
 
 _NFD = "feature.node.kubernetes.io"
 _INSTANCE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
@@ -38,7 +37,7 @@ def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -
     """Return the platform of a machine; None where no record of the facts fits."""
     if not any(texts.values()):
         return None
-    names = {name for gpu in gpus if (name := _gpu_name(gpu, facts))}
+    names = {gpu.name for text in gpus if (gpu := find_gpu(text, facts.gpus))}
     said = {
         name: re.sub(r"[\s_]+", "-", texts.get(name, "").strip()).lower()
         for name in get_args(MachineText)
@@ -56,13 +55,6 @@ def _fits(condition: Condition, said: dict[str, str], gpus: Collection[str]) -> 
         for name, wanted in patterns.items()
         if wanted
     )
-
-
-def _gpu_name(gpu: str, facts: Facts) -> str | None:
-    try:
-        return resolve_gpu(gpu, facts.gpus).name
-    except BadInput:
-        return None
 
 
 def read_label_parts(labels: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from xml.parsers import expat
 
@@ -23,6 +23,11 @@ from compatgate.errors import BadInput, quote_error
 
 _XML_START, _XML_END = "<nvidia_smi_log", "</nvidia_smi_log>"
 _WINDOWS_MODELS = ("WDDM", "TCC", "MCDM")
+Element = tuple[tuple[str, ...], str]
+"""A printed value with its path, in the words of ``-q``: ``("gpu", "fb memory usage", "total")``.
+
+A path ``gpu`` or ``gpu``, ``mig device`` begins one.
+"""
 _PROPERTIES: dict[tuple[str, ...], tuple[str, Callable[[str], Any]]] = {
     ("product name",): ("name", lambda value: read_value(value) or ""),
     ("uuid",): ("uuid", read_value),
@@ -32,26 +37,7 @@ _PROPERTIES: dict[tuple[str, ...], tuple[str, Callable[[str], Any]]] = {
     ("mig mode", "current"): ("mig", lambda value: value == "Enabled"),
     ("mig mode", "current mig"): ("mig", lambda value: value == "Enabled"),
 }
-"""Path of a value below its GPU, to the field of `Device`; XML writes the words with ``_``."""
-
-
-def _set_property(device: Device, path: Sequence[str], value: str) -> Device:
-    """Return the device with a printed value, if it is one that is read."""
-    known = _PROPERTIES.get(tuple(name.lower().replace("_", " ") for name in path))
-    if known:
-        return replace(device, **{known[0]: known[1](value)})
-    if len(path) == 1 and (part := read_part(path[0], value)):
-        return replace(device, node={**device.node, **part})
-    return device
-
-
-def _set_slice_property(part: Slice, path: Sequence[str], value: str) -> Slice:
-    first, last = (name.lower().replace("_", " ") for name in (path[0], path[-1]))
-    if first in ("fb memory usage", "shared fb memory usage") and last == "total":
-        return replace(part, memory_mib=parse_mib(value))
-    if last == "copy engine count" and value.isdecimal():
-        return replace(part, engines=int(value))
-    return part
+"""Path of a value below its GPU, to the field of `Device`."""
 
 
 def parse_xml(text: str) -> Report | None:
@@ -62,40 +48,26 @@ def parse_xml(text: str) -> Report | None:
     end = text.find(_XML_END, start)
     document = text[start : end + len(_XML_END)] if end >= 0 else text[start:]
     try:
-        elements = list_elements(document)
+        elements = [
+            (tuple(name.replace("_", " ") for name in path if name != "mig_devices"), value)
+            for path, value in list_elements(document)
+            if path[-1:] != ("mig_devices",)
+        ]
+
     except expat.ExpatError as error:
         raise BadInput(
             f"the XML of nvidia-smi is incomplete: {quote_error(error)}",
             hint="run nvidia-smi -q -x again",
         ) from None
-    head: dict[str, str] = {}
-    devices: list[Device] = []
-    windows = False
-    for path, value in elements:
-        if path == ("gpu", "@id"):
-            devices.append(Device("", bus=value.strip('\\"').lower()))
-        elif len(path) == 1:
-            head[path[0]] = value
-        elif path[:1] == ("gpu",):
-            windows = windows or (path[-1] == "current_dm" and value in _WINDOWS_MODELS)
-            devices[-1] = _set_element(devices[-1], path[1:], value)
-    attached = head.get("attached_gpus", "")
-    return Report(
-        "-q -x",
-        driver=read_value(head.get("driver_version") or head.get("kmd_version")),
-        cuda=read_value(head.get("cuda_version") or head.get("cuda_umd_version")),
-        os="windows" if windows else "linux",
-        attached=int(attached) if attached.isdecimal() else None,
-        devices=tuple(devices),
-    )
+    return _read_elements("-q -x", elements)
 
 
-def list_elements(document: str) -> list[tuple[tuple[str, ...], str]]:
+def list_elements(document: str) -> list[Element]:
     """Return path below the root and text of each element, in their order.
 
-    A GPU and a MIG device begin with an element ``@id``: its attribute.
+    Of a GPU or MIG device, it is the attribute ``id``, and comes first.
     """
-    found: list[tuple[tuple[str, ...], str]] = []
+    elements: list[Element] = []
     path: list[str] = []
     text: list[str] = []
 
@@ -103,10 +75,11 @@ def list_elements(document: str) -> list[tuple[tuple[str, ...], str]]:
         path.append(name)
         text.clear()
         if name in ("gpu", "mig_device"):
-            found.append(((*path[1:], "@id"), str(attributes.get("id", ""))))
+            elements.append((tuple(path[1:]), str(attributes.get("id", ""))))
 
-    def end(_: str) -> None:
-        found.append((tuple(path[1:]), "".join(text).strip()))
+    def end(name: str) -> None:
+        if name not in ("gpu", "mig_device"):
+            elements.append((tuple(path[1:]), "".join(text).strip()))
         path.pop()
         text.clear()
 
@@ -115,80 +88,80 @@ def list_elements(document: str) -> list[tuple[tuple[str, ...], str]]:
     parser.EndElementHandler = end
     parser.CharacterDataHandler = text.append
     parser.Parse(document, True)
-    return found
+    return elements
 
 
-def _set_element(device: Device, path: tuple[str, ...], value: str) -> Device:
-    if path == ("product_name",):
-        return replace(device, name=value)
-    if path[:2] != ("mig_devices", "mig_device"):
-        return _set_property(device, path, value)
-    if path[2:] == ("@id",):
-        return replace(device, slices=(*device.slices, Slice()))
-    if not path[2:]:
-        return device
-    *others, last = device.slices
-    return replace(device, slices=(*others, _set_slice_property(last, path[2:], value)))
-
-
-_REPORT_DRIVER = re.compile(r"^\s*(?:Driver|KMD) Version\s*:\s*(.+?)\s*$", re.MULTILINE)
-_REPORT_CUDA = re.compile(r"^\s*CUDA(?: UMD)? Version\s*:\s*(.+?)\s*$", re.MULTILINE)
-_REPORT_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*")
 _REPORT_START = re.compile(r"=+\s*NVSMI LOG\s*=+|^\s+Product Name\s+: ", re.MULTILINE)
-_REPORT_ATTACHED = re.compile(r"^\s*Attached GPUs\s*:\s*(\d+)", re.MULTILINE)
+_REPORT_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*")
 
 
 def parse_report(text: str) -> Report | None:
     """Read the indented report; return None when the text has none."""
-    if not _REPORT_START.search(text):
-        return None
-    driver, cuda, attached = (
-        p.search(text) for p in (_REPORT_DRIVER, _REPORT_CUDA, _REPORT_ATTACHED)
-    )
-    found = [_report_device(bus, lines) for bus, lines in _report_blocks(text)]
-    devices = [device for device, _ in found if device.name]
-    windows = any(model in _WINDOWS_MODELS for _, model in found)
-    return Report(
-        "-q",
-        driver=read_value(driver[1]) if driver else None,
-        cuda=read_value(cuda[1]) if cuda else None,
-        os="windows" if windows else "linux",
-        attached=int(attached[1]) if attached else None,
-        devices=tuple(devices),
-    )
+    return _read_elements("-q", _report_elements(text)) if _REPORT_START.search(text) else None
 
 
-def _report_blocks(text: str) -> list[tuple[str, list[str]]]:
-    blocks: list[tuple[str, list[str]]] = []
-    for line in text.splitlines():
-        if match := _REPORT_GPU.fullmatch(line):
-            blocks.append((match[1].lower(), []))
-        elif blocks and line.startswith((" ", "\t")):
-            blocks[-1][1].append(line)
-    return blocks
-
-
-def _report_device(bus: str, lines: list[str]) -> tuple[Device, str | None]:
-    """Return a device and its Windows driver model."""
-    device, model = Device("", bus=bus), None
+def _report_elements(text: str) -> Iterator[Element]:
     path: list[tuple[int, str]] = []
-    for line in lines:
+    below: tuple[str, ...] = ()
+    for line in text.splitlines():
         indent = len(line) - len(line.lstrip())
-        key, colon, value = (part.strip() for part in line.partition(" : "))
-        while path and path[-1][0] >= indent:
-            path.pop()
-        path.append((indent, key))
-        names = tuple(name for _, name in path)
-        if names == ("MIG Device",):
-            device = replace(device, slices=(*device.slices, Slice()))
-        elif colon and names[0] == "MIG Device":
-            last = _set_slice_property(device.slices[-1], names[1:], value)
-            device = replace(device, slices=(*device.slices[:-1], last))
-        elif names == ("Driver Model", "Current"):
-            model = read_value(value)
-        elif colon:
-            device = _set_property(device, names, value)
-    return device, model
+        key, _, value = (part.strip() for part in line.partition(": "))
+        if match := _REPORT_GPU.fullmatch(line):
+            below, path = ("gpu",), []
+            yield below, match[1]
+        elif not indent or not below:
+            yield (key.lower(),), value
+        else:
+            while path and path[-1][0] >= indent:
+                path.pop()
+            path.append((indent, key.lower()))
+            yield (*below, *(name for _, name in path)), value
+
+
+def _read_elements(form: str, elements: Iterable[Element]) -> Report:
+    head: dict[str, str] = {}
+    devices: list[Device] = []
+    windows = False
+    for path, value in elements:
+        if path == ("gpu",):
+            devices.append(Device("", bus=value.strip('\\"').lower()))
+        elif path[:1] == ("gpu",):
+            model = path[-1] == "current dm" or path[1:] == ("driver model", "current")
+            windows = windows or (model and value in _WINDOWS_MODELS)
+            devices[-1] = _set_property(devices[-1], path[1:], value)
+        elif len(path) == 1 and value:
+            head.setdefault(path[0], value)
+    attached = head.get("attached gpus", "")
+    return Report(
+        form,
+        driver=read_value(head.get("driver version") or head.get("kmd version")),
+        cuda=read_value(head.get("cuda version") or head.get("cuda umd version")),
+        os="windows" if windows else "linux",
+        attached=int(attached) if attached.isdecimal() else None,
+        devices=tuple(device for device in devices if device.name),
+    )
+
+
+def _set_property(device: Device, path: tuple[str, ...], value: str) -> Device:
+    """Return the device with a printed value, if it is one that is read."""
+    if path == ("mig device",):
+        return replace(device, slices=(*device.slices, Slice()))
+    if path[0] == "mig device":
+        *others, last = device.slices
+        return replace(device, slices=(*others, _set_slice_property(last, path[1:], value)))
+    if known := _PROPERTIES.get(path):
+        return replace(device, **{known[0]: known[1](value)})
+    if len(path) == 1 and (part := read_part(path[0], value)):
+        return replace(device, node={**device.node, **part})
+    return device
+
+
+def _set_slice_property(part: Slice, path: tuple[str, ...], value: str) -> Slice:
+    if path in (("fb memory usage", "total"), ("shared fb memory usage", "total")):
+        return replace(part, memory_mib=parse_mib(value))
+    if path[-1] == "copy engine count" and value.isdecimal():
+        return replace(part, engines=int(value))
+    return part
 
 
 _LIST_GPU = re.compile(r"\s*GPU (\d+): (.+?) \(UUID:\s*([^)]*)\)?\s*")

@@ -20,11 +20,8 @@ from compatgate.errors import BadInput
 _SWITCH = {"enabled": "on", "on": "on", "disabled": "off", "off": "off"}
 _NAMES = {
     "vbios version": "vbios",
-    "vbios_version": "vbios",
     "persistence mode": "persistence",
-    "persistence_mode": "persistence",
     "gsp firmware version": "gsp-firmware",
-    "gsp_firmware_version": "gsp-firmware",
 }
 _NVRM = re.compile(
     r"NVRM(?: version)?:\s*(?:loading )?NVIDIA UNIX\s+(?P<open>Open )?(?:\S+ )?Kernel Module"
@@ -40,7 +37,7 @@ def read_part(name: str, printed: str) -> dict[str, str]:
     Names are as printed, ``VBIOS Version`` or ``vbios_version``. The value ``N/A`` says nothing,
     except of GSP firmware, which is not in use.
     """
-    part = _NAMES.get(name.strip().lower())
+    part = _NAMES.get(name.strip().lower().replace("_", " "))
     value = printed.strip()
     if part is None or not value:
         return {}

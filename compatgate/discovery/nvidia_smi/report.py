@@ -5,19 +5,21 @@ Products come first: the table truncates names, and most formats do not name MIG
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpu, Gpus
-from compatgate.core.gpus import mig_profiles, normalise, resolve_gpu
+from compatgate.core.gpus import find_gpu, mig_profiles, normalise
 from compatgate.core.versions import format_parts, parse_version
 from compatgate.discovery.nvidia_smi.node_parts import join_parts, note_fabric
 from compatgate.discovery.observations import DRIVER_CUDA, Conflict, NodeParts, ObservedPool
 from compatgate.errors import BadInput
 
+T = TypeVar("T", bound=Struct)
 NODE_LABELS = "node labels"
 """Form of a report from the labels of a Kubernetes node."""
 _ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "[not supported]", "none", "unknown"})
@@ -91,18 +93,19 @@ class Report(Struct, frozen=True):
     def joined(reports: Sequence[Report]) -> Report:
         """Join several outputs of one host; values of earlier ones decide."""
         best = next((report for report in reports if report.devices), reports[0])
-        others = [report for report in reports if report is not best]
         devices = best.devices
-        for other in others:
+        for other in reports:
             if len(other.devices) == len(devices):
                 devices = tuple(map(_complete_device, devices, other.devices))
+        stated = {
+            name: next(filter(None, (getattr(report, name) for report in reports)), None)
+            for name in ("driver", "cuda", "tool")
+        }
         return replace(
             best,
             form=" + ".join(report.form for report in reports),
-            driver=_first(report.driver for report in reports),
-            cuda=_first(report.cuda for report in reports),
-            tool=_first(report.tool for report in reports),
-            os=_first(r.os for r in reports if r.os != "linux") or "linux",
+            **stated,
+            os=next((report.os for report in reports if report.os != "linux"), "linux"),
             devices=devices,
             guests=max((report.guests for report in reports), key=_known_guests),
             host=any(report.host for report in reports),
@@ -116,31 +119,19 @@ def _known_guests(guests: tuple[Guest, ...]) -> tuple[int, int]:
 
 def _complete_device(device: Device, other: Device) -> Device:
     """Complete a device with values of another output of the same host."""
-    return replace(
-        device,
-        name=other.name if device.cut_off and not other.cut_off else device.name,
-        memory_mib=device.memory_mib or other.memory_mib,
-        capability=device.capability or other.capability,
-        mig=device.mig or other.mig,
-        slices=_complete_slices(device.slices, other.slices),
-        uuid=device.uuid or other.uuid,
-        virtualization=device.virtualization or other.virtualization,
-        node={**other.node, **device.node},
-        fabric=device.fabric or other.fabric,
+    slices = device.slices or other.slices
+    if len(device.slices) == len(other.slices):
+        slices = tuple(map(_complete, device.slices, other.slices))
+    name = other.name if device.cut_off and not other.cut_off else device.name
+    node = {**other.node, **device.node}
+    return replace(_complete(device, other), name=name, slices=slices, node=node)
+
+
+def _complete(one: T, other: T) -> T:
+    """Return one with the values that it lacks and the other has."""
+    return type(one)(
+        **{name: getattr(one, name) or getattr(other, name) for name in one.__struct_fields__}
     )
-
-
-def _complete_slices(slices: tuple[Slice, ...], other: tuple[Slice, ...]) -> tuple[Slice, ...]:
-    if len(slices) != len(other):
-        return slices or other
-    return tuple(
-        replace(one, uuid=one.uuid or two.uuid, profile=one.profile or two.profile)
-        for one, two in zip(slices, other, strict=True)
-    )
-
-
-def _first(values: Iterable[str | None]) -> str | None:
-    return next((value for value in values if value), None)
 
 
 def read_value(text: str | None) -> str | None:
@@ -173,12 +164,9 @@ def identify_product(device: Device, table: Gpus) -> Product:
     """Return the product of a device."""
     if device.cut_off:
         return _complete_name(device, table)
-    if device.capability:
-        try:
-            resolve_gpu(device.name, table)
-        except BadInput:
-            note = f"{device.name} is not a known product; its compute capability is used"
-            return Product(device.capability, note)
+    if device.capability and find_gpu(device.name, table) is None:
+        note = f"{device.name} is not a known product; its compute capability is used"
+        return Product(device.capability, note)
     return Product(device.name)
 
 
@@ -293,7 +281,7 @@ def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> l
         if device.mig:
             notes.append(f"{product.gpu} is in MIG mode and has no MIG device: nothing runs on it")
         return [product.gpu]
-    gpu = _resolve(product.gpu, table)
+    gpu = find_gpu(product.gpu, table)
     if gpu and gpu.vgpu:  # the slice of a MIG-backed vGPU is the vGPU itself
         return [product.gpu]
     kinds = []
@@ -308,15 +296,8 @@ def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> l
     return kinds
 
 
-def _resolve(gpu: str, table: Gpus) -> Gpu | None:
-    try:
-        return resolve_gpu(gpu, table)
-    except BadInput:
-        return None
-
-
 def _short_name(gpu: str, table: Gpus) -> str:
-    product = _resolve(gpu, table)
+    product = find_gpu(gpu, table)
     text = product.sku if product else gpu
     return "-".join(text.lower().split())
 

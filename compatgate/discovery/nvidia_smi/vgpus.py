@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.gpus import find_gpu
 from compatgate.discovery.nvidia_smi.report import Device, Guest, Pools, Report, read_value
 from compatgate.discovery.observations import ObservedPool
 from compatgate.errors import BadInput
@@ -115,7 +115,8 @@ def mark_vgpus(
 
 def _mark(pool: ObservedPool, report: Report, table: Gpus, notes: list[str]) -> ObservedPool:
     modes = {device.virtualization for device in report.devices}
-    if report.guest or "VGPU" in modes or _is_vgpu(pool.gpu, table):
+    gpu = find_gpu(pool.gpu, table)
+    if report.guest or "VGPU" in modes or (gpu and gpu.vgpu):
         stated = _with_manager(pool, report.manager) if report.manager else pool
         return replace(stated, platform=PLATFORM)
     if (report.host or "Host VGPU" in modes) and pool.driver:
@@ -130,10 +131,3 @@ def _mark(pool: ObservedPool, report: Report, table: Gpus, notes: list[str]) -> 
 def _with_manager(pool: ObservedPool, version: str) -> ObservedPool:
     kept = (part for part in pool.node if part[0] != _MANAGER)
     return replace(pool, node=(*kept, (_MANAGER, version)))
-
-
-def _is_vgpu(gpu: str, table: Gpus) -> bool:
-    try:
-        return resolve_gpu(gpu, table).vgpu is not None
-    except BadInput:
-        return False

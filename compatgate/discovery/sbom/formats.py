@@ -225,13 +225,6 @@ def _valid_text(place: str) -> str:
     return place.encode("utf-8", "backslashreplace").decode()
 
 
-class Reference(Struct, frozen=True, rename="camel"):
-    """A reference of a package to another catalog."""
-
-    reference_type: str
-    reference_locator: str
-
-
 class Package(Struct, frozen=True, rename="camel"):
     """The fields of a package that are read; errors in others do not matter."""
 
@@ -239,7 +232,7 @@ class Package(Struct, frozen=True, rename="camel"):
     name: str
     download_location: str = ""
     version_info: str | None = None
-    external_refs: list[dict[str, Any]] | None = None
+    external_refs: list[JsonObject] | None = None
 
 
 class Document(Struct, frozen=True, rename="camel"):
@@ -268,19 +261,16 @@ def _read_spdx(text: str, name: str) -> Bill:
 
 def _spdx_part(body: dict[str, Any], name: str) -> Part:
     package = convert(body, Package, "SPDX", name)
-    purls = [
-        convert(one, Reference, "SPDX", name).reference_locator
-        for one in package.external_refs or ()
-        if one.get("referenceType") == "purl"
-    ]
-    return Part(package.id, package.name, package.version_info or "", next(iter(purls), ""))
+    purl = _find_purl(package.external_refs, ("referenceType", "purl"), "referenceLocator", name)
+    return Part(package.id, package.name, package.version_info or "", purl)
 
 
-class Identifier(Struct, frozen=True, rename="camel"):
-    """An identifier of an element of SPDX 3."""
-
-    external_identifier_type: str = ""
-    identifier: str = ""
+def _find_purl(rows: Any, kind: tuple[str, str], key: str, name: str) -> str:
+    """Return the first package URL among references or identifiers, which state their kind."""
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and row.get(kind[0]) == kind[1]:
+            return convert(row.get(key), str, "SPDX", name)
+    return ""
 
 
 class Element(Struct, frozen=True):
@@ -313,14 +303,10 @@ def _read_spdx3(text: str, name: str) -> Bill:
 
 def _spdx3_part(body: dict[str, Any], name: str) -> Part:
     element = convert(body, Element, "SPDX", name)
-    identifiers = body.get("externalIdentifier")
-    purls = [
-        convert(one, Identifier, "SPDX", name).identifier
-        for one in (identifiers if isinstance(identifiers, list) else ())
-        if isinstance(one, dict) and one.get("externalIdentifierType") == "packageUrl"
-    ]
+    kind = ("externalIdentifierType", "packageUrl")
+    purl = _find_purl(body.get("externalIdentifier"), kind, "identifier", name)
     ref = element.id if element.spdx_id is None else element.spdx_id
-    return Part(ref, element.name, element.version, element.url or next(iter(purls), ""))
+    return Part(ref, element.name, element.version, element.url or purl)
 
 
 SPDX = Reader(in_json(_SPDX_JSON), _read_spdx)

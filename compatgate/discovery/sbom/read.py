@@ -26,7 +26,6 @@ from packaging.utils import canonicalize_name
 
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
-from compatgate.core.versions import parse_version
 from compatgate.core.vocabulary import NEEDS_URL
 from compatgate.discovery.lockfiles import stack_components
 from compatgate.discovery.lockfiles.interface import ListedPackage, PackageOrigin
@@ -38,6 +37,7 @@ from compatgate.discovery.observations import (
     find_cuda_conflicts,
     find_open_versions,
     find_unknown_cuda,
+    observe_version,
 )
 from compatgate.discovery.sbom.formats import CYCLONEDX, SPDX, SPDX3
 from compatgate.discovery.sbom.interface import (
@@ -319,9 +319,4 @@ def _observe_by_name(
     if not version:
         left.append(f"{component}: no version is stated ({origin})")
         return []
-    try:
-        parse_version(component, version)
-    except BadInput as error:
-        left.append(f"{origin}: {error.problem}")
-        return []
-    return [Observation(component, version, origin, confidence)]
+    return observe_version(component, version, origin, left, confidence)

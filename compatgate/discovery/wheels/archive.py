@@ -76,18 +76,22 @@ def parse_wheel_name(wheel: str) -> tuple[str, str]:
 
 def read_identity(metadata: bytes, label: str) -> WheelIdentity:
     """Read a ``METADATA`` file."""
-    headers = BytesHeaderParser().parsebytes(metadata)
-    name, version = headers.get("Name"), headers.get("Version")
-    if not name or not version:
+    identity = parse_metadata(metadata)
+    if identity is None:
         raise BadInput("its METADATA lacks name or version", field=label)
+    return identity
+
+
+def parse_metadata(metadata: bytes) -> WheelIdentity | None:
+    """Read a ``METADATA`` file; None where it lacks name or version."""
+    headers = BytesHeaderParser().parsebytes(metadata.partition(b"\n\n")[0] + b"\n\n")
+    name, version = (str(headers.get(key) or "").strip() for key in ("Name", "Version"))
+    if not name or not version:
+        return None
     stated = (" ".join(str(r).split()) for r in headers.get_all("Requires-Dist", []))
-    requires = tuple(dict.fromkeys(stated))
-    python = headers.get("Requires-Python")
+    python = str(headers.get("Requires-Python") or "").strip()
     return WheelIdentity(
-        str(canonicalize_name(str(name).strip())),
-        str(version).strip(),
-        requires,
-        str(python).strip() if python else None,
+        str(canonicalize_name(name)), version, tuple(dict.fromkeys(stated)), python or None
     )
 
 

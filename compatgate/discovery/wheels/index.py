@@ -174,7 +174,7 @@ class PackageIndex:
 
         A folder without pages is an index of the wheels that lie in it.
         """
-        base, credentials = _split_credentials(url)
+        base, credentials = split_credentials(url)
         page = base if self._flat else f"{base.rstrip('/')}/{canonicalize_name(package)}/"
         if page.startswith("file:"):
             data, kind = _local_page(page)
@@ -270,7 +270,7 @@ def _listed_files(raw: list[dict[str, Any]], page: str, credentials: str) -> Ite
     schemes = _ALLOWED_SCHEMES.get(urlsplit(page).scheme, ())
     for item in raw:
         url, fragment = urldefrag(urljoin(page, str(item.get("url", ""))))
-        url, own = _split_credentials(url)
+        url, own = split_credentials(url)
         name = str(item.get("filename") or unquote(urlsplit(url).path.rpartition("/")[2]))
         if not name.endswith(".whl") or urlsplit(url).scheme not in schemes:
             continue
@@ -351,7 +351,8 @@ def _local_file(url: str, largest: int) -> bytes | None:
         return None
 
 
-def _split_credentials(url: str) -> tuple[str, str]:
+def split_credentials(url: str) -> tuple[str, str]:
+    """Split a URL into one without user and password, and these."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=host)), user if at else ""
@@ -359,4 +360,4 @@ def _split_credentials(url: str) -> tuple[str, str]:
 
 def strip_credentials(url: str) -> str:
     """Return a URL without user and password."""
-    return _split_credentials(url)[0]
+    return split_credentials(url)[0]

@@ -71,18 +71,15 @@ def read_elf_tables(stream: TableBytes, label: str) -> LibraryTables:
             raise damaged_error(label, start, f"section {name} does not fit")
     if sum(end - start for start, end in places.values()) > LARGEST_TABLES:
         return LibraryTables(complete=False)
-    try:
+    with suppress(MissedBytes):
         return _read_dynamic_tables(stream, places)
-    except MissedBytes:
-        pass
     try:
         stream.fetch_all(sorted(places.values()))
     except MissedBytes:
         return LibraryTables(complete=False)
-    try:
+    with suppress(MissedBytes):
         return _read_dynamic_tables(stream, places)
-    except MissedBytes:
-        raise damaged_error(label, 0, "its tables are not where its headers say") from None
+    raise damaged_error(label, 0, "its tables are not where its headers say")
 
 
 def _read_dynamic_tables(

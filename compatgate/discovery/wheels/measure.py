@@ -32,8 +32,19 @@ from compatgate.discovery.wheels.archive import (
     parse_wheel_name,
     read_identity,
 )
-from compatgate.discovery.wheels.byte_files import HashedFile, LocalFile, RangeFile, RetryPolicy
-from compatgate.discovery.wheels.index import IndexFile, PackageIndex, parse_fragment_digest
+from compatgate.discovery.wheels.byte_files import (
+    HashedFile,
+    LocalFile,
+    RangeFile,
+    RetryPolicy,
+    SeekableFile,
+)
+from compatgate.discovery.wheels.index import (
+    IndexFile,
+    PackageIndex,
+    parse_fragment_digest,
+    split_credentials,
+)
 from compatgate.discovery.wheels.members import group_kernels, read_kernels, read_library
 from compatgate.discovery.wheels.names import (
     add_toolkits,
@@ -136,14 +147,17 @@ def measure_file(
     known = WheelCache(options.cache, wheel.sha256, _part(options)).record()
     if known is not None and (known.verified == "whole" or not options.whole):
         return _add_record_toolkits(known, options)
-    if wheel.url.startswith("file:"):
-        path = unquote(urlsplit(wheel.url).path)
-        with closing(LocalFile(path)) as local:
-            work = _Measurement(wheel, options, progress or SilentProgress())
-            return work.of_file(HashedFile(local))
-    metadata = index.metadata(wheel)
+    metadata = None if wheel.url.startswith("file:") else index.metadata(wheel)
     stated = read_identity(metadata, wheel.name) if metadata is not None else None
-    file = RangeFile(
+    work = _Measurement(wheel, options, progress or SilentProgress(), stated)
+    with closing(_open_wheel(wheel, transport, options)) as file:
+        return work.of_file(HashedFile(file))
+
+
+def _open_wheel(wheel: IndexFile, transport: Transport, options: MeasureOptions) -> SeekableFile:
+    if wheel.url.startswith("file:"):
+        return LocalFile(unquote(urlsplit(wheel.url).path))
+    return RangeFile(
         transport,
         wheel.url,
         wheel.name,
@@ -151,9 +165,6 @@ def measure_file(
         headers=wheel.headers,
         patience=options.patience,
     )
-    with closing(file):
-        work = _Measurement(wheel, options, progress or SilentProgress(), stated)
-        return work.of_file(HashedFile(file))
 
 
 def _part(options: MeasureOptions) -> str:
@@ -169,16 +180,11 @@ def read_record(digest: str, options: MeasureOptions) -> Record | None:
 def describe_url(url: str) -> IndexFile:
     """Describe a wheel by its URL, which may end in ``#sha256=...``."""
     address, fragment = urldefrag(url)
-    parts = urlsplit(address)
-    user, at, host = parts.netloc.rpartition("@")
-    name = unquote(parts.path.rpartition("/")[2])
+    address, credentials = split_credentials(address)
+    name = unquote(urlsplit(address).path.rpartition("/")[2])
     parse_wheel_name(name)
-    return IndexFile(
-        name,
-        parts._replace(netloc=host).geturl(),
-        sha256=parse_fragment_digest(fragment),
-        credentials=user if at else "",
-    )
+    digest = parse_fragment_digest(fragment)
+    return IndexFile(name, address, sha256=digest, credentials=credentials)
 
 
 class _Measurement:

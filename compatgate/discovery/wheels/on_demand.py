@@ -71,6 +71,25 @@ class PackageRequest(Struct, frozen=True):
         """Return the release in the form of an installer."""
         return f"{self.origin.name}=={self.origin.version}"
 
+    @property
+    def locked(self) -> IndexFile | None:
+        """Return the installer's choice among the wheels in the lock."""
+        files = [
+            IndexFile(
+                _url_file_name(wheel.url), wheel.url.partition("#")[0], sha256=wheel.sha256 or None
+            )
+            for wheel in self.origin.wheels
+            if not wheel.label
+        ]
+        return next(iter(choose_wheel(files, self.platform)), None)
+
+    @property
+    def digest(self) -> str | None:
+        """Return the SHA-256 of the wheel, where the lock or stack states a single one."""
+        if (locked := self.locked) and locked.sha256:
+            return locked.sha256
+        return self.origin.digests[0] if len(self.origin.digests) == 1 else None
+
 
 class MeasureResult(Struct, frozen=True):
     """The record of a package, if found or measured; ``transient``: a later try may succeed."""
@@ -95,19 +114,14 @@ def find_record(
     wanted: PackageRequest, sources: WheelSources, options: MeasureOptions, *, aged: bool
 ) -> Record | None:
     """Return the record of an earlier measurement without any request."""
-    locked = _locked_file(wanted)
-    digests = [locked.sha256] if locked and locked.sha256 else []
-    if not digests and len(wanted.origin.digests) == 1:
-        digests = list(wanted.origin.digests)
-    if not digests and (
-        choice := read_choice(options.cache, _choice_key(wanted, sources), aged=aged)
-    ):
-        digests = [choice.sha256]
-    for digest in digests:
-        record = read_record(digest, options)
-        if record is not None and _matches_request(record, wanted):
-            return _rename_record(record, wanted)
-    return None
+    digest = wanted.digest
+    if digest is None:
+        choice = read_choice(options.cache, _choice_key(wanted, sources), aged=aged)
+        digest = choice.sha256 if choice else None
+    record = read_record(digest, options) if digest else None
+    if record is None or not _matches_request(record, wanted):
+        return None
+    return _rename_record(record, wanted)
 
 
 def measure_package(
@@ -123,13 +137,20 @@ def measure_package(
     asked: list[str] = []
     with Deadline(sources.seconds) as deadline:
         for place in _wheel_places(wanted, sources):
-            options_of = place.transport or sources.transport
             asked.append(place.title)
             try:
-                with Transport(options_of, deadline) as transport:
-                    return _measure_at(place, wanted, sources, options, transport, progress)
+                with Transport(place.transport or sources.transport, deadline) as transport:
+                    record = _measure_at(place, wanted, options, transport, progress)
             except (NotFound, Unavailable) as error:
                 failed = failed or error
+                continue
+            if not _matches_request(record, wanted):
+                what = f"its wheel is of {record.package} {record.version}"
+                raise DamagedContent(what, field=wanted.release, hint="no record was made")
+            if record.sha256:
+                key = _choice_key(wanted, sources)
+                write_choice(options.cache, key, record.wheel, record.sha256)
+            return _rename_record(record, wanted)
     if failed is None:
         raise NotFound("no index is configured for it", field=wanted.release)
     failed.problem += f"; asked: {', '.join(dict.fromkeys(filter(None, asked)))}"
@@ -169,17 +190,12 @@ def measure_packages(
 ) -> list[MeasureResult]:
     """Find or measure the records of several packages, in order, a few wheels at a time."""
     results: dict[int, MeasureResult] = {}
-    left = iter(enumerate(wanted))
-    taking = threading.Lock()
+    numbers = iter(range(len(wanted)))
 
     def work() -> None:
-        while True:
-            with taking:
-                number, item = next(left, (-1, None))
-            if item is None:
-                return
+        for number in numbers:  # the threads share it: each takes the next one
             results[number] = find_or_measure_package(
-                item, sources, options, progress, network=network
+                wanted[number], sources, options, progress, network=network
             )
 
     # An interrupted command must not wait for its threads.
@@ -224,16 +240,16 @@ def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[Whe
     """
     own = tuple(url.rstrip("/") for url in sources.indexes)
     origin = wanted.origin
-    places = []
+    places: list[WheelSource] = []
     if origin.ecosystem == "pypi":
-        places = [*known_places(origin.name, origin.version, wanted.platform, sources)]
-    labelled = "+" in wanted.origin.version
-    for named in wanted.origin.indexes:
+        places += known_places(origin.name, origin.version, wanted.platform, sources)
+    labelled = "+" in origin.version
+    for named in origin.indexes:
         url = named.rstrip("/")
         same_place = [one for one in places if url and one.index == url]
         if not url or urlsplit(url).hostname == _PYPI or url in map(strip_credentials, own):
             same = [one for one in own if strip_credentials(one) == url]
-            listed = [_list_index(one, own=True) for one in same or own]
+            listed = [WheelSource(o, own=True, title=strip_credentials(o)) for o in same or own]
             yield from [*places, *listed] if labelled else [*listed, *places]
         elif same_place:
             yield from same_place
@@ -241,14 +257,10 @@ def _wheel_places(wanted: PackageRequest, sources: WheelSources) -> Iterator[Whe
             what = f"its index {strip_credentials(url)} is not allowed here"
             raise BadInput(what, field=wanted.release)
         elif urlsplit(url).scheme in ("https", "http", "file"):
-            yield _list_index(url, own=False)
-    locked = _locked_file(wanted)
+            yield WheelSource(url, title=strip_credentials(url))
+    locked = wanted.locked
     if locked and sources.others and locked.url.startswith(("https://", "http://")):
         yield WheelSource(files=(locked,), title=strip_credentials(locked.url))
-
-
-def _list_index(url: str, *, own: bool) -> WheelSource:
-    return WheelSource(url, own=own, title=strip_credentials(url))
 
 
 def known_places(
@@ -305,47 +317,23 @@ def _explain_offline(wanted: PackageRequest, sources: WheelSources) -> str:
 def _measure_at(
     place: WheelSource,
     wanted: PackageRequest,
-    sources: WheelSources,
     options: MeasureOptions,
     transport: Transport,
     progress: Progress | None,
 ) -> Record:
+    """Measure the first wheel of a place that exists."""
     urls = (place.index,) if place.index else ()
     index = PackageIndex(urls, transport, hosts=place.hosts, flat=place.flat)
-    files = place.files or (_choose_listed(index, wanted),)
-    record = _measure_first(files, index, wanted, options, transport, progress, own=place.own)
-    if not _matches_request(record, wanted):
-        what = f"its wheel is of {record.package} {record.version}"
-        raise DamagedContent(what, field=wanted.release, hint="no record was made")
-    if record.sha256:
-        write_choice(options.cache, _choice_key(wanted, sources), record.wheel, record.sha256)
-    return _rename_record(record, wanted)
-
-
-def _measure_first(
-    files: Sequence[IndexFile],
-    index: PackageIndex,
-    wanted: PackageRequest,
-    options: MeasureOptions,
-    transport: Transport,
-    progress: Progress | None,
-    *,
-    own: bool,
-) -> Record:
-    """Measure the first of some files that exists."""
     failed: CompatgateError = NotFound("has no wheel for the platform", field=wanted.release)
-    for file in files:
-        vouched = own and file.sha256 is not None
-        how = replace(options, whole=not vouched)
+    stated = wanted.digest
+    for file in place.files or (_choose_listed(index, wanted),):
+        if stated and file.sha256 not in (None, stated):
+            what = f"the index states the SHA-256 {file.sha256}, the lock {stated}"
+            raise DamagedContent(what, field=file.name, hint="no record was made")
+        how = replace(options, whole=not (place.own and file.sha256))
+        file = replace(file, sha256=stated or file.sha256)
         try:
-            locked, digests = _locked_file(wanted), wanted.origin.digests
-            stated = locked.sha256 if locked else digests[0] if len(digests) == 1 else None
-            if stated and file.sha256 not in (None, stated):
-                what = f"the index states the SHA-256 {file.sha256}, the lock {stated}"
-                raise DamagedContent(what, field=file.name, hint="no record was made")
-            return measure_file(
-                replace(file, sha256=stated or file.sha256), index, transport, how, progress
-            )
+            return measure_file(file, index, transport, how, progress)
         except NotFound as error:
             failed = error
     raise failed
@@ -354,7 +342,7 @@ def _measure_first(
 def _choose_listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
     """Choose the wheel on an index: the locked one, else the installer's choice."""
     files = index.wheels(wanted.origin.name, wanted.origin.version)
-    locked, wheel, digests = _locked_file(wanted), wanted.package.wheel, wanted.origin.digests
+    locked, wheel, digests = wanted.locked, wanted.package.wheel, wanted.origin.digests
     if locked:
         files = [file for file in files if file.name == locked.name]
     elif digests:
@@ -367,18 +355,6 @@ def _choose_listed(index: PackageIndex, wanted: PackageRequest) -> IndexFile:
         what = f"the index has no wheel {meant} for {wanted.platform}"
         raise NotFound(what, field=wanted.release)
     return chosen[0]
-
-
-def _locked_file(wanted: PackageRequest) -> IndexFile | None:
-    """Return the installer's choice among the wheels in the lock."""
-    files = [
-        IndexFile(
-            _url_file_name(wheel.url), wheel.url.partition("#")[0], sha256=wheel.sha256 or None
-        )
-        for wheel in wanted.origin.wheels
-        if not wheel.label
-    ]
-    return next(iter(choose_wheel(files, wanted.platform)), None)
 
 
 def _url_file_name(url: str) -> str:

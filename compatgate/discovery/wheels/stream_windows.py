@@ -6,6 +6,7 @@ import re
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -158,20 +159,17 @@ class WindowedStream:
             raise MissedBytes
         return found
 
-    def fetch(self, offset: int, count: int) -> bytes:
-        """Return bytes, read a second time where they were not kept; fewer at the end."""
-        try:
+    def again(self, offset: int, count: int) -> bytes:
+        """Return bytes, read a second time where they were not kept; fewer at the end.
+
+        Return ``b""`` where the file was read too often already.
+        """
+        with suppress(MissedBytes):
             return self.kept(offset, count)
-        except MissedBytes:
+        with suppress(MissedBytes):
             self.fetch_all([(offset, min(offset + max(count, _WINDOW), self.size))])
             return self.kept(offset, count)
-
-    def again(self, offset: int, count: int) -> bytes:
-        """Return bytes as `fetch`, or ``b""`` where the file was read too often already."""
-        try:
-            return self.fetch(offset, count)
-        except MissedBytes:
-            return b""
+        return b""
 
     def fetch_all(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Read the file a second time, and keep these ranges of bytes as well."""

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compatgate.discovery.local import inspect_path
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, DamagedContent
 
 _METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n{}\nText: not a header\n"
 
@@ -90,6 +90,13 @@ def test_a_member_whose_checksum_is_wrong_is_damage(make, library):
     data[place : place + 4] = b"\1\2\3\4"
     path.write_bytes(data)
     with pytest.raises(BadInput):
+        inspect_path(str(path))
+
+
+def test_a_library_that_is_not_the_one_in_the_record_is_refused(make, library):
+    wrong = b"x.so,sha256=" + b"A" * 43 + b",1\n"
+    path = make(xDOTso=library(80), **{"flash_attn-2DOT6DOT3DOTdist-info__RECORD": wrong})
+    with pytest.raises(DamagedContent, match="RECORD"):
         inspect_path(str(path))
 
 

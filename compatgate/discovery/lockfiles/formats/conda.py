@@ -67,7 +67,7 @@ def _read_environment(file: LockFile, platform: Platform) -> LockContents:
         return LockContents(tuple(packages))
     inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
     added = read_requirements(inner, platform)
-    packages += [_entry_place(package, file) for package in added.packages]
+    packages += (replace(p, origin=f"{file.name}: pip {p.name}") for p in added.packages)
     return LockContents(tuple(packages), added.indexes, added.open)
 
 
@@ -92,17 +92,6 @@ def _pip_entries(item: dict[str, Any], file: LockFile) -> list[str]:
     if not all(isinstance(line, str) for line in lines):
         raise BadInput("pip's dependencies must be text", field=file.name)
     return [line.replace("\n", " ") for line in lines]
-
-
-def _entry_place(package: ListedPackage, file: LockFile) -> ListedPackage:
-    return ListedPackage(
-        package.name,
-        f"{file.name}: pip {package.name}",
-        version=package.version,
-        specifier=package.specifier,
-        sources=package.sources,
-        when=package.when,
-    )
 
 
 def _entry_lines(text: str) -> dict[str, int]:
@@ -188,6 +177,8 @@ def _locked_package(entry: dict[str, Any], file: str, platform: Platform) -> Lis
 
 _PIXI_VERSIONS = ("4", "5", "6", "7")
 _PIXI_DEFAULT = "default"
+_PIXI_SOURCE = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[0-9a-f]+\])? @ .+")
+"""A package that is built from source: ``trainer[87dc0b8a] @ packages/trainer``."""
 _PIXI_SHAPE = (re.compile(r"^environments:\s*$", re.M), re.compile(r"^packages:\s*$", re.M))
 
 
@@ -252,46 +243,29 @@ def _pixi_package(
     platform: Platform,
     selection: str,
 ) -> ListedPackage | None:
-    for ecosystem in ("conda", "pypi"):
-        url = item.get(ecosystem)
-        if not isinstance(url, str):
-            continue
-        refuse_variable(url, file)
-        if ecosystem == "conda":
-            package = stack_components.parse_conda_url(url, file)
-            if package is None:
-                return None
-            origin = f"{file}: {package.name}"
-            return replace(package, origin=origin, sources=(url,), selection=selection)
-        described = known.get(url, {})
-        named = wheel_builds.parse_file_name(url) or ("", None)
+    conda, pypi, source = item.get("conda"), item.get("pypi"), item.get("source")
+    if isinstance(conda, str):
+        package = stack_components.parse_conda_url(refuse_variable(conda, file), file)
+        return package and replace(package, sources=(conda,), selection=selection)
+    if isinstance(pypi, str):
+        described = known.get(refuse_variable(pypi, file), {})
+        named = wheel_builds.parse_file_name(pypi) or ("", None)
         name = str(described.get("name") or named[0])
         version = described.get("version") or named[1]
-        files = [{"url": url, "hash": described.get("sha256")}]
+        files = [{"url": pypi, "hash": described.get("sha256")}]
         return ListedPackage(
             name,
             f"{file}: {name}",
             version=None if version is None else str(version),
-            sources=(url,),
+            sources=(pypi,),
             selection=selection,
             wheels=tuple(select_wheels(files, platform)),
             index=read_text(described, "index", file),
         )
-    source = item.get("source")
-    return _pixi_source(source, file, known, selection) if isinstance(source, str) else None
-
-
-_PIXI_SOURCE = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[0-9a-f]+\])? @ .+")
-
-
-def _pixi_source(
-    source: str, file: str, known: dict[str, dict[str, Any]], selection: str
-) -> ListedPackage | None:
-    """Return a package that is built from source: ``trainer[87dc0b8a] @ packages/trainer``."""
-    match = _PIXI_SOURCE.fullmatch(source)
+    match = _PIXI_SOURCE.fullmatch(source) if isinstance(source, str) else None
     if match is None:
         return None
-    described = known.get(source, {})
+    described = known.get(match[0], {})
     return ListedPackage(
         match["name"],
         f"{file}: {match['name']}",

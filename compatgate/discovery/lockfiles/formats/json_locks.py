@@ -15,7 +15,7 @@ The report of ``python -m torch.utils.collect_env`` is text, with the same lists
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from compatgate.core.request import CPU_NAMES
@@ -31,10 +31,10 @@ from compatgate.discovery.lockfiles.text import (
     Table,
     TableLock,
     list_texts,
+    read_nested,
     read_table,
     read_table_lock,
     read_tables,
-    read_text,
     refuse_variable,
 )
 from compatgate.discovery.lockfiles.wheel_builds import select_wheels
@@ -70,11 +70,14 @@ def _load(file: LockFile, _: Platform) -> Table:
     return document
 
 
-def _pipfile_python(document: Table, file: str) -> str:
-    meta = read_table(document.get("_meta"), "_meta", file)
-    requires = read_table(meta.get("requires"), "_meta.requires", file)
-    python = read_text(requires, "python_version", file)
-    return f"=={python}.*" if python else ""
+def _read_python(*path: str) -> Callable[[Table, str], str]:
+    """Return a reader of the constraint on the one Python that a document names."""
+
+    def read(document: Table, file: str) -> str:
+        python = read_nested(document, file, *path)
+        return f"=={python}.*" if python else ""
+
+    return read
 
 
 def _pipfile_indexes(lock: TableLock) -> dict[str, str]:
@@ -136,10 +139,9 @@ def _load_report(file: LockFile, platform: Platform) -> Table:
     if version.partition(".")[0] != "1":
         what = f"has version {version!r} of pip's format"
         raise BadInput(what, field=file.name, hint="use version 1")
-    described = read_table(document.get("environment"), "environment", file.name)
-    machine = read_text(described, "platform_machine", file.name)
+    machine = read_nested(document, file.name, "environment", "platform_machine")
     cpu = CPU_NAMES.get(machine.lower(), machine)
-    name = read_text(described, "sys_platform", file.name)
+    name = read_nested(document, file.name, "environment", "sys_platform")
     system = _SYSTEMS.get(name, name)
     wanted = "linux" if platform.os == "wsl" else platform.os
     if (system and system != wanted) or (cpu and cpu != platform.cpu):
@@ -147,12 +149,6 @@ def _load_report(file: LockFile, platform: Platform) -> Table:
         hint = "write it on a machine like those of the target"
         raise InconclusiveInput(what, field=file.name, hint=hint)
     return document
-
-
-def _report_python(document: Table, file: str) -> str:
-    described = read_table(document.get("environment"), "environment", file)
-    python = read_text(described, "python_version", file)
-    return f"=={python}.*" if python else ""
 
 
 def _described_packages(key: str, source: str, lock: TableLock) -> list[ListedPackage]:
@@ -208,7 +204,7 @@ PIPFILE = LockFormat(
     partial(
         read_table_lock,
         load=_load,
-        requires=_pipfile_python,
+        requires=_read_python("_meta", "requires", "python_version"),
         packages=_pipfile_packages,
         index=lambda lock: next(iter(_pipfile_indexes(lock).values()), ""),
     ),
@@ -216,7 +212,9 @@ PIPFILE = LockFormat(
     (".lock", ".json"),
     re.compile(r"pipfile\.lock", re.IGNORECASE),
 )
-_read_report = partial(read_table_lock, load=_load_report, requires=_report_python)
+_read_report = partial(
+    read_table_lock, load=_load_report, requires=_read_python("environment", "python_version")
+)
 PIP_REPORT = LockFormat(
     "pip installation report",
     partial(_read_report, packages=partial(_described_packages, "install", "download_info")),

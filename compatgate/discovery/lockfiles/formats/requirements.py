@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -281,15 +282,7 @@ def _apply_constraints(
         return package
     for bound in constraints.get(canonicalize_name(package.name), ()):
         if bound.version is not None and not bound.when:
-            return ListedPackage(
-                package.name,
-                bound.origin,
-                version=bound.version,
-                sources=bound.sources,
-                when=package.when,
-                wheels=bound.wheels,
-                digests=bound.digests,
-            )
+            return replace(bound, name=package.name, when=package.when)
     return package
 
 

@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import Struct
-
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
     LockContents,
@@ -21,7 +19,13 @@ from compatgate.discovery.lockfiles.interface import (
 )
 from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
 from compatgate.discovery.lockfiles.stack_components import find_pypi_component
-from compatgate.discovery.lockfiles.text import read_tables, read_text, read_toml, refuse_variable
+from compatgate.discovery.lockfiles.text import (
+    list_texts,
+    read_tables,
+    read_text,
+    read_toml,
+    refuse_variable,
+)
 from compatgate.discovery.lockfiles.wheel_builds import (
     describe_missing_wheel,
     select_variants,
@@ -34,13 +38,8 @@ _SHAPE = re.compile(r"^\[\[package\]\]$[^\[]*?^source = \{", re.MULTILINE)
 _ROOT_SOURCES = ("virtual", "editable", "directory")
 _NEWEST_VERSION = 1
 _MAX_SELECTIONS = 30
-
-
-class PackagePath(Struct, frozen=True):
-    """The way to a package: a path that holds, or one with an undecided condition."""
-
-    when: str = ""
-    selection: str = ""
+_PARTS = {"extra": "optional-dependencies", "group": "dev-dependencies"}
+"""Kind of an optional part, to the key of its requirements."""
 
 
 def _read(file: LockFile, platform: Platform) -> LockContents:
@@ -50,8 +49,7 @@ def _read(file: LockFile, platform: Platform) -> LockContents:
         hint = f"use version {_NEWEST_VERSION}"
         raise BadInput(f"has version {version!r} of uv's format", field=file.name, hint=hint)
     graph = _Graph(document, file.name, platform)
-    reached = graph.walk()
-    packages = tuple(graph.package(node, how, platform) for node, how in reached.items())
+    packages = tuple(graph.package(node, *how) for node, how in graph.walk().items())
     return LockContents(packages, conflicts=graph.conflicts)
 
 
@@ -66,37 +64,37 @@ class _Graph:
         self.packages = read_tables(document.get("package"), "package", file)
         manifest = document.get("manifest")
         self._manifest: dict[str, Any] = manifest if isinstance(manifest, dict) else {}
+        self._names = [read_text(package, "name", file) for package in self.packages]
         self._by_name: dict[str, list[int]] = {}
-        for node, package in enumerate(self.packages):
-            self._by_name.setdefault(read_text(package, "name", file), []).append(node)
-        markers = self._markers(frozenset(), frozenset())
-        self.conflicts = find_python_conflict(markers, file, platform, self._requires)
+        for node, name in enumerate(self._names):
+            self._by_name.setdefault(name, []).append(node)
+        members = set(list_texts(self._manifest.get("members")))
+        self._members = [node for node, name in enumerate(self._names) if name in members]
+        own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
+        self._roots = own or self._members
+        self.conflicts = find_python_conflict(self._markers("", ""), file, platform, self._requires)
 
-    def walk(self) -> dict[int, PackagePath]:
-        """Return every package for the platform; without a component those of each selection."""
-        none: frozenset[str] = frozenset()
-        roots = self._roots()
-        reached = self._walk(none, none, PackagePath(), roots)
-        if any(find_pypi_component(self._name(node)) for node in reached):
+    def walk(self) -> dict[int, tuple[str, str]]:
+        """Return every package for the platform, with its undecided condition and its selection.
+
+        Without a component, add the packages of each extra, group and member.
+        """
+        reached = self._walk("", "", self._roots)
+        if any(find_pypi_component(self._names[node]) for node in reached):
             return reached
         for kind, name in self._others():
-            more = self._walk(
-                frozenset({name}) if kind == "extra" else none,
-                frozenset({name}) if kind == "group" else none,
-                PackagePath(selection=f"{kind} {name}"),
-                self._by_name[name] if kind == "member" else roots,
-            )
-            for node, how in more.items():
+            roots = self._by_name[name] if kind == "member" else self._roots
+            for node, how in self._walk(kind, name, roots).items():
                 reached.setdefault(node, how)
         return reached
 
-    def package(self, node: int, how: PackagePath, platform: Platform) -> ListedPackage:
+    def package(self, node: int, when: str, selection: str) -> ListedPackage:
         """Return a package as `LockContents` has it."""
         table = self.packages[node]
-        name, file = read_text(table, "name", self._file), self._file
+        name, file = self._names[node], self._file
         source = table.get("source")
         urls = [str(value) for value in source.values()] if isinstance(source, dict) else []
-        wheels = select_wheels(table.get("wheels"), platform)
+        wheels = select_wheels(table.get("wheels"), self._platform)
         labels, variants = select_variants(table.get("variants-json"), wheels)
         return ListedPackage(
             name,
@@ -104,32 +102,31 @@ class _Graph:
             version=read_text(table, "version", file) or None,
             specifier="" if "version" in table else "its own source",
             sources=tuple(urls + [wheel.url for wheel in wheels]),
-            when=how.when or describe_missing_wheel(table, wheels, platform),
-            selection=how.selection,
+            when=when or describe_missing_wheel(table, wheels, self._platform),
+            selection=selection,
             labels=labels,
             variants=variants,
             wheels=tuple(wheels),
-            depends=tuple(read_text(edge, "name", file) for edge in self._edges(node, "")),
+            depends=tuple(read_text(edge, "name", file) for edge in self._edges(node)),
             index=str(source.get("registry", "")) if isinstance(source, dict) else "",
         )
 
-    def _walk(
-        self, extras: frozenset[str], groups: frozenset[str], how: PackagePath, roots: list[int]
-    ) -> dict[int, PackagePath]:
-        markers = self._markers(extras, groups)
-        reached: dict[int, PackagePath] = {}
-        seen: dict[tuple[int, str], str] = {}
+    def _walk(self, kind: str, name: str, roots: list[int]) -> dict[int, tuple[str, str]]:
+        markers = self._markers(kind, name)
+        selection = f"{kind} {name}".strip()
+        reached: dict[int, tuple[str, str]] = {}
+        known: dict[tuple[int, str], str] = {}
         queue: deque[tuple[int, str, str]] = deque()
-        for edge in self._root_edges(extras, groups, roots):
+        for edge in self._root_edges(kind, name, roots):
             self._follow(edge, "", markers, queue)
         while queue:
             node, extra, when = queue.popleft()
-            known = seen.get((node, extra))
-            if known == "" or (known is not None and when):
+            before = known.get((node, extra))
+            if before == "" or (before is not None and when):
                 continue
-            seen[node, extra] = when
-            if node not in reached or (reached[node].when and not when):
-                reached[node] = PackagePath(when, how.selection)
+            known[node, extra] = when
+            if node not in reached or (reached[node][0] and not when):
+                reached[node] = (when, selection)
             for edge in self._edges(node, extra):
                 self._follow(edge, when, markers, queue)
         return reached
@@ -166,68 +163,53 @@ class _Graph:
             elif None in answers:
                 yield node, " or ".join(map(str, forks))
 
-    def _edges(self, node: int, extra: str) -> list[dict[str, Any]]:
-        package = self.packages[node]
-        if not extra:
-            return read_tables(package.get("dependencies"), "dependencies", self._file)
-        optional = package.get("optional-dependencies")
-        values = optional.get(extra) if isinstance(optional, dict) else None
-        return read_tables(values, "optional-dependencies", self._file)
-
-    def _root_edges(
-        self, extras: frozenset[str], groups: frozenset[str], roots: list[int]
+    def _edges(
+        self, node: int, part: str = "", key: str = "optional-dependencies"
     ) -> list[dict[str, Any]]:
+        """Return what a package requires; with a ``part``, what this extra or group adds."""
+        package = self.packages[node]
+        if not part:
+            return read_tables(package.get("dependencies"), "dependencies", self._file)
+        parts = package.get(key)
+        return read_tables(parts.get(part) if isinstance(parts, dict) else None, key, self._file)
+
+    def _root_edges(self, kind: str, name: str, roots: list[int]) -> list[dict[str, Any]]:
         """Return requirements of the project or script; all packages without either."""
         edges = read_tables(self._manifest.get("requirements"), "manifest", self._file)
         edges = [{k: v for k, v in e.items() if k in ("name", "marker", "extra")} for e in edges]
         for node in roots:
-            edges += self._edges(node, "")
-            for extra in extras:
-                edges += self._edges(node, extra)
-            development = self.packages[node].get("dev-dependencies")
-            for group in groups:
-                if isinstance(development, dict):
-                    edges += read_tables(development.get(group), "dev-dependencies", self._file)
+            edges += self._edges(node)
+            if kind in _PARTS:
+                edges += self._edges(node, name, _PARTS[kind])
         if not roots and not edges:
             edges = [{"name": name} for name in self._by_name]
         return edges
 
-    def _roots(self) -> list[int]:
-        """Return the project; all members of the workspace without one."""
-        own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
-        return own or self._members()
-
-    def _members(self) -> list[int]:
-        members = self._manifest.get("members")
-        names = set(map(str, members)) if isinstance(members, list) else set()
-        return [node for node in range(len(self.packages)) if self._name(node) in names]
-
-    def _name(self, node: int) -> str:
-        return read_text(self.packages[node], "name", self._file)
-
     def _others(self) -> list[tuple[str, str]]:
         """Return extras, groups and members of the workspace, which are optional."""
         others: dict[tuple[str, str], None] = {}
-        roots = self._roots()
-        for node in roots:
-            for key, kind in (("optional-dependencies", "extra"), ("dev-dependencies", "group")):
+        for node in self._roots:
+            for kind, key in _PARTS.items():
                 table = self.packages[node].get(key)
                 if isinstance(table, dict):
                     others.update({(kind, name): None for name in table})
-        others.update({("member", self._name(n)): None for n in self._members() if n not in roots})
+        members = (self._names[node] for node in self._members if node not in self._roots)
+        others.update({("member", name): None for name in members})
         return list(others)[:_MAX_SELECTIONS]
 
-    def _markers(self, extras: frozenset[str], groups: frozenset[str]) -> Markers:
+    def _markers(self, kind: str, name: str) -> Markers:
         """Return markers with uv's extras of conflicts: ``extra-7-trainer-cu124``."""
-        names = [self._name(node) for node in self._roots()]
-        encoded = {f"extra-{len(name)}-{name}-{extra}" for name in names for extra in extras}
-        encoded |= {f"group-{len(name)}-{name}-{group}" for name in names for group in groups}
+        encoded = {
+            f"{kind}-{len(self._names[node])}-{self._names[node]}-{name}"
+            for node in self._roots
+            if kind in _PARTS
+        }
         return Markers(
             self._platform,
             file=self._file,
             requires_python=refuse_variable(self._requires, self._file),
-            extras=encoded | extras,
-            groups=groups,
+            extras={*encoded, name} if kind == "extra" else encoded,
+            groups={name} if kind == "group" else (),
         )
 
 

@@ -35,6 +35,14 @@ def test_the_origin_is_the_line_of_the_dependency(read):
     assert origins["vllm"] == "environment.yml: pip vllm"
 
 
+def test_the_digest_of_pips_wheel_is_kept(read):
+    wheel = "torch-2.4.1%2Bcu124-cp311-cp311-linux_x86_64.whl"
+    digest = "ab" * 32
+    pip = f"torch @ https://download.pytorch.org/whl/cu124/{wheel}#sha256={digest}"
+    reading = read("environment.yml", f'dependencies:\n  - pip:\n    - "{pip}"\n')
+    assert reading.wheels["torch"].sha256 == digest
+
+
 @pytest.mark.parametrize(
     "asked", ["pytorch", "pytorch=2", "pytorch=2.4", "pytorch>=2.4", "pytorch=2.4.*"]
 )
