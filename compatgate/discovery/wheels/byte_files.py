@@ -11,11 +11,11 @@ import hashlib
 import re
 import time
 from collections.abc import Callable
-from io import SEEK_CUR, SEEK_END, RawIOBase
+from io import SEEK_CUR, SEEK_END, BytesIO, RawIOBase
 
 from msgspec import Struct
 
-from compatgate.discovery.registry.transport import Response, Transport
+from compatgate.discovery.registry.transport import CHUNK, Response, Transport
 from compatgate.errors import (
     BadInput,
     CompatgateError,
@@ -158,9 +158,9 @@ class HashedFile(SeekableFile):
 LARGEST_FILE = 64 * 1024**3
 WHOLE = 64 * 1024 * 1024
 """Bytes of the largest file that is read into memory from a server without ranges."""
-_LEAST = 256 * 1024
-_WINDOW = 8 * 1024 * 1024
-"""Bytes of one request at most: they are in memory until the next request."""
+_WINDOW = 256 * 1024
+_LONGEST_GAP = 1024 * 1024
+"""Longest gap in bytes that is read and dropped instead of a new request."""
 _RANGE = re.compile(r"bytes (\d{1,15})-(\d{1,15})/(\d{1,15})")
 
 
@@ -175,7 +175,11 @@ class RetryPolicy(Struct, frozen=True):
 
 
 class RangeFile(SeekableFile):
-    """A file on a web server, of which one window at a time is requested and in memory."""
+    """A file on a web server.
+
+    One connection reads in order; a jump requests another range. A broken connection is replaced
+    for the remaining bytes.
+    """
 
     def __init__(
         self,
@@ -189,82 +193,121 @@ class RangeFile(SeekableFile):
     ) -> None:
         super().__init__()
         self.label = label
+        self.validators: tuple[str, str] | None = None
         self._transport, self._url = transport, url
         self._headers = {"Accept-Encoding": "identity", **(headers or {})}
         self._patience = patience or RetryPolicy()
+        self._response: Response | None = None
+        self._at = 0  # position of the connection
+        self._stop = 0  # where its range ends
         self._planned = 0
-        self._start, self._window = 0, memoryview(b"")
-        with self._open("bytes=0-0") as response:
-            sent = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-            if response.status == 200:
-                self._window = self._read_whole(response)
-                self.size = len(self._window)
-            elif sent and response.read(2):
-                self.size = int(sent[3])
+        self._cache = (0, b"")
+        self._memory: BytesIO | None = None
+        self.size = -1 if size is None else size
+        response = self._open("bytes=0-0")
+        with response:
+            said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if response.status == 206 and said and response.read(2):
+                self._sized(int(said[3]))
+            elif response.status == 200:
+                self._take_whole(response)
             else:
                 raise self._damaged(f"the server answers a range with status {response.status}")
         self.validators = _validators(response)
-        if size not in (None, self.size):
-            raise self._damaged(f"the server has {self.size} bytes, the index states {size}")
-        if self.size > LARGEST_FILE:
-            raise self._damaged(f"the file is too large: {self.size} bytes (max {LARGEST_FILE})")
 
     def plan(self, end: int) -> None:
-        """Let the next requests reach up to ``end``."""
+        """Extend the next request of a range to ``end``."""
         self._planned = end
 
     def read(self, size: int = -1, /) -> bytes:
         """Return bytes from the position on, fewer at the end."""
-        end = self.position + self._count(size)
-        parts: list[memoryview] = []
-        while self.position < end:
-            offset = self.position - self._start
-            if not 0 <= offset < len(self._window):
-                least = max(self._planned, end, self.position + _LEAST)
-                self._start, offset = self.position, 0
-                self._window = self._fetch(min(least, self.position + _WINDOW, self.size))
-            parts.append(self._window[offset : offset + end - self.position])
-            self.position += len(parts[-1])
-        return b"".join(parts)
+        count = self._count(size)
+        parts = bytearray()
+        while len(parts) < count:
+            parts += self._some(count - len(parts))
+        return bytes(parts)
 
-    def _fetch(self, end: int) -> memoryview:
-        """Return the bytes from the position to ``end``, with a new connection after a break."""
-        start, data, failed = self.position, bytearray(), 0
-        while start + len(data) < end:
+    def close(self) -> None:
+        """Close the connection."""
+        self._hang_up()
+        super().close()
+
+    def _some(self, count: int) -> bytes:
+        """Return at least one byte from the position on."""
+        start, cached = self._cache
+        if not start <= self.position < start + len(cached):
+            self._cache = start, cached = self.position, self._fetched(count)
+        data = cached[self.position - start :][:count]
+        self.position += len(data)
+        return data
+
+    def _fetched(self, count: int) -> bytes:
+        """Return bytes from the server, with new connections after a break."""
+        if self._memory is not None:
+            self._memory.seek(self.position)
+            return self._memory.read(max(count, CHUNK))
+        failed = 0
+        while True:
             try:
-                with self._request(start + len(data), end) as response:
-                    while more := response.read():
-                        data += more
-                        failed = 0
-                        if start + len(data) > end:
-                            raise self._damaged("the server sent more than the requested range")
-                if start + len(data) < end:
-                    raise Unavailable("the connection ended before the requested range")
+                self._reach(count)
+                data = self._response.read(CHUNK) if self._response else b""
+                if data:
+                    self._at += len(data)
+                    if self._at > self._stop:
+                        self._hang_up()
+                        raise self._damaged("the server sent more than the requested range")
+                    if self._at == self._stop and self._response:
+                        if "Content-Length" in self._response.headers:
+                            self._response.read(1)  # at the end the connection can be reused
+                        self._hang_up()
+                    return data
+                raise Unavailable("the connection ended before the requested range")
             except Unavailable as error:
+                self._hang_up()
                 failed += 1
                 if failed >= self._patience.attempts or not self._transport.deadline.left:
-                    at = f" (byte {start + len(data)} of {self.size})"
-                    raise self._explain(error, at) from None
+                    raise self._said(error, f" (byte {self.position} of {self.size})") from None
                 pause = self._patience.seconds * 2 ** (failed - 1)
                 time.sleep(min(pause, self._transport.deadline.left))
-        return memoryview(data)
 
-    def _request(self, start: int, end: int) -> Response:
+    def _reach(self, count: int) -> None:
+        """Connect at the position, or skip bytes up to it."""
+        gap = self.position - self._at
+        if self._response and 0 <= gap <= _LONGEST_GAP and self.position < self._stop:
+            while gap and (data := self._response.read(min(gap, CHUNK))):
+                gap -= len(data)
+                self._at += len(data)
+            if not gap:
+                return
+        self._hang_up()
+        end = max(self._planned, self.position + max(count, _WINDOW))
+        self._ask(self.position, min(end, self.size))
+
+    def _ask(self, start: int, end: int) -> None:
         """Request bytes, and check the range in the server's answer."""
         response = self._open(f"bytes={start}-{end - 1}")
-        sent = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        if response.status != 206 or not sent:
-            what = f"the server answers a range with status {response.status}"
-        elif tuple(map(int, sent.groups())) != (start, end - 1, self.size):
-            what = f"asked for bytes {start}-{end - 1} of {self.size}, the server sends {sent[0]!r}"
-        elif _validators(response) != self.validators:
-            what = "the file changed on the server while it was read"
-        else:
-            return response
-        response.close()
-        raise self._damaged(what)
+        said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if response.status != 206 or not said:
+            response.close()
+            raise self._damaged(f"the server answers a range with status {response.status}")
+        first, last, total = (int(part) for part in said.groups())
+        if (first, last + 1, total) != (start, end, self.size):
+            response.close()
+            what = f"asked for bytes {start}-{end - 1} of {self.size}, the server sends {said[0]!r}"
+            raise self._damaged(what)
+        if _validators(response) != self.validators:
+            response.close()
+            raise self._damaged("the file changed on the server while it was read")
+        self._response, self._at, self._stop = response, start, end
 
-    def _read_whole(self, response: Response) -> memoryview:
+    def _sized(self, size: int) -> None:
+        if self.size not in (-1, size):
+            raise self._damaged(f"the server has {size} bytes, the index states {self.size}")
+        if size > LARGEST_FILE:
+            raise self._damaged(f"the file is too large: {size} bytes (max {LARGEST_FILE})")
+        self.size = size
+
+    def _take_whole(self, response: Response) -> None:
         """Read a small file of a server without ranges into memory."""
         length = response.headers.get("Content-Length", "")
         large = length.isdigit() and int(length) > WHOLE
@@ -281,13 +324,14 @@ class RangeFile(SeekableFile):
             )
         if length.isdigit() and int(length) != len(data):
             raise self._damaged(f"the server sent {len(data)} of {length} bytes")
-        return memoryview(data)
+        self._sized(len(data))
+        self._memory = BytesIO(bytes(data))
 
     def _open(self, wanted: str) -> Response:
         try:
             response = self._transport.open(self._url, {**self._headers, "Range": wanted})
         except CompatgateError as error:
-            raise self._explain(error) from None
+            raise self._said(error) from None
         if response.status in (200, 206):
             if response.headers.get("Content-Encoding", "identity") == "identity":
                 return response
@@ -301,7 +345,7 @@ class RangeFile(SeekableFile):
         what = f"the server answers with status {response.status}"
         raise Unavailable(what, field=self.label, hint="check the URL and the credentials")
 
-    def _explain(self, error: CompatgateError, where: str = "") -> CompatgateError:
+    def _said(self, error: CompatgateError, where: str = "") -> CompatgateError:
         """Return an error of the transport, worded for registries, as an error of this file."""
         error.field = self.label
         error.problem += where
@@ -313,6 +357,11 @@ class RangeFile(SeekableFile):
     def _damaged(self, problem: str) -> DamagedContent:
         hint = "check the mirror or proxy; no record was written"
         return DamagedContent(problem, field=self.label, hint=hint)
+
+    def _hang_up(self) -> None:
+        if self._response:
+            self._response.close()
+        self._response = None
 
 
 def _validators(response: Response) -> tuple[str, str]:
