@@ -16,8 +16,13 @@ from typing import Any, NamedTuple
 from compatgate.check.cli import FACTS_DECIDER, WHEELS, complete_decider
 from compatgate.check.deciders import Decider, choose_decider, pools_of
 from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX, Pins, UvProject
-from compatgate.check.solve import SOLVE_PLACES, read_base, read_solve_pools, solve_exit
-from compatgate.check.solved import render_solved
+from compatgate.check.solve import (
+    SOLVE_PLACES,
+    read_base,
+    read_solve_pools,
+    render_solved,
+    solve_exit,
+)
 from compatgate.check.stack_sources import Platforms, read_files, read_platforms
 from compatgate.check.wheels import read_wheels
 from compatgate.core.constraints import parse_constraint

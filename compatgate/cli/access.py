@@ -148,7 +148,7 @@ def run_login(args: argparse.Namespace) -> int:
     """Sign a person in, and keep the session."""
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
-        from compatgate.client.credentials import Credential, store
+        from compatgate.client.settings import Credential, store_credential
         from compatgate.service.access.identity.device_flow import sign_in
 
         described = gate.send(Operations.describe_sign_in.request())
@@ -159,7 +159,9 @@ def run_login(args: argparse.Namespace) -> int:
         )
         made = gate.send(request)
     name = made.session.email or made.session.name or made.session.subject
-    kept = store(Credential(url, made.secret, made.session.id, name, made.session.expires_at))
+    kept = store_credential(
+        Credential(url, made.secret, made.session.id, name, made.session.expires_at)
+    )
     end = format_json_time(iso(made.session.expires_at))
     print(f"signed in to {url} as {strip_controls(name)} until {end}")
     print(f"the session is kept in {kept}", file=sys.stderr)
@@ -185,19 +187,19 @@ examples:
 )
 def run_logout(args: argparse.Namespace) -> int:
     """End the session at the gate, and remove its file."""
-    from compatgate.client.credentials import load, remove
+    from compatgate.client.settings import load_credential, remove_credential
 
     url = _gate_url(args)
-    credential = load(url)
+    credential = load_credential(url)
     if credential is None:
-        remove(url)
+        remove_credential(url)
         raise NotFound(f"not signed in to {url}", hint="run: compatgate login")
     try:
         with make_client(url, credential.secret) as gate:
             ask(gate, Operations.end_own_session)
     except CompatgateError as error:
         print(f"warning: the gate did not end the session: {error.detail}", file=sys.stderr)
-    remove(url)
+    remove_credential(url)
     print(f"signed out of {url}")
     return 0
 

@@ -40,10 +40,9 @@ run_notices = Group(
         "incidents": Row(
             "list_incidents",
             """\
---kind {}     only incidents of this kind
---state {}    only incidents in this state (default: open)
---snoozed     list snoozed incidents instead
---owner NAME  only incidents that affect objects of this owner
+--state {}  only incidents in this state (default: open)
+--snoozed   list snoozed incidents instead
+...
 """,
             {
                 **members("id", "level", "kind", "count"),
@@ -56,37 +55,17 @@ run_notices = Group(
             who=_WHO,
             values=_filter,
         ),
-        "show": Row("show_incident", "ID  number of the incident", text=_describe, who=_WHO),
+        "show": Row("show_incident", text=_describe, who=_WHO),
         "snooze": Row(
             "snooze_incident",
-            """\
-ID                 number of the incident
-duration: --for DURATION = 24h  duration, at most 90d (default: 24h)
---comment COMMENT  comment, shown with the incident
-""",
+            "ID\nduration: --for DURATION = 24h\n--comment COMMENT",
             text=lambda one: (
                 f"{one['id']} is snoozed until {format_json_time(one['snoozed_until'])}"
             ),
             who=_WHO,
         ),
-        "resolve": Row(
-            "resolve_incident",
-            """\
-ID                 number of the incident
---comment COMMENT  comment, for example the fix
-""",
-            text=lambda one: f"{one['id']} is resolved",
-            who=_WHO,
-        ),
-        "reopen": Row(
-            "reopen_incident",
-            """\
-ID                 number of the incident
---comment COMMENT  comment, kept in the audit log
-""",
-            text=lambda one: f"{one['id']} is open again",
-            who=_WHO,
-        ),
+        "resolve": Row("resolve_incident", text="{id} is resolved", who=_WHO),
+        "reopen": Row("reopen_incident", text="{id} is open again", who=_WHO),
     }
 )
 

@@ -1,7 +1,7 @@
 """Derive commands from operations: options from arguments, a table from columns.
 
-A row of a command's table names an operation, its options as the help shows them, and what to print
-of the answer. What an operation cannot say is a function above the table.
+A row of a command's table names an operation, the options that it states better than the API does,
+and what to print of the answer. What an operation cannot say is a function above the table.
 """
 
 from __future__ import annotations
@@ -56,15 +56,19 @@ class Row(NamedTuple):
 
     Attributes:
         usage: options, of which those with the name of an argument are sent; ``{}`` stands for the
-            declared choices, and no help for that of the API. None: one for each argument.
+            declared choices, no help for that of the API, and the line ``...`` for every other
+            argument.
         columns: heading to cell; ``items`` returns the lines, where they are not the answer's;
             ``empty`` is printed without any, else ``no upgrades`` for ``list_upgrades``.
-        text: returns one answer as text; None: the answer is printed as JSON.
+        text: returns one answer as text, or is its template, ``{id} is resolved``; None: the answer
+            is printed as JSON.
         as_json: returns what ``--format json`` prints of one answer.
         status: returns the exit status of one answer; None: it is 0.
         reason: of a change where ``--reason`` states none, ``target delete {name}``.
         make: an SQLite file that is not there is made.
         who: asks a database, for its audit log; None: ``--author``, else the user.
+        member: of the answer, which stands for the whole.
+        show: operation that is asked instead where the option for its path is stated.
         values: returns arguments of the operation that need more than an option.
         answer: returns the answer, where the command does more than ask once.
         settings: of `argparse`, for options that are no arguments of the operation.
@@ -73,16 +77,18 @@ class Row(NamedTuple):
     """
 
     operation: str
-    usage: str | None = None
+    usage: str = "..."
     columns: Mapping[str, Cell] = {}
     empty: str = ""
-    text: Callable[[Body], str] | None = None
+    text: Callable[[Body], str] | str | None = None
     as_json: Callable[[Body], Any] | None = None
     epilog: str = ""
     status: Callable[[Body], int] | None = None
     reason: str = ""
     make: bool = False
     who: str | None = None
+    member: str = ""
+    show: str = ""
     values: Callable[[argparse.Namespace], Body] | None = None
     answer: Callable[[argparse.Namespace], Any] | None = None
     items: Callable[[Sequence[Body], argparse.Namespace], Sequence[Body]] | None = None
@@ -109,14 +115,20 @@ class Row(NamedTuple):
                 yield Option(arguments[name], flags[-1], keywords)
 
     def _usage(self) -> str:
-        if self.usage is not None:
-            return self.usage
-        return "\n".join(map(_name_option, self.declared.arguments))
+        """Return the usage with a line for each argument that ``...`` stands for."""
+        own = re.sub(r"^\.\.\.$", "", self.usage, flags=re.MULTILINE)
+        if own == self.usage:
+            return own
+        taken = {"reason"} if self.reason else set()
+        taken |= {name for name, *_ in read_usage(own)}
+        others = [one for one in self.declared.arguments if one.place != "header"]
+        return "\n".join([own, *(_name_option(one) for one in others if one.name not in taken)])
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the options, and those that name the gate and the form of its answer."""
         parser.epilog = self.epilog or None
-        settings = {one.argument.name: _settings(one) for one in self.options()}
+        path = self.declared.path
+        settings = {one.argument.name: _settings(one, path) for one in self.options()}
         add_usage(parser, self._usage(), **{**settings, **self.settings})
         if self.reason:
             add_usage(parser, AUTHORSHIP)
@@ -135,13 +147,16 @@ class Row(NamedTuple):
 
     def ask(self, args: argparse.Namespace) -> Any:
         """Return the answer of the operation; an error about an argument names its option."""
+        if self.show and getattr(args, load_operations()[self.show].arguments[0].name):
+            return self._replace(operation=self.show, show="", values=None).ask(args)
         values = values_of(args, self)
         try:
             with gate_of(args, name=self.who, make=self.make) as gate:
                 operation: Any = getattr(Operations, self.operation)
                 if self.declared.form == "pages":
                     return ask_all(gate, getattr(args, "limit", None), operation, **values)
-                return ask(gate, operation, **values)
+                answer = ask(gate, operation, **values)
+                return answer[self.member] if self.member else answer
         except CompatgateError as error:
             name_option(error, self)
             raise
@@ -190,17 +205,23 @@ def _name_option(argument: Argument) -> str:
     """Return the usage of an argument for which a row has none."""
     dashed = f"--{argument.name.replace('_', '-')}"
     if argument.place == "path":
-        return argument.name
+        return argument.name.upper()
     if argument.kind == "flag":
         return dashed
     value = "{}" if argument.choices else argument.name.upper()
     return f"{dashed} {value}{' ...' if argument.kind == 'list' else ''}"
 
 
-def _settings(option: Option) -> Settings:
+def _settings(option: Option, path: str) -> Settings:
     """Return what the declaration of an argument says about its option."""
     argument = option.argument
-    settings: dict[str, Any] = {"help": argument.about, "required": argument.required}
+    about = argument.about.removeprefix("true: ").replace("`", "") or argument.name
+    if argument.place == "path" and not argument.about:  # of what the path names before it
+        things = path.partition(f"/{{{argument.key}}}")[0].rpartition("/")[2]
+        about = f"{argument.name} of the {re.sub('ie$', 'y', things.removesuffix('s'))}"
+    elif argument.place == "query" and not argument.about:
+        about = f"only this {argument.name.replace('_', ' ')}"
+    settings: dict[str, Any] = {"help": about, "required": argument.required}
     if argument.kind == "number":
         settings["type"] = int
     if argument.choices and not option.is_list_of_commas and "choices" not in option.keywords:
@@ -246,7 +267,7 @@ def print_row(form: str, row: Row, answer: Any) -> int:
     if form == "json" or not (row.columns if listed else row.text):
         print_json(row.as_json(answer) if row.as_json else answer)
     elif row.text and not listed:
-        print(row.text(answer))
+        print(row.text.format_map(answer) if isinstance(row.text, str) else row.text(answer))
     else:
         print_rows(row, answer)
     return row.status(answer) if row.status else 0

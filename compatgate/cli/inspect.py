@@ -13,8 +13,12 @@ from msgspec.structs import replace
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.check.cli import BUILD, WHEELS
-from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-from compatgate.check.stack_sources import Platforms, read_image_reference
+from compatgate.check.stack_sources import (
+    Platforms,
+    read_build_options,
+    read_dockerfile_stack,
+    read_image_reference,
+)
 from compatgate.check.wheels import read_wheels
 from compatgate.core.facts.records import Record
 from compatgate.core.stack_values import Wheel

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import read_allowed_images
 from compatgate.catalog import load_facts
-from compatgate.cli.audit.attest import read_signing
-from compatgate.cli.serve_readers import LOOPBACK_SCOPES
-from compatgate.cli.serve_settings import ServeSettings
+from compatgate.cli.attest import read_signing
+from compatgate.cli.serve_settings import LOOPBACK_SCOPES, ServeSettings
 from compatgate.discovery.cache import default_image_folder, default_wheel_folder
 from compatgate.discovery.registry.limits import ImageOptions, read_options
 from compatgate.documents.quantities import describe_seconds

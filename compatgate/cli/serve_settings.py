@@ -1,16 +1,26 @@
-"""List the settings of ``compatgate serve``."""
+"""List and read the settings of ``compatgate serve``; errors name the option or variable."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compatgate.cli import serve_readers as read
-from compatgate.cli.audit.attest import SIGNING, VERIFYING
+from compatgate.cli.attest import SIGNING, VERIFYING
+from compatgate.documents.quantities import parse_duration
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.settings import Heading, Repeated, Setting, Settings, Shared
+from compatgate.kit.cli.usage import ABOVE_0, COUNT, PORT, bounded_seconds
+from compatgate.kit.cluster_api import ClusterApi
+from compatgate.kit.http.limits import Rate, parse_rate
 from compatgate.kit.http.signatures import Secret, read_secrets
+from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.gate.questions.images import (
     RegistryPlace,
     parse_indexes,
@@ -19,25 +29,139 @@ from compatgate.service.gate.questions.images import (
     parse_places,
 )
 
+if TYPE_CHECKING:
+    from compatgate.service.access.identity.settings import IdentitySettings
+    from compatgate.service.gate.decisions.batch_store import CommitMode
+
+LOOPBACK_SCOPES = "read,gate,plan"
+LOCAL_PROXIES = ("127.0.0.1", "::1")
+_NONE = "none"
+_SECONDS = bounded_seconds(" up to 120", ABOVE_0, 120)
+_SHORTEST_SESSION_S = 60
+_UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_ACCESS_HINT = "in-cluster in a pod with a service account token, or the path of a kubeconfig"
+
+
+def read_size(text: str) -> int:
+    """Read a size in bytes, with a unit or without."""
+    number, unit = (text[:-1], text[-1:].lower()) if text[-1:].isalpha() else (text, "")
+    if not number.isdecimal() or unit not in _UNITS or int(number) < 1:
+        raise ArgumentTypeError(f"'{text}' is not a size in bytes, like 1048576, 512k or 8m")
+    return int(number) * _UNITS[unit]
+
+
+def read_scopes(text: str | None, field: str) -> frozenset[str] | None:
+    """Read scopes of callers without a token; None: nothing is stated."""
+    from compatgate.service.access.tokens.service import parse_scopes
+
+    if text is None:
+        return None
+    if text in ("", _NONE):
+        return frozenset()
+    try:
+        return parse_scopes(text)
+    except BadInput as error:
+        error.field = field
+        raise
+
+
+def read_commit(text: str | None, field: str) -> CommitMode:
+    """Read how decisions are committed."""
+    modes: dict[str, CommitMode] = {"sync": "sync", "async": "async"}
+    stated = text or "sync"
+    if stated not in modes:
+        hint = f"one of {', '.join(modes)}"
+        raise BadInput(f"{stated!r} is not a known value", field=field, value=stated, hint=hint)
+    return modes[stated]
+
+
+def read_stale(text: str, field: str) -> timedelta:
+    """Read the greatest age of a snapshot; 0: none is used."""
+    return timedelta(0) if text == "0" else parse_duration(text, field=field)
+
+
+def read_session(text: str, field: str) -> timedelta:
+    """Read the end of a session, at least a minute."""
+    duration = parse_duration(text, field=field)
+    if duration.total_seconds() < _SHORTEST_SESSION_S:
+        raise BadInput("is too short", field=field, value=text, hint="at least 60s")
+    return duration
+
+
+def read_rate(text: str | None, field: str) -> Rate | None:
+    """Read a limit; None: there is none."""
+    return None if text in (None, _NONE) else parse_rate(text, field=field)
+
+
+def read_proxies(texts: Sequence[str], field: str) -> tuple[str, ...]:
+    """Read the addresses and networks of trusted proxies; every address is refused."""
+    items = [item.strip() for text in texts for item in text.split(",")]
+    if not items or items == [_NONE]:
+        return () if items else LOCAL_PROXIES
+    hint = "an address or a network, like 10.0.0.7 or 10.0.0.0/24"
+    for item in items:
+        try:
+            is_all = ipaddress.ip_network(item).prefixlen == 0
+        except ValueError as error:
+            what = f"{item!r} is not a network: {quote_error(error)}"
+            raise BadInput(what, field=field, value=item, hint=hint) from None
+        if is_all:
+            what = "every client could then state its own address"
+            raise BadInput(what, field=field, value=item, hint=hint)
+    return tuple(items)
+
+
+def read_url(text: str | None, field: str) -> str:
+    """Read the public URL of the service; empty without one."""
+    if text and not re.fullmatch(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?", text):
+        raise BadInput("is not a URL", field=field, value=text, hint="like https://gate.example")
+    return text or ""
+
+
+def read_access(named: str | None, field: str) -> ClusterAccess | None:
+    """Return the access to a cluster, after a check of its credentials; it is not asked."""
+    if named is None:
+        return None
+    in_cluster = named == "in-cluster"
+    access = ClusterAccess(None if in_cluster else named, in_cluster=in_cluster)
+    api = ClusterApi(access)
+    try:
+        api.connect()
+    except BadInput as error:
+        if error.field == "--kubeconfig":
+            error.hint = _ACCESS_HINT
+        error.field, error.value = field, named
+        raise
+    api.close()
+    return access
+
+
+def read_issuers(path: str | None, field: str) -> IdentitySettings:
+    """Read the file of issuers that vouch for people and jobs."""
+    from compatgate.service.access.identity.settings import IdentitySettings
+    from compatgate.service.access.identity.settings_file import read_settings
+
+    return read_settings(path, field) if path else IdentitySettings()
+
 
 class ServeSettings(Settings):
     """The settings of one start, in the order of the help."""
 
     host: Setting[str] = Setting("--host HOST = 127.0.0.1  address to listen on")
     port: Setting[int] = Setting(
-        "--port PORT = 8080  port to listen on; 0 picks a free one", type=read.port
+        "--port PORT = 8080  port to listen on; 0 picks a free one", type=PORT
     )
-    workers: Setting[int] = Setting("--workers N = 1  number of processes", type=read.count)
+    workers: Setting[int] = Setting("--workers N = 1  number of processes", type=COUNT)
     threads: Setting[int] = Setting(
         "--threads N = 32  concurrent requests per process and kind: questions, hooks, others",
-        type=read.count,
+        type=COUNT,
     )
     database = Shared(DATABASE)
     commit = Setting(
         "--decision-commit {sync,async}  when to answer on PostgreSQL: sync, after the decision is"
         " on disk; async, before that (a crash of the database loses the decisions of the last"
         " second) (default: $COMPATGATE_DECISION_COMMIT, else sync)",
-        read.commit,
+        read_commit,
         variable="COMPATGATE_DECISION_COMMIT",
     )
 
@@ -51,7 +175,7 @@ class ServeSettings(Settings):
         "--max-stale DURATION = 24h  maximum age of the snapshot while the database, or the"
         " central gate of --bundle, is unavailable, for example 90m or 7d; an older snapshot gives"
         " no decision; 0: no decision without the database",
-        read.stale,
+        read_stale,
     )
     start_empty: Setting[bool] = Setting(
         "--start-empty  start although the database is missing or empty and had a matrix before"
@@ -59,7 +183,7 @@ class ServeSettings(Settings):
     spool_size: Setting[int] = Setting(
         "--spool-size BYTES = 64m  reserved disk space of each process, in the folder of --state,"
         " for undelivered decisions; if the space is full, the gate makes no decision",
-        type=read.size,
+        type=read_size,
     )
 
     far = Heading("far gate")
@@ -90,13 +214,13 @@ class ServeSettings(Settings):
         " be repeated"
     )
     anonymous = Setting(
-        f"--anonymous SCOPES  scopes that need no token, or none (default: {read.LOOPBACK_SCOPES}"
+        f"--anonymous SCOPES  scopes that need no token, or none (default: {LOOPBACK_SCOPES}"
         f" on a loopback address, else none)",
-        read.scopes,
+        read_scopes,
     )
     max_request_size: Setting[int] = Setting(
         "--max-request-size BYTES = 1m  largest request body, for example 512k or 8m",
-        type=read.size,
+        type=read_size,
     )
 
     images = Heading("images that questions name")
@@ -117,7 +241,7 @@ class ServeSettings(Settings):
     )
     image_deadline: Setting[float] = Setting(
         "--image-deadline SECONDS = 10  timeout in seconds for reading the image of a question",
-        type=read.seconds,
+        type=_SECONDS,
     )
 
     packages = Heading("packages without a record")
@@ -157,29 +281,29 @@ class ServeSettings(Settings):
         "--rate N/s|N/m|N/h  limit of requests per token or anonymous address, in each process;"
         " above the limit the answer is 429; not for health and Kubernetes admission (default: no"
         " limit)",
-        read.rate,
+        read_rate,
     )
     anonymous_rate = Setting(
         "--anonymous-rate N/s|N/m|N/h = 18000/h  limit of logged questions without a token per"
         " address, in each process, or none; above the limit the answer is 429; not for Kubernetes"
         " admission",
-        read.rate,
+        read_rate,
     )
     failed_rate = Setting(
         "--failed-auth-rate N/s|N/m|N/h = 30/m  limit of failed authentications per address, in"
         " each process, or none; above the limit the answer is 429",
-        read.rate,
+        read_rate,
     )
     proxies: Repeated[str] = Repeated(
         f"--trusted-proxy ADDRESS|CIDR ...  proxy whose X-Forwarded-For and X-Forwarded-Proto are"
-        f" trusted, or none; may be repeated (default: {', '.join(read.LOCAL_PROXIES)})",
-        read.proxies,
+        f" trusted, or none; may be repeated (default: {', '.join(LOCAL_PROXIES)})",
+        read_proxies,
     )
     session_lifetime = Setting(
-        "--session-lifetime DURATION = 12h  maximum duration of a browser session", read.session
+        "--session-lifetime DURATION = 12h  maximum duration of a browser session", read_session
     )
     session_idle = Setting(
-        "--session-idle DURATION = 2h  idle timeout of a browser session", read.session
+        "--session-idle DURATION = 2h  idle timeout of a browser session", read_session
     )
 
     links = Heading("TLS and links")
@@ -190,7 +314,7 @@ class ServeSettings(Settings):
     public_url = Setting(
         "--public-url URL  public URL of this service, for links in messages (default: the URL of"
         " the request)",
-        read.url,
+        read_url,
     )
 
     kubernetes = Heading("Kubernetes admission")
@@ -204,7 +328,7 @@ class ServeSettings(Settings):
     claims = Setting(
         "--read-claims in-cluster|KUBECONFIG  read the claims of pods from the cluster; claims of"
         " other devices then do not count as GPUs (default: every claim counts as a GPU)",
-        read.access,
+        read_access,
     )
     on_failure: Setting[Any] = Setting(
         "--on-failure {allow,deny} = deny  result for a GPU workload without a decision"
@@ -245,7 +369,7 @@ class ServeSettings(Settings):
     issuers = Setting(
         "--oidc FILE  YAML or TOML file with trusted issuers for people and CI jobs, and their"
         " scopes (default: $COMPATGATE_OIDC; else tokens only)",
-        read.issuers,
+        read_issuers,
         variable="COMPATGATE_OIDC",
     )
     catalog = Heading("")
@@ -260,5 +384,5 @@ class ServeSettings(Settings):
     metric_targets: Setting[int] = Setting(
         "--metrics-targets N = 100  number of targets with their own metrics, first by name;"
         " further targets count as other",
-        type=read.count,
+        type=COUNT,
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compatgate.errors import Unauthorized
 from compatgate.kit import logs
-from compatgate.kit.http.rate import Rate, RateLimiter
+from compatgate.kit.http.limits import Rate, RateLimiter
 
 if TYPE_CHECKING:
     from compatgate.kit.http.notes import RequestNote

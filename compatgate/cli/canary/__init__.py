@@ -8,7 +8,7 @@ run = Group(
     {
         "run": "cli.canary.runs:run_start",
         "list": "cli.canary.runs:LIST",
-        "show": "cli.canary.show:run_show",
+        "show": "cli.canary.runs:run_show",
         "logs": "cli.canary.runs:run_logs",
         "cancel": "cli.canary.runs:run_cancel",
         "discard": "cli.canary.runs:DISCARD",
@@ -17,7 +17,7 @@ run = Group(
         "sample": "cli.canary.samples:run_sample",
         "hosts": "cli.canary.hosts:HOSTS",
         "baselines": "cli.canary.baselines:run",
-        "fleet": "cli.canary.fleet:run_fleet",
+        "fleet": "cli.canary.hosts:run_fleet",
         "drift": "cli.canary.hosts:run_drift",
         "judge": "cli.canary.judge:run_judge",
         "fetch": "cli.canary.workloads:run_fetch",

@@ -90,10 +90,7 @@ def _is_of(run: str, learned: Body) -> bool:
 _LISTED = members("id", "workload", "metric", "sku", "family", "version", "state")
 APPROVE = Row(
     "approve_baseline",
-    """\
-[ID]          version number, as listed; or --all-of
---all-of RUN  approve every proposed version with values of this run
-""",
+    "[ID]\n--all-of RUN  approve every proposed version with values of this run",
     columns=_LISTED,
     text=_format,
     answer=_approve,
@@ -102,17 +99,12 @@ run = Group(
     {
         "list": Row(
             "list_baselines",
-            """\
---workload W  workload with digest, as listed
---sku SKU     GPU SKU, or cpu
---metric M    metric
---state {}    state (default: any)
-""",
+            "--workload W\n--sku SKU  GPU SKU, or cpu\n--metric M\n--state {}",
             {**_LISTED, "runs": "learnt_from", "values": "values"},
         ),
-        "show": Row("show_baseline", "ID  version number, as listed", text=_format),
+        "show": Row("show_baseline", text=_format),
         "approve": APPROVE,
-        "refuse": Row("refuse_baseline", "ID  version number, as listed", text=_format),
+        "refuse": Row("refuse_baseline", text=_format),
     },
     help="list, show, approve and refuse baselines",
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.gate import Client, Operations, gate_of
-from compatgate.cli.nodes.reports import print_nodes
+from compatgate.cli.nodes import print_nodes
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE

@@ -16,7 +16,6 @@ from compatgate.cli.gate import (
     asking,
     drop_members,
     drop_storage_members,
-    gate_of,
 )
 from compatgate.cli.matrix.files import describe_preview, describe_result, format_changes
 from compatgate.core.components import resolve_component
@@ -180,20 +179,13 @@ def _format_revision(row: Body) -> str:
     )
 
 
-def _show_log(args: argparse.Namespace) -> Any:
-    if args.revision is None:
-        return LOG.ask(args)
-    with gate_of(args) as gate:
-        return ask(gate, Operations.show_revision, args.revision)
-
-
 LOG = Row(
     "list_revisions",
     """\
---name NAME   only revisions of this document
---since TIME  first day, for example 2026-11-03
---until TIME  end time, for example 2026-11-03T18:00:00Z
-[REVISION]    revision to show in full
+--name NAME
+--since TIME
+--until TIME
+[number: REVISION]  revision to show in full
 """,
     {
         "revision": "number",
@@ -204,8 +196,8 @@ LOG = Row(
         "reason": "reason",
     },
     text=_format_revision,
-    settings={"revision": {"type": int}},
-    answer=_show_log,
+    settings={"number": {"type": int}},
+    show="show_revision",
     summary="list revisions, or show what one changed",
 )
 

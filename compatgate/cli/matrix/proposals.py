@@ -8,13 +8,13 @@ from typing import Any
 
 from compatgate.check.question import read_changes
 from compatgate.cli.commands import Row, time_of
-from compatgate.cli.gate import Client, Operations, asking, gate_of
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.cli.gate.comparison import read_document_name
 from compatgate.cli.matrix.files import format_changes
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of
+from compatgate.kit.cli.options import AUTHOR, AUTHORSHIP, FORCE, note_warnings, reason_of
 from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
@@ -216,26 +216,16 @@ def _list(args: argparse.Namespace) -> Any:
     return [one for one in LIST.ask(args) if one["state"] not in ("merged", "closed")][:most]
 
 
-def _show_approvals(args: argparse.Namespace) -> Any:
-    if not args.id:
-        return APPROVALS.ask(args)
-    with gate_of(args) as gate:
-        return ask(gate, Operations.show_approval, args.id)
-
-
-_ID = "ID               proposal id\n"
 _READ = """\
 --digest DIGEST  digest of the edits that you read, as matrix show prints it; without it, they are
                  shown
 """
-_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 LIST = Row(
     "list_proposals",
     """\
---state {}       only proposals in this state (default: open)
---target TARGET  only proposals that affect this target
---author AUTHOR  only proposals of this author
---all            include merged and closed proposals
+--state {}  only proposals in this state (default: open)
+--all       include merged and closed proposals
+...
 """,
     {
         "id": "id",
@@ -270,29 +260,26 @@ APPROVALS = Row(
     "no change waits for a second person",
     values=lambda args: {"waiting": None if args.all else True},
     text=_format_approval,
-    answer=_show_approvals,
+    show="show_approval",
 )
 REFUSE = Row(
     "refuse_change",
-    "ID             approval id, as printed when the change was refused\n" + _AUTHOR,
+    f"ID\n{AUTHOR}",
     text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
 )
-APPROVE = Row("approve_proposal", _ID + _READ + _AUTHOR, text=_format_approved)
+APPROVE = Row("approve_proposal", f"ID\n{_READ}{AUTHOR}", text=_format_approved)
 RETRACT = Row(
     "retract_approval",
-    _ID + _AUTHOR,
+    f"ID\n{AUTHOR}",
     text=lambda one: _format_state(one, "no longer has your approval"),
 )
 MERGE = Row(
     "merge_proposal",
-    f"""\
-{_ID}{_READ}{_AUTHOR}\
---override REASON  reason to merge without the canary evidence that a policy requires; stays visible
-""",
+    f"ID\n{_READ}{AUTHOR}--override REASON",
     text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
 )
 CLOSE = Row(
     "close_proposal",
-    _ID + "-m, --comment COMMENT  comment, shown in the history\n" + _AUTHOR,
+    f"ID\n-m, --comment COMMENT  comment, shown in the history\n{AUTHOR}",
     text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
 )

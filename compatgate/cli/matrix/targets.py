@@ -85,8 +85,7 @@ def run_from(args: argparse.Namespace) -> int:
 
 DELETE: Row = Row(
     "delete_target",
-    "NAME  name of the target",
-    text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
+    text="{name} is deleted (revision {revision})",
     reason="target delete {name}",
     answer=lambda args: {"name": args.name, "deleted": True, **DELETE.ask(args)},
 )
@@ -94,13 +93,7 @@ run = Group(
     {
         "list": Row(
             "list_targets",
-            """\
---label KEY=VALUE  only targets with this label
---owner OWNER      only targets of this owner
---gpu GPU          GPU, exactly as the target spells it
---driver VERSION   driver, exactly as the target states it
---search TEXT      part of the name
-""",
+            "--label KEY=VALUE\n...",
             {
                 "target": lambda pool: pool["of"]["metadata"]["name"],
                 "mode": lambda pool: pool["of"]["spec"]["policy"]["mode"],
@@ -115,7 +108,6 @@ run = Group(
         ),
         "show": Row(
             "show_target",
-            "NAME  name of the target",
             text=lambda target: to_yaml([drop_storage_members(target)]).rstrip("\n"),
             summary="print a target as a document",
         ),

@@ -88,11 +88,12 @@ def add_usage(group: argparse._ActionsContainer, usage: str, **settings: Setting
             place = group.add_argument_group(names[:-1])
             continue
         name, flags, keywords = _read_names(names)
+        own = settings.get(name, {})
+        about = about or own.get("help", "")
         if keywords.get("default") and "(default:" not in about:
             about += " (default: %(default)s)"
         choices = {"choices": keywords["choices"]} if "choices" in keywords else {}
-        keywords |= {"help": about, **settings.get(name, {}), **choices}
-        keywords["help"] = about or keywords["help"]
+        keywords |= {**own, "help": about, **choices}
         if not flags[0].startswith("-"):
             keywords.pop("required", None)
         if not names.startswith("| "):
@@ -137,6 +138,9 @@ def bounded_seconds(what: str, least: float, most: float) -> Callable[[str], flo
 
 
 POSITIVE = bounded("a number from 1", 1)
+COUNT = bounded("a number from 1 to 1024", 1, 1024)
+"""Number of processes, threads or concurrent runs."""
+PORT = bounded("a port, 0 to 65535", 0, 65535)
 ABOVE_0 = math.ulp(0.0)
 """Least number of seconds where none is not allowed."""
 

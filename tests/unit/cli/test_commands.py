@@ -100,3 +100,31 @@ def test_a_list_is_a_table_and_an_answer_a_text(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "cg_1\n"
     print_row("json", RUNS, [run])
     assert capsys.readouterr().out.startswith("[\n  {")
+
+
+def test_a_row_states_only_what_it_says_better_than_the_api() -> None:
+    row = Row("list_nodes", "--stale {yes,no}\n...")
+    assert values(row, "--stale", "no", "--cluster", "east") == {"stale": False, "cluster": "east"}
+    (stale, *_, disagrees) = row.options()
+    assert (stale.flag, disagrees.flag) == ("--stale", "--disagrees")
+
+
+def test_an_argument_that_the_api_does_not_describe_is_described_by_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for row, texts in (
+        (Row("show_node"), ("name of the node", "--cluster")),
+        (Row("list_upgrades"), ("only this state", "only this target")),
+        (Row("approve_baseline"), ("id of the baseline",)),
+    ):
+        with pytest.raises(SystemExit):
+            parsed(row, "--help")
+        shown = capsys.readouterr().out
+        assert all(text in shown for text in texts)
+
+
+def test_a_text_may_be_a_template(capsys: pytest.CaptureFixture[str]) -> None:
+    print_row(
+        "text", Row("show_node", text="removed {cluster}/{name}"), {"cluster": "a", "name": "b"}
+    )
+    assert capsys.readouterr().out == "removed a/b\n"

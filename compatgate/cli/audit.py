@@ -67,18 +67,10 @@ def _delete(args: argparse.Namespace) -> int:
     return 0
 
 
-_PERIOD = """\
---since TIME  first day, for example 2026-11-03
---until TIME  end time, for example 2026-11-03T18:00:00Z
-"""
 run = Group(
     {
         "verify": Row(
             "verify_audit",
-            """\
---head HASH  hash stored earlier; the chain must still contain it
---full       read everything (default: records since the last successful verification)
-""",
             text=_format_report,
             status=lambda report: 0 if report["ok"] else 1,
             summary="recompute the chain; exit with 1 if a record was changed (scope admin)",
@@ -86,26 +78,22 @@ run = Group(
         "delete": _delete,
         "list": Row(
             "list_audit",
-            f"""\
-{_PERIOD}\
---action WHAT  action, for example token.create, or a prefix such as "matrix."
---actor NAME   actor
-""",
-            {
+            columns={
                 "seq": "seq",
                 "at": lambda link: link["at"][:19] + "Z",
                 **members("actor", "action", "subject"),
                 "hash": lambda link: link["hash"][:12],
             },
-            "nothing yet",
+            empty="nothing yet",
         ),
         "decisions": Row(
             "list_decisions",
-            f"""\
-{_PERIOD}\
---target NAME  target of the question
---verdict {{pass,warn,fail,unknown}}  verdict
---image REF    image, exactly as written
+            """\
+--since TIME
+--until TIME
+--target NAME
+--verdict {pass,warn,fail,unknown}
+--image REF
 """,
             {
                 "decided": time_of("decided_at"),

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from compatgate.cli.commands import Body, Cell, Group, Row, format_rows, members, time_of
+from compatgate.kit.cli.options import AUTHOR
 from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
@@ -102,8 +103,7 @@ def _make_body(args: argparse.Namespace) -> Body:
     }
 
 
-_NAME = "name: UPGRADE  name of the upgrade\n"
-_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
+_NAME = "name: UPGRADE\n"
 
 
 def _change(operation: str, usage: str = _NAME) -> Row:
@@ -116,26 +116,17 @@ run = Group(
     {
         "list": Row(
             "list_upgrades",
-            """\
---state {}     only this state
---target NAME  only upgrades of this target
-""",
-            _UPGRADES,
+            columns=_UPGRADES,
         ),
         "show": Row("show_upgrade", _NAME, text=_format_upgrade),
         "may-start": Row(
             "may_start",
-            f"""\
-{_NAME}{_AUTHOR}\
---wave N   wave number (default: the next wave)
---by NAME  person or tool that would roll the wave (default: the caller's name)
---dry-run
-""",
+            f"{_NAME}{AUTHOR}--wave N\n--by NAME\n--dry-run",
             text=_format_answer,
             status=lambda answer: EXIT[answer["answer"]],
         ),
-        "approve": Row("approve_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
-        "retract": Row("retract_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
+        "approve": Row("approve_upgrade", _NAME + AUTHOR, text=_format_upgrade),
+        "retract": Row("retract_upgrade", _NAME + AUTHOR, text=_format_upgrade),
         "stop": _change("stop_upgrade"),
         "resume": _change("resume_upgrade"),
         "roll-back": _change("roll_back_upgrade"),
@@ -145,28 +136,21 @@ run = Group(
         "freeze": Row(
             "set_freeze",
             """\
-name: FREEZE        name of the freeze
+name: FREEZE
 since: --from TIME  start of the freeze
 until: --to TIME    end of the freeze
---owner NAME        owner of the freeze
+--owner NAME
 targets: --target PATTERN ...  target or pattern; may be repeated (default: every target)
 """,
             text=_format_freeze,
             reason="freeze {name}",
         ),
         "unfreeze": Row(
-            "delete_freeze",
-            "name: FREEZE  name of the freeze",
-            text=_format_freeze,
-            reason="unfreeze {name}",
+            "delete_freeze", "name: FREEZE", text=_format_freeze, reason="unfreeze {name}"
         ),
         "freezes": Row(
             "list_freezes",
-            """\
---target NAME  only freezes that hold waves of this target
---ended
-""",
-            _FREEZES,
+            columns=_FREEZES,
         ),
         "known-good": Row(
             "list_known_good",

@@ -193,22 +193,10 @@ def _source_text(witness: dict[str, Any]) -> str:
     return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"
 
 
-_WHERE = """\
---cluster NAME    cluster
---target NAME     target
---gpu GPU         GPU, in any spelling
---stale {yes,no}  only nodes without a report for a day
-"""
-_ONE = """\
-NAME            name of the node
---cluster NAME  cluster, if several have a node with this name
-"""
+_STALE = "--stale {yes,no}\n..."
 DRIFT = Row(
     "list_drift",
-    f"""\
-{_WHERE}\
---what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
-""",
+    f"--what PROPERTY\n{_STALE}",
     _DRIFT,
     "no reported node differs from its target (nodes list shows all)",
     items=lambda nodes, args: [
@@ -220,25 +208,10 @@ DRIFT = Row(
 )
 run = Group(
     {
-        "list": Row(
-            "list_nodes",
-            f"""\
-{_WHERE}\
---search TEXT      part of the name, case-insensitive
---driver DRIVER    driver version
---driver-state {{}}  driver state: whether an entry allows the driver
---disagrees        only nodes whose sources disagree
-""",
-            _COLUMNS,
-            _NONE,
-        ),
+        "list": Row("list_nodes", _STALE, _COLUMNS, _NONE),
         "drift": DRIFT,
-        "show": Row("show_node", _ONE, text=format_node),
-        "remove": Row(
-            "remove_node",
-            "--reason REASON  reason, kept in the audit log\n" + _ONE,
-            text=lambda node: f"removed {node['cluster']}/{node['name']}",
-        ),
+        "show": Row("show_node", text=format_node),
+        "remove": Row("remove_node", text="removed {cluster}/{name}"),
         **declared_rows("nodes"),
         "report": _report,
         "import": _import,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from compatgate.check.question import read_stack
-from compatgate.cli.audit.attest import read_key_file
+from compatgate.cli.attest import read_key_file
 from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import exit_code
 from compatgate.discovery.registry.image_spec import is_digest, is_loopback
