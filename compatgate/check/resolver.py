@@ -25,7 +25,7 @@ from compatgate.core.request import Cpu, Os
 from compatgate.core.stack import canonical_key
 from compatgate.core.vocabulary import NOT_ON_INDEX
 from compatgate.errors import BadInput, Unavailable, quote_error
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 
 LOCK_NAME = "pylock.toml"
 TORCH_INDEX = "https://download.pytorch.org/whl/{label}"

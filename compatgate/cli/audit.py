@@ -1,4 +1,4 @@
-"""Run ``compatgate audit``: read and verify the audit log and the decisions; delete old months."""
+"""Run ``compatgate audit``, ``notices`` and ``report``: log, decisions, incidents, the past."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT
-from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.usage import action
+from compatgate.service.attention.reports.formats import render_html, render_markdown
+
+_WHO = "command line"
 
 
 def _format_report(report: Body) -> str:
@@ -106,4 +109,77 @@ run = Group(
             },
         ),
     }
+)
+
+
+def _describe(one: Body) -> str:
+    state = "snoozed" if one["snoozed"] else one["state"]
+    first, last = format_json_time(one["first_seen"]), format_json_time(one["last_seen"])
+    lines = [
+        f"{one['id']} [{one['level']}] {one['title']}: {one['message']}",
+        f"{state}; first seen {first}, last seen {last}",
+    ]
+    for member in one["members"]:
+        owner = f" (owner: {member['owner']})" if member["owner"] else ""
+        lines.append(f"  {member['name']} {member['note']}{owner}")
+    return "\n".join(lines)
+
+
+def _filter(args: argparse.Namespace) -> Body:
+    """Without a state, list what is open and not snoozed."""
+    state = args.state or "open"
+    return {"state": state, "snoozed": args.snoozed if state == "open" else None}
+
+
+run_notices = Group(
+    {
+        "incidents": Row(
+            "list_incidents",
+            """\
+--state {}  only incidents in this state (default: open)
+--snoozed   list snoozed incidents instead
+...
+""",
+            {
+                **members("id", "level", "kind", "count"),
+                "since": time_of("first_seen"),
+                "last seen": time_of("last_seen"),
+                "owner": lambda one: ",".join(one["owners"]),
+                "message": "message",
+            },
+            "nothing needs attention",
+            who=_WHO,
+            values=_filter,
+        ),
+        "show": Row("show_incident", text=_describe, who=_WHO),
+        "snooze": Row(
+            "snooze_incident",
+            "ID\nduration: --for DURATION = 24h\n--comment COMMENT",
+            text=lambda one: (
+                f"{one['id']} is snoozed until {format_json_time(one['snoozed_until'])}"
+            ),
+            who=_WHO,
+        ),
+        "resolve": Row("resolve_incident", text="{id} is resolved", who=_WHO),
+        "reopen": Row("reopen_incident", text="{id} is open again", who=_WHO),
+    }
+)
+
+
+REPORT = Row(
+    "report_all",
+    """\
+name: --target NAME  target to report on (default: all)
+since: --from TIME   start date or time, UTC (default: 7 days before the end)
+until: --to TIME     end date or time, UTC (default: now)
+""",
+    show="report",
+    text={"markdown": render_markdown, "html": render_html},
+    form="--format {markdown,html,json} = markdown  output format",
+    epilog="""\
+examples:
+  compatgate report --target prod-a100 --from 2026-11-02 --to 2026-11-03 > postmortem.md
+  compatgate report --target prod-a100 --from 2026-11-02T09:00 --format html > postmortem.html
+  compatgate report --from 2026-11-02 --to 2026-11-03
+""",
 )

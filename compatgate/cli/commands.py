@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from compatgate.cli.gate import Operations, gate_of
+from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import AUTHORSHIP, FORMAT, LIMIT, PLACE, read_moment, reason_of
@@ -42,6 +42,10 @@ class Option(NamedTuple):
     def read(self, value: Any) -> Any:
         """Return the value of the argument."""
         kind = self.argument.kind
+        if self.argument.name == "stack" and isinstance(value, str):
+            from compatgate.core.stack import parse_stack_text
+
+            return parse_stack_text(value)
         if kind == "flag":
             return _YES_NO[value] if "choices" in self.keywords else value or None
         if kind in ("since", "until"):
@@ -60,8 +64,8 @@ class Row(NamedTuple):
             argument.
         columns: heading to cell; ``items`` returns the lines, where they are not the answer's;
             ``empty`` is printed without any, else ``no upgrades`` for ``list_upgrades``.
-        text: returns one answer as text, or is its template, ``{id} is resolved``; None: the answer
-            is printed as JSON.
+        text: returns one answer as text; or a template, ``{id} is resolved``; or a function for
+            each format. None: the answer is printed as JSON.
         as_json: returns what ``--format json`` prints of one answer.
         status: returns the exit status of one answer; None: it is 0.
         reason: of a change where ``--reason`` states none, ``target delete {name}``.
@@ -71,6 +75,7 @@ class Row(NamedTuple):
         show: operation that is asked instead where the option for its path is stated.
         values: returns arguments of the operation that need more than an option.
         answer: returns the answer, where the command does more than ask once.
+        form: option for the format of the answer.
         settings: of `argparse`, for options that are no arguments of the operation.
         limited: a list has the option ``--limit``.
         summary: line of help, in place of the operation's own.
@@ -80,10 +85,10 @@ class Row(NamedTuple):
     usage: str = "..."
     columns: Mapping[str, Cell] = {}
     empty: str = ""
-    text: Callable[[Body], str] | str | None = None
+    text: Callable[[Body], str] | Mapping[str, Callable[[Body], str]] | str | None = None
     as_json: Callable[[Body], Any] | None = None
     epilog: str = ""
-    status: Callable[[Body], int] | None = None
+    status: Callable[[Any], int] | None = None
     reason: str = ""
     make: bool = False
     who: str | None = None
@@ -92,6 +97,7 @@ class Row(NamedTuple):
     values: Callable[[argparse.Namespace], Body] | None = None
     answer: Callable[[argparse.Namespace], Any] | None = None
     items: Callable[[Sequence[Body], argparse.Namespace], Sequence[Body]] | None = None
+    form: str = FORMAT
     settings: Mapping[str, Settings] = {}
     limited: bool = True
     summary: str = ""
@@ -135,7 +141,7 @@ class Row(NamedTuple):
         if self.declared.form == "pages" and self.limited:
             add_usage(parser, LIMIT)
         add_usage(parser, PLACE)
-        add_usage(parser, FORMAT)
+        add_usage(parser, self.form)
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the command; return the exit status."""
@@ -145,18 +151,20 @@ class Row(NamedTuple):
             return 0
         return print_row(args.format, self, answer)
 
-    def ask(self, args: argparse.Namespace) -> Any:
+    def ask(self, args: argparse.Namespace, gate: Client | None = None) -> Any:
         """Return the answer of the operation; an error about an argument names its option."""
         if self.show and getattr(args, load_operations()[self.show].arguments[0].name):
-            return self._replace(operation=self.show, show="", values=None).ask(args)
+            return self._replace(operation=self.show, show="", values=None).ask(args, gate)
         values = values_of(args, self)
         try:
-            with gate_of(args, name=self.who, make=self.make) as gate:
-                operation: Any = getattr(Operations, self.operation)
-                if self.declared.form == "pages":
-                    return ask_all(gate, getattr(args, "limit", None), operation, **values)
-                answer = ask(gate, operation, **values)
-                return answer[self.member] if self.member else answer
+            if gate is None:
+                with gate_of(args, name=self.who, make=self.make) as own:
+                    return self.ask(args, own)
+            operation: Any = getattr(Operations, self.operation)
+            if self.declared.form == "pages":
+                return ask_all(gate, getattr(args, "limit", None), operation, **values)
+            answer = ask(gate, operation, **values)
+            return answer[self.member] if self.member else answer
         except CompatgateError as error:
             name_option(error, self)
             raise
@@ -209,7 +217,8 @@ def _name_option(argument: Argument) -> str:
     if argument.kind == "flag":
         return dashed
     value = "{}" if argument.choices else argument.name.upper()
-    return f"{dashed} {value}{' ...' if argument.kind == 'list' else ''}"
+    default = f" = {argument.default}" if argument.default not in (None, "") else ""
+    return f"{dashed} {value}{' ...' if argument.kind == 'list' else ''}{default}"
 
 
 def _settings(option: Option, path: str) -> Settings:
@@ -267,7 +276,8 @@ def print_row(form: str, row: Row, answer: Any) -> int:
     if form == "json" or not (row.columns if listed else row.text):
         print_json(row.as_json(answer) if row.as_json else answer)
     elif row.text and not listed:
-        print(row.text.format_map(answer) if isinstance(row.text, str) else row.text(answer))
+        text = row.text[form] if isinstance(row.text, Mapping) else row.text
+        print(text.format_map(answer) if isinstance(text, str) else text(answer))
     else:
         print_rows(row, answer)
     return row.status(answer) if row.status else 0

@@ -15,12 +15,20 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.settings import Heading, Repeated, Setting, Settings, Shared
-from compatgate.kit.cli.usage import ABOVE_0, COUNT, PORT, bounded_seconds
-from compatgate.kit.cluster_api import ClusterApi
+from compatgate.kit.cli.usage import (
+    ABOVE_0,
+    COUNT,
+    PORT,
+    CommandSettings,
+    Heading,
+    Repeated,
+    Setting,
+    Shared,
+    bounded_seconds,
+)
 from compatgate.kit.http.limits import Rate, parse_rate
 from compatgate.kit.http.signatures import Secret, read_secrets
-from compatgate.kit.kubernetes import ClusterAccess
+from compatgate.kit.kubernetes import ClusterAccess, ClusterApi
 from compatgate.service.gate.questions.images import (
     RegistryPlace,
     parse_indexes,
@@ -144,7 +152,7 @@ def read_issuers(path: str | None, field: str) -> IdentitySettings:
     return read_settings(path, field) if path else IdentitySettings()
 
 
-class ServeSettings(Settings):
+class ServeSettings(CommandSettings):
     """The settings of one start, in the order of the help."""
 
     host: Setting[str] = Setting("--host HOST = 127.0.0.1  address to listen on")

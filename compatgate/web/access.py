@@ -17,7 +17,7 @@ from compatgate.kit import logs
 from compatgate.kit.http.limits import Rate, RateLimiter
 
 if TYPE_CHECKING:
-    from compatgate.kit.http.notes import RequestNote
+    from compatgate.kit.tracing import RequestNote
     from compatgate.web.metrics import Metrics
 
 AccessLevel = Literal["off", "errors", "all"]

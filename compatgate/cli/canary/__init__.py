@@ -6,13 +6,13 @@ from compatgate.cli.commands import Group
 
 run = Group(
     {
-        "run": "cli.canary.runs:run_start",
+        "run": "cli.canary.runs:START",
         "list": "cli.canary.runs:LIST",
         "show": "cli.canary.runs:run_show",
         "logs": "cli.canary.runs:run_logs",
         "cancel": "cli.canary.runs:run_cancel",
         "discard": "cli.canary.runs:DISCARD",
-        "rerun": "cli.canary.runs:run_rerun",
+        "rerun": "cli.canary.runs:RERUN",
         "import": "cli.canary.samples:run_import",
         "sample": "cli.canary.samples:run_sample",
         "hosts": "cli.canary.hosts:HOSTS",

@@ -14,17 +14,13 @@ import msgspec
 
 from compatgate.canary.run import Conditions
 from compatgate.cli.commands import Body, Cell, Row, format_rows, members, print_row, time_of
-from compatgate.cli.gate import Client, Operations, asking
+from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.core.binding import Comparison
-from compatgate.core.stack import parse_stack_text
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
 from compatgate.kit.cli.output import format_fields, format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import read_usage
 
-Show = Callable[[str], Body]
-"""A function that asks the gate for a run by its id."""
 POLL_SECONDS = 1.0
 _REPEAT_S = 30.0
 _PATIENCE_S = 600.0
@@ -32,55 +28,59 @@ _PATIENCE_S = 600.0
 _OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
 _ENDED_STATES = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 _STATES = ("active", "ended", *_OPEN_STATES, *_ENDED_STATES)
-_REQUEST = """\
---suite S (required)  suite to run
---target T            target of the run; optional with --host
---pool P              only this pool of the target (default: each SKU and driver)
---stack LIST          stack under test, for example cuda=12.4,torch=2.4.1+cu124
---image REF           image under test
---entry NAME          matrix entry under test
---against REFERENCE   compare the image in pairs with an entry or an image; auto: with the blessed
-                      entry that it would replace (default for an image on a target); history: by
-                      baselines, in pairs only where they cannot tell; none: judge it alone
---explained REASON    why improbably good values are right: above the published peak, or better by
-                      more than 2 x; kept with the run and its baseline
---host H              staging host (default: any suitable host)
---priority N = 0      priority; higher runs first
-"""
-"""Options that are members of a request for runs."""
+_COLUMNS: dict[str, Cell] = {
+    "run": "id",
+    **members("suite", "target", "gpu", "driver"),
+    "state": lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}",
+    "host": lambda run: run["on_host"] or run["host"],
+    "created": time_of("created_at"),
+    "reason": lambda run: run["doing"] or run["reason"],
+}
 
 
-@asking(
-    "run a suite for a target's stack",
-    _REQUEST,
+def _start(args: argparse.Namespace) -> list[Body]:
+    """Queue the runs, and wait until they end."""
+    with gate_of(args) as gate:
+        made: list[Body] = START.ask(args, gate)
+        ids = [run["id"] for run in made]
+        try:
+            if not args.detach:
+                made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
+        except KeyboardInterrupt:
+            end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
+            print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
+            raise
+    return made
+
+
+def exit_status(runs: Sequence[Body]) -> int:
+    """Return 0: all passed, or are queued and nobody waits; 1: one failed; 3: otherwise."""
+    states = {run["state"] for run in runs}
+    return 1 if "failed" in states else 0 if states <= {"passed", "queued"} else 3
+
+
+START = Row(
+    "submit_runs",
     """\
---wait      wait until the runs end (default)
-| --detach  queue the run and exit with 0
+--suite S     suite to run
+--target T    target of the run; optional with --host
+--stack LIST  stack under test, for example cuda=12.4,torch=2.4.1+cu124
+--wait        wait until the runs end (default)
+| --detach    queue the run and exit with 0
+...
 """,
+    _COLUMNS,
+    member="runs",
+    answer=_start,
+    status=exit_status,
+    summary="run a suite for a target's stack",
     epilog="""\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
 workloads run in their own images, and are measured there; this project's programs have no images.
 exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
 """,
-    priority={"type": int},
 )
-def run_start(args: argparse.Namespace, gate: Client) -> int:
-    """Queue the runs, and wait until they end."""
-    names = [name for name, *_ in read_usage(_REQUEST)]
-    body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    if args.stack is not None:
-        body["stack"] = parse_stack_text(args.stack)
-    made = ask(gate, Operations.submit_runs, **body)["runs"]
-    if not args.detach:
-        ids = [run["id"] for run in made]
-        try:
-            made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
-        except KeyboardInterrupt:
-            end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
-            print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
-            raise
-    print_runs(made, args.format)
-    return 0 if args.detach else exit_status(made)
+RERUN = Row("rerun", columns=_COLUMNS, member="runs")
 
 
 @asking(
@@ -134,22 +134,9 @@ def describe_pool(evidence: Body) -> str:
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
-@asking("requeue a finished run", "run: ID  run id, as in canary list")
-def run_rerun(args: argparse.Namespace, gate: Client) -> int:
-    """Requeue a run, for the current state of its target."""
-    print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
-    return 0
-
-
 def print_runs(runs: Sequence[Body], form: str) -> None:
     """Print runs as JSON, or one line per run."""
     print_row(form, LIST, list(runs))
-
-
-def exit_status(runs: Sequence[Body]) -> int:
-    """Return 0: all passed; 1: one failed; 3: otherwise."""
-    states = {run["state"] for run in runs}
-    return 1 if "failed" in states else 0 if states == {"passed"} else 3
 
 
 def describe_resuming(ids: Sequence[str]) -> str:
@@ -158,7 +145,7 @@ def describe_resuming(ids: Sequence[str]) -> str:
     return f"to go on waiting: {commands}"
 
 
-def wait_for_runs(show: Show, ids: Sequence[str]) -> list[Body]:
+def wait_for_runs(show: Callable[[str], Body], ids: Sequence[str]) -> list[Body]:
     """Wait until all runs have ended, also while the gate restarts; print progress on stderr."""
     runs: dict[str, Body] = {}
     lines: dict[str, tuple[str, float]] = {}
@@ -182,7 +169,7 @@ def wait_for_runs(show: Show, ids: Sequence[str]) -> list[Body]:
         time.sleep(POLL_SECONDS)
 
 
-def _show_patiently(show: Show, ids: Sequence[str], name: str) -> Body:
+def _show_patiently(show: Callable[[str], Body], ids: Sequence[str], name: str) -> Body:
     """Show a run, and wait while the gate restarts."""
     began = 0.0
     while True:
@@ -211,30 +198,20 @@ LIST = Row(
     "list_runs",
     f"""\
 --state STATE   {", ".join(_STATES)}
---target T      target
---suite S       suite
---entry NAME    entry
---host H        host
---purpose {{}}    purpose
+--target T
+--suite S
+--entry NAME
+--host H
+--purpose {{}}
 --limit N = 50  number of runs
 """,
-    {
-        "run": "id",
-        **members("suite", "target", "gpu", "driver"),
-        "state": lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}",
-        "host": lambda run: run["on_host"] or run["host"],
-        "created": time_of("created_at"),
-        "reason": lambda run: run["doing"] or run["reason"],
-    },
+    _COLUMNS,
     settings={"state": {"choices": _STATES}},
     limited=False,
 )
 DISCARD = Row(
     "discard_run",
-    """\
-ID             run id, as in canary list
---reason TEXT  reason why the run does not count; kept in the audit log
-""",
+    "ID\n--reason TEXT  reason why the run does not count; kept in the audit log",
     text=lambda run: f"{run['id']} is discarded; {describe_pool(run['evidence'])}",
     epilog="""\
 A failed run denies its GPU content until it is older than the policy's maxAge, even if later runs
@@ -260,7 +237,7 @@ def run_show(args: argparse.Namespace, gate: Client) -> int:
     """Print a run."""
     run = ask(gate, Operations.show_run, args.run)
     if args.wait:
-        (run,) = wait_for_runs(lambda name: ask(gate, Operations.show_run, name), [args.run])
+        (run,) = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), [args.run])
     print_answer(args.format, run, lambda: _format_run(run))
     return exit_status([run]) if args.wait else 0
 

@@ -26,7 +26,7 @@ from compatgate.kit.cli.output import print_json, print_table
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import now, today
-from compatgate.kit.cluster_api import ClusterApi
+from compatgate.kit.kubernetes import ClusterApi
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.questions import parse_exemptions
 from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes

@@ -15,7 +15,7 @@ from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import print_json, read_bytes
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
-from compatgate.kit.cluster_api import ClusterApi
+from compatgate.kit.kubernetes import ClusterApi
 from compatgate.service.nodes.kubernetes.connection import (
     ClusterNode,
     list_nodes,

@@ -18,7 +18,7 @@ run = Group(
         "dependents": "cli.gate.comparison:show_dependents",
         "packages-report": "cli.gate.comparison:run_packages",
         "propose": "cli.matrix.proposals:propose",
-        "revert": "cli.matrix.proposals:revert",
+        "revert": "cli.matrix.proposals:REVERT",
         "log": "cli.matrix.documents:LOG",
         "proposals": "cli.matrix.proposals:LIST",
         "approvals": "cli.matrix.proposals:APPROVALS",

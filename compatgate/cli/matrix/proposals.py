@@ -158,23 +158,9 @@ def _list_blockers(found: Body) -> list[str]:
     return lines
 
 
-@asking(
-    "undo a revision",
-    """\
-REVISION   revision to revert
---propose  create a proposal even if no policy requires one
-""",
-    AUTHORSHIP,
-    revision={"type": int},
-)
-def revert(args: argparse.Namespace, gate: Client) -> int:
-    """Restore what a revision changed, as a new revision or a proposal."""
-    why = reason_of(args, f"revert revision {args.revision}")
-    found = ask(gate, Operations.revert_revision, args.revision, reason=why, propose=args.propose)
-    which = found["proposal"]
-    made = f"proposal {which}" if which else f"revision {found['revision']}"
-    lines = [*format_changes(found["changes"]), f"{made} reverts revision {args.revision}"]
-    return print_answer(args.format, found, "\n".join(lines))
+def _format_reverted(found: Body) -> str:
+    made = f"proposal {found['proposal']}" if found["proposal"] else f"revision {found['revision']}"
+    return "\n".join([*format_changes(found["changes"]), f"{made} reverts the revision"])
 
 
 def _format_state(proposal: Body, what: str) -> str:
@@ -282,4 +268,11 @@ CLOSE = Row(
     "close_proposal",
     f"ID\n-m, --comment COMMENT  comment, shown in the history\n{AUTHOR}",
     text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
+)
+REVERT = Row(
+    "revert_revision",
+    "number: REVISION  revision to revert\n...",
+    text=_format_reverted,
+    reason="revert revision {number}",
+    summary="undo a revision",
 )

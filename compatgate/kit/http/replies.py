@@ -35,9 +35,9 @@ from compatgate.errors import (
     Unauthorized,
     Unavailable,
 )
-from compatgate.kit.http.notes import note_of
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.logs import fields
+from compatgate.kit.tracing import note_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
