@@ -163,8 +163,7 @@ def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Loc
             changes = {**observed.as_changes(), **changes}
     if args.target and args.pool:
         what = "--target and --pool cannot be used together"
-        hint = "use --set to change the pools of a target"
-        raise BadInput(what, hint=hint)
+        raise BadInput(what, hint="use --set to change the pools of a target")
     if not args.target and not pools:
         raise BadInput(
             "no target or pool is given", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"

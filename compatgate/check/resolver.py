@@ -279,7 +279,10 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
             constraint = ""
         stated_before = wants.get(part, "*").removeprefix("*")
         wants[part] = ",".join(filter(None, (stated_before, constraint))) or "*"
-        if major := _cuda_major(asked):
+        named = (_CUDA_EXTRA.match(extra) for extra in sorted(asked.extras))  # jax[cuda12]
+        component = find_component(asked.name)  # cupy-cuda12x
+        own = str(component.cuda[0]) if component and component.cuda else ""
+        if major := next((match[1] for match in named if match), own):
             wants["cuda"] = f"{major}.*"
     if not names:
         hint = "run uv pip compile itself: the project has no GPU part to choose"
@@ -292,8 +295,7 @@ def _read_text(file: Path) -> str:
     try:
         data = file.read_bytes()
     except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise BadInput(what, field="--in", value=str(file)) from None
+        raise BadInput(f"cannot be read: {error.strerror}", field="--in", value=str(file)) from None
     if len(data) > _LARGEST:
         raise BadInput("is too large", field="--in", value=str(file), hint="at most 1 MiB")
     return data.decode("utf-8", "replace")
@@ -339,10 +341,3 @@ def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
         return asked.marker is None or asked.marker.evaluate(environment)
     except UndefinedEnvironmentName:
         return True
-
-
-def _cuda_major(asked: Requirement) -> str:
-    """Return the CUDA that a requirement names: ``jax[cuda12]``, ``cupy-cuda12x``."""
-    extras = (match[1] for extra in sorted(asked.extras) if (match := _CUDA_EXTRA.match(extra)))
-    component = find_component(asked.name)
-    return next(extras, str(component.cuda[0]) if component and component.cuda else "")

@@ -209,7 +209,9 @@ def read_files(
         others = {key: bill.rest[key] for key in ("alternatives",) if key in bill.rest}
         rest = {key: value for key, value in bill.rest.items() if key not in others}
         body = merge_bodies(_body(bill), rest) | others
-        body |= _compat_use(body)
+        if "cuda-compat" in body and "cuda-compat-use" not in body:
+            what = "a bill of materials does not state whether the library path has cuda-compat"
+            body |= {"cuda-compat-use": "newer", "unread": [what]}
         origins = bill.origins
     if lock:
         names.append(_file_name(lock))
@@ -242,14 +244,6 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
 def _body(reading: LockReading | SbomReading, arch: Iterable[str] = ()) -> Body:
     stack, disagreements = settle(reading.observations, arch)
     return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
-
-
-def _compat_use(body: Body) -> Body:
-    """Mark a forward-compatibility package as unknown: an SBOM does not state if it is loaded."""
-    if "cuda-compat" not in body or "cuda-compat-use" in body:
-        return {}
-    what = "a bill of materials does not state whether the library path has cuda-compat"
-    return {"cuda-compat-use": "newer", "unread": [what]}
 
 
 def _file_name(path: str) -> str:

@@ -35,10 +35,6 @@ def _state(token: Body) -> str:
     return f"active, {token['warning']}" if token.get("warning") else "active"
 
 
-def _secret(made: Body) -> str:
-    return str(made["secret"])
-
-
 def _with_secret(made: Body) -> Body:
     return {"secret": made["secret"], **made["token"]}
 
@@ -82,7 +78,7 @@ targets: --target PATTERN ...
     limit the token to this target; * matches any characters; may be repeated (default: every
     target)
 """,
-            text=_secret,
+            text="{secret}",
             as_json=_with_secret,
             epilog=_SCOPES,
             make=True,
@@ -96,7 +92,7 @@ name: NAME|ID  name of the token
 --overlap DURATION
 --expires DURATION
 """,
-            text=_secret,
+            text="{secret}",
             as_json=_with_secret,
             who=_WHO,
             summary="give a token a new secret, printed only once",

@@ -75,7 +75,7 @@ run = Group(
         "verify": Row(
             "verify_audit",
             text=_format_report,
-            status=lambda report: 0 if report["ok"] else 1,
+            status=lambda report, _: 0 if report["ok"] else 1,
             summary="recompute the chain; exit with 1 if a record was changed (scope admin)",
         ),
         "delete": _delete,
@@ -125,12 +125,6 @@ def _describe(one: Body) -> str:
     return "\n".join(lines)
 
 
-def _filter(args: argparse.Namespace) -> Body:
-    """Without a state, list what is open and not snoozed."""
-    state = args.state or "open"
-    return {"state": state, "snoozed": args.snoozed if state == "open" else None}
-
-
 run_notices = Group(
     {
         "incidents": Row(
@@ -149,7 +143,10 @@ run_notices = Group(
             },
             "nothing needs attention",
             who=_WHO,
-            values=_filter,
+            values=lambda args: {
+                "state": args.state or "open",
+                "snoozed": args.snoozed if args.state in (None, "open") else None,
+            },
         ),
         "show": Row("show_incident", text=_describe, who=_WHO),
         "snooze": Row(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -67,7 +68,7 @@ class Row(NamedTuple):
         text: returns one answer as text; or a template, ``{id} is resolved``; or a function for
             each format. None: the answer is printed as JSON.
         as_json: returns what ``--format json`` prints of one answer.
-        status: returns the exit status of one answer; None: it is 0.
+        status: returns the exit status of an answer; None: it is 0.
         reason: of a change where ``--reason`` states none, ``target delete {name}``.
         make: an SQLite file that is not there is made.
         who: asks a database, for its audit log; None: ``--author``, else the user.
@@ -88,7 +89,7 @@ class Row(NamedTuple):
     text: Callable[[Body], str] | Mapping[str, Callable[[Body], str]] | str | None = None
     as_json: Callable[[Body], Any] | None = None
     epilog: str = ""
-    status: Callable[[Any], int] | None = None
+    status: Callable[[Any, argparse.Namespace], int] | None = None
     reason: str = ""
     make: bool = False
     who: str | None = None
@@ -147,24 +148,26 @@ class Row(NamedTuple):
         """Run the command; return the exit status."""
         answer = (self.answer or self.ask)(args)
         if self.items and args.format != "json":
-            print_rows(self, self.items(answer, args))
-            return 0
-        return print_row(args.format, self, answer)
+            print_row(args.format, self, self.items(answer, args))
+        else:
+            print_row(args.format, self, answer)
+        return self.status(answer, args) if self.status else 0
 
     def ask(self, args: argparse.Namespace, gate: Client | None = None) -> Any:
         """Return the answer of the operation; an error about an argument names its option."""
         if self.show and getattr(args, load_operations()[self.show].arguments[0].name):
             return self._replace(operation=self.show, show="", values=None).ask(args, gate)
         values = values_of(args, self)
+        connected = nullcontext(gate) if gate else gate_of(args, name=self.who, make=self.make)
         try:
-            if gate is None:
-                with gate_of(args, name=self.who, make=self.make) as own:
-                    return self.ask(args, own)
-            operation: Any = getattr(Operations, self.operation)
-            if self.declared.form == "pages":
-                return ask_all(gate, getattr(args, "limit", None), operation, **values)
-            answer = ask(gate, operation, **values)
-            return answer[self.member] if self.member else answer
+            with connected as own:
+                operation: Any = getattr(Operations, self.operation)
+                if self.declared.form == "pages":
+                    return ask_all(own, getattr(args, "limit", None), operation, **values)
+                if isinstance(several := values.get("id"), list):
+                    return [ask(own, operation, **{**values, "id": one}) for one in several]
+                answer = ask(own, operation, **values)
+                return answer[self.member] if self.member else answer
         except CompatgateError as error:
             name_option(error, self)
             raise
@@ -270,8 +273,8 @@ def name_option(error: CompatgateError, row: Row) -> None:
             return
 
 
-def print_row(form: str, row: Row, answer: Any) -> int:
-    """Print a list as a table, one answer as text, or both as JSON; return the exit status."""
+def print_row(form: str, row: Row, answer: Any) -> None:
+    """Print a list as a table, one answer as text, or both as JSON."""
     listed = isinstance(answer, list)
     if form == "json" or not (row.columns if listed else row.text):
         print_json(row.as_json(answer) if row.as_json else answer)
@@ -279,14 +282,8 @@ def print_row(form: str, row: Row, answer: Any) -> int:
         text = row.text[form] if isinstance(row.text, Mapping) else row.text
         print(text.format_map(answer) if isinstance(text, str) else text(answer))
     else:
-        print_rows(row, answer)
-    return row.status(answer) if row.status else 0
-
-
-def print_rows(row: Row, items: Sequence[Body]) -> None:
-    """Print a table of items."""
-    nothing = f"no {row.operation.removeprefix('list_').replace('_', ' ')}"
-    print(format_rows(items, row.columns) if items else row.empty or nothing)
+        nothing = f"no {row.operation.removeprefix('list_').replace('_', ' ')}"
+        print(format_rows(answer, row.columns) if answer else row.empty or nothing)
 
 
 def format_rows(items: Iterable[Body], columns: Mapping[str, Cell]) -> str:

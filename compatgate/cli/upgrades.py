@@ -108,8 +108,7 @@ _NAME = "name: UPGRADE\n"
 
 def _change(operation: str, usage: str = _NAME) -> Row:
     action = operation.rpartition("_")[0].replace("_", "-")
-    reason = f"upgrade {action} {{name}}"
-    return Row(operation, usage, text=_format_upgrade, reason=reason)
+    return Row(operation, usage, text=_format_upgrade, reason=f"upgrade {action} {{name}}")
 
 
 run = Group(
@@ -123,7 +122,7 @@ run = Group(
             "may_start",
             f"{_NAME}{AUTHOR}--wave N\n--by NAME\n--dry-run",
             text=_format_answer,
-            status=lambda answer: EXIT[answer["answer"]],
+            status=lambda answer, _: EXIT[answer["answer"]],
         ),
         "approve": Row("approve_upgrade", _NAME + AUTHOR, text=_format_upgrade),
         "retract": Row("retract_upgrade", _NAME + AUTHOR, text=_format_upgrade),

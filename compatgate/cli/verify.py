@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -78,7 +77,13 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     at = read_moment(args.now, "--now") or clock.now()
     try:
-        found = _find(args, _keys(args), at)
+        keys = _keys(args)
+        if args.from_registry:
+            found = verify_attached(args.image, keys, args.target, args.platform, at)
+        else:
+            expected = ExpectedStatement(_subjects(args), args.target)
+            data = read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES)
+            found = verify(data, keys, expected, at)
     except VerificationFailed as error:
         body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
         if args.format == "json":
@@ -108,14 +113,6 @@ def _check(args: argparse.Namespace) -> None:
         raise BadInput(what, field="--from-registry", hint=hint)
     if not args.from_registry and not args.envelope:
         raise BadInput("name the envelope file", hint="or use --from-registry")
-
-
-def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedStatement:
-    if args.from_registry:
-        return verify_attached(args.image, keys, args.target, args.platform, now)
-
-    expected = ExpectedStatement(_subjects(args), args.target)
-    return verify(read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES), keys, expected, now)
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:

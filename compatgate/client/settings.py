@@ -111,8 +111,7 @@ def make_settings(
     url = base_url or environment.get(SERVER)
     if not url:
         what = "no gate URL is given"
-        hint = f"give the URL of a gate, or set {SERVER}"
-        raise BadInput(what, field="base_url", hint=hint)
+        raise BadInput(what, field="base_url", hint=f"give the URL of a gate, or set {SERVER}")
     if not 0 < timeout_s < float("inf"):
         raise BadInput("must be more than 0 seconds", field="timeout", value=timeout_s)
     token = token or environment.get(TOKEN) or None

@@ -65,7 +65,7 @@ def _ready() -> Callable[[], dict[str, Any]]:
         with _importing:
             import ctypes  # noqa: F401 - asks the libraries
 
-            from compatgate.diagnostics.reporter import reporter
+            from compatgate.diagnostics.process import reporter
 
             _own = _own or reporter()
     return _own
@@ -97,7 +97,9 @@ async def asgi_app(scope: Message, receive: Receive, send: Send) -> None:
 
 async def _http(scope: Message, send: Send) -> None:
     method = str(scope["method"])
-    path = _path_below_mount(str(scope["path"]), str(scope.get("root_path", "")))
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    if root and f"{path}/".startswith(f"{root}/"):  # some servers include the mount point
+        path = path[len(root) :]
     found: Response = await _run_in_thread(respond, method, path, report)
     headers = [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in found.headers]
     await send({"type": "http.response.start", "status": found.status, "headers": headers})
@@ -115,14 +117,6 @@ async def _run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
     if loop is None:
         return function(*arguments)
     return await loop.run_in_executor(None, function, *arguments)
-
-
-def _path_below_mount(path: str, root: str) -> str:
-    """Return the path below the mount point; some servers include the mount point, some do not."""
-    root = root.rstrip("/")
-    if root and (path == root or path.startswith(f"{root}/")):
-        return path[len(root) :]
-    return path
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:

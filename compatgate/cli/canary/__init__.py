@@ -8,9 +8,9 @@ run = Group(
     {
         "run": "cli.canary.runs:START",
         "list": "cli.canary.runs:LIST",
-        "show": "cli.canary.runs:run_show",
+        "show": "cli.canary.runs:SHOW",
         "logs": "cli.canary.runs:run_logs",
-        "cancel": "cli.canary.runs:run_cancel",
+        "cancel": "cli.canary.runs:CANCEL",
         "discard": "cli.canary.runs:DISCARD",
         "rerun": "cli.canary.runs:RERUN",
         "import": "cli.canary.samples:run_import",

@@ -73,18 +73,17 @@ def _approve(args: argparse.Namespace) -> Any:
     with gate_of(args) as gate:
         proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
         details = [ask(gate, Operations.show_baseline, one["id"]) for one in reversed(proposed)]
-        ids = [one["id"] for one in details if any(_is_of(args.all_of, run) for run in one["runs"])]
+        of_run = f"{args.all_of}:"  # values are those of a run, or of one of its steps
+        ids = [
+            one["id"]
+            for one in details
+            if any(f"{run['run']}:".startswith(of_run) for run in one["runs"])
+        ]
         if not ids:
             what = f"no proposed baseline has values of run {args.all_of}"
             hint = "compatgate canary baselines list --state proposed"
             raise NotFound(what, field="--all-of", value=args.all_of, hint=hint)
         return [ask(gate, Operations.approve_baseline, number) for number in ids]
-
-
-def _is_of(run: str, learned: Body) -> bool:
-    """Return whether values are those of a run, or of one of its steps."""
-    name: str = learned["run"]
-    return name == run or name.startswith(f"{run}:")
 
 
 _LISTED = members("id", "workload", "metric", "sku", "family", "version", "state")

@@ -18,7 +18,7 @@ from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.core.binding import Comparison
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
-from compatgate.kit.cli.output import format_fields, format_json_time, print_answer
+from compatgate.kit.cli.output import format_fields, format_json_time
 from compatgate.kit.cli.terminal import strip_controls
 
 POLL_SECONDS = 1.0
@@ -54,9 +54,9 @@ def _start(args: argparse.Namespace) -> list[Body]:
 
 
 def exit_status(runs: Sequence[Body]) -> int:
-    """Return 0: all passed, or are queued and nobody waits; 1: one failed; 3: otherwise."""
+    """Return 0: all passed; 1: one failed; 3: otherwise."""
     states = {run["state"] for run in runs}
-    return 1 if "failed" in states else 0 if states <= {"passed", "queued"} else 3
+    return 1 if "failed" in states else 0 if states == {"passed"} else 3
 
 
 START = Row(
@@ -72,7 +72,7 @@ START = Row(
     _COLUMNS,
     member="runs",
     answer=_start,
-    status=exit_status,
+    status=lambda made, args: 0 if args.detach else exit_status(made),
     summary="run a suite for a target's stack",
     epilog="""\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
@@ -80,6 +80,7 @@ workloads run in their own images, and are measured there; this project's progra
 exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
 """,
 )
+CANCEL = Row("cancel_run", "id: ID ...", _COLUMNS, summary="cancel runs")
 RERUN = Row("rerun", columns=_COLUMNS, member="runs")
 
 
@@ -117,13 +118,6 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
         elif name == "end":
             reason = f": {data['reason']}" if data["reason"] else ""
             print(f"[{data['state']}{reason}]", file=sys.stderr)
-
-
-@asking("cancel runs", "runs: ID ...  run ids, as in canary list")
-def run_cancel(args: argparse.Namespace, gate: Client) -> int:
-    """End runs: at once where they wait, else when their worker next reports."""
-    print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
-    return 0
 
 
 def describe_pool(evidence: Body) -> str:
@@ -223,23 +217,13 @@ example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 
 )
 
 
-@asking(
-    "show a run and its steps",
-    """\
-run: ID  run id, as in canary list
---wait   wait until the run ends
-""",
-    epilog="""\
-exit status: 0; with --wait as canary run: 0 passed, 1 failed, 3 inconclusive, error or cancelled
-""",
-)
-def run_show(args: argparse.Namespace, gate: Client) -> int:
-    """Print a run."""
-    run = ask(gate, Operations.show_run, args.run)
-    if args.wait:
-        (run,) = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), [args.run])
-    print_answer(args.format, run, lambda: _format_run(run))
-    return exit_status([run]) if args.wait else 0
+def _show(args: argparse.Namespace) -> Body:
+    """Show a run, after its end where that is waited for."""
+    with gate_of(args) as gate:
+        if args.wait:
+            wait_for_runs(lambda run: ask(gate, Operations.show_run, run), [args.id])
+        run: Body = SHOW.ask(args, gate)
+    return run
 
 
 def _format_run(run: Body) -> str:
@@ -353,3 +337,16 @@ def _format_evidence(found: Body) -> str:
         "not valid": found.get("changed"),
     }
     return format_fields(fields, "  ")
+
+
+SHOW = Row(
+    "show_run",
+    "ID\n--wait  wait until the run ends",
+    text=_format_run,
+    answer=_show,
+    status=lambda run, args: exit_status([run]) if args.wait else 0,
+    summary="show a run and its steps",
+    epilog="""\
+exit status: 0; with --wait as canary run: 0 passed, 1 failed, 3 inconclusive, error or cancelled
+""",
+)

@@ -224,8 +224,7 @@ its stack. --dry-run shows which other recorded questions it would allow.
 def waive(args: argparse.Namespace, gate: Client) -> int:
     """Import a waiver of what denied a verdict, or show what it would allow."""
     if not args.reason and not args.dry_run:
-        hint = "state the reason, which verdicts show"
-        raise BadInput("is missing", field="--reason", hint=hint)
+        raise BadInput("is missing", field="--reason", hint="state the reason, which verdicts show")
     verdict = ask(gate, Operations.show_verdict, args.verdict)
     document = _draft(args, verdict)
     reason = args.reason or "dry run"

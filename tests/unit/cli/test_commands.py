@@ -92,7 +92,7 @@ def test_an_error_about_an_argument_names_its_option() -> None:
 
 def test_a_list_is_a_table_and_an_answer_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     run = {"id": "r1", "queued_at": "2026-11-03T09:30:00.5Z"}
-    assert print_row("text", RUNS, [run]) == 0
+    print_row("text", RUNS, [run])
     assert capsys.readouterr().out == "ID  QUEUED\nr1  2026-11-03 09:30:00Z\n"
     print_row("text", RUNS, [])
     assert capsys.readouterr().out == "no runs\n"
@@ -128,3 +128,24 @@ def test_a_text_may_be_a_template(capsys: pytest.CaptureFixture[str]) -> None:
         "text", Row("show_node", text="removed {cluster}/{name}"), {"cluster": "a", "name": "b"}
     )
     assert capsys.readouterr().out == "removed a/b\n"
+
+
+class Gate:
+    """Answers operations with their path."""
+
+    def send(self, request: Any) -> Any:
+        return {"path": request.url, "runs": [request.url]}
+
+
+def test_a_row_asks_for_one_where_its_option_is_stated() -> None:
+    row = Row("list_revisions", "[number: REVISION]", show="show_revision")
+    args = parsed(row, "42")
+    assert row.ask(args, Gate())["path"] == "/api/v1/revisions/42"
+
+
+def test_a_row_asks_for_each_of_several_and_shows_the_member_that_it_names() -> None:
+    cancel = Row("cancel_run", "id: ID ...")
+    asked = cancel.ask(parsed(cancel, "run_1", "run_2"), Gate())
+    assert [one["path"] for one in asked] == [f"/api/v1/runs/run_{n}/cancel" for n in (1, 2)]
+    rerun = Row("rerun", member="runs")
+    assert rerun.ask(parsed(rerun, "run_1"), Gate()) == ["/api/v1/runs/run_1/rerun"]
