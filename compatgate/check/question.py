@@ -17,7 +17,7 @@ from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_
 from compatgate.core.stack import canonical_key, is_repeated, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.formats.reports import Place
-from compatgate.kit.cli.output import read_text
+from compatgate.kit.cli.output import name_input, read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -319,7 +319,7 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
     if args.probe:
         from compatgate.discovery.probe import read_probe
 
-        document = read_probe(read_text(args.probe, "--probe"), origin=_host_origin(args.probe))
+        document = read_probe(read_text(args.probe, "--probe"), origin=name_input(args.probe))
         pools, stack = tuple(document["pools"]), document["stack"]
         # without the conflicts that the stack turns into findings
         conflicts, findings = document.get("conflicts"), stack.get("conflicts")
@@ -333,7 +333,7 @@ def read_host(args: argparse.Namespace, facts: Facts) -> Host:
         notes += [*printed.host["notes"], *(conflict.message for conflict in printed.conflicts)]
     if not pools and not args.pool and not args.target:
         hint = "describe the pool with --pool driver=..,gpu=.."
-        raise BadInput("the probe found no GPU", field=_host_origin(args.probe), hint=hint)
+        raise BadInput("the probe found no GPU", field=name_input(args.probe), hint=hint)
     return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
 
 
@@ -343,11 +343,7 @@ def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
     from compatgate.discovery.probe import probe_labels, probe_output
 
     if path := args.nvidia_smi:
-        return probe_output(read_text(path, "--nvidia-smi"), facts, origin=_host_origin(path))
+        return probe_output(read_text(path, "--nvidia-smi"), facts, origin=name_input(path))
     path = args.node_labels
     text = read_text(path, "--node-labels", LARGEST)
-    return probe_labels(text, facts, origin=_host_origin(path))
-
-
-def _host_origin(path: str) -> str:
-    return "standard input" if path == "-" else path
+    return probe_labels(text, facts, origin=name_input(path))

@@ -34,9 +34,9 @@ from compatgate.discovery.stated_stack import (
     merge_bodies,
     prefer_stated,
 )
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, naming
 from compatgate.formats.reports import Place
-from compatgate.kit.cli.output import read_bytes
+from compatgate.kit.cli.output import name_input, read_bytes
 
 if TYPE_CHECKING:
     from compatgate.discovery.dockerfile import DockerfileReading
@@ -204,7 +204,7 @@ def read_files(
 
         data = read_bytes(sbom, "--sbom")
         signals = read_source("image_signals")
-        names.append(_file_name(sbom))
+        names.append(name_input(sbom))
         bill = read_sbom(names[-1], data, known=known, signals=signals, platform=platform)
         others = {key: bill.rest[key] for key in ("alternatives",) if key in bill.rest}
         rest = {key: value for key, value in bill.rest.items() if key not in others}
@@ -214,7 +214,7 @@ def read_files(
             body |= {"cuda-compat-use": "newer", "unread": [what]}
         origins = bill.origins
     if lock:
-        names.append(_file_name(lock))
+        names.append(name_input(lock))
         written = _read_lock(lock, platform, known)
         body = merge_bodies(merge_bodies(written.stack, platforms.remarks(names[-1])), body)
     stack = prefer_stated(body, stated, " and ".join(names))
@@ -225,7 +225,7 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
     from compatgate.discovery.lockfiles.read import read_lockfile
 
     data = read_bytes(lock, "--lock")
-    path: Path | str = Path(lock) if lock != "-" else _file_name(lock)
+    path: Path | str = Path(lock) if lock != "-" else name_input(lock)
     try:
         reading = read_lockfile(path, data, known=known, platform=platform)
     except CompatgateError as error:
@@ -244,10 +244,6 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
 def _body(reading: LockReading | SbomReading, arch: Iterable[str] = ()) -> Body:
     stack, disagreements = settle(reading.observations, arch)
     return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
-
-
-def _file_name(path: str) -> str:
-    return "standard input" if path == "-" else path
 
 
 class BuildOptions(Struct, frozen=True):
@@ -295,11 +291,8 @@ def read_dockerfile_stack(
     )
     base: ImageReading | None = None
     if reading.base:
-        try:
+        with naming(f"{os.path.basename(path)}:{reading.base_line}"):
             base = read_image_reference(reading.base, platforms.cpu, facts, local=False)
-        except BadInput as error:
-            error.field = f"{os.path.basename(path)}:{reading.base_line}"
-            raise
     return _join(path, reading, base, platforms)
 
 

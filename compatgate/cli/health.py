@@ -16,11 +16,11 @@ from compatgate.cli.gate import gate_of
 from compatgate.core.versions import Version, parse_version
 from compatgate.discovery.driver import read_kernel_driver
 from compatgate.documents.quantities import parse_duration
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, naming
 from compatgate.gate_client import ask
 from compatgate.kit import clock
 from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
-from compatgate.kit.cli.output import open_input, print_answer
+from compatgate.kit.cli.output import name_input, open_input, print_answer
 from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap_beside
 from compatgate.kit.cli.usage import ABOVE_0, bounded_seconds, command
 from compatgate.kit.clock import iso
@@ -102,11 +102,8 @@ def run(args: argparse.Namespace) -> int:
             raise BadInput("needs --report", field=f"--{name}", hint="add --report")
     if args.interval is not None and not args.first_five:
         raise BadInput("needs --first-five", field="--interval", hint="add --first-five")
-    try:
+    with naming("--driver"):
         driver = parse_version("driver", args.driver) if args.driver else None
-    except BadInput as error:
-        error.field = "--driver"
-        raise
     if args.first_five:
         return _first_five(args, driver)
     if args.report:
@@ -126,7 +123,7 @@ def _read_log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health
     from compatgate.canary.health import judge_health
 
     errors, problem = _read(path, driver)
-    document = _document(errors, "standard input" if path == "-" else path)
+    document = _document(errors, name_input(path))
     document["problem"] = problem
     return document, judge_health(None, (), None, errors.events())
 

@@ -17,7 +17,7 @@ from compatgate.core.request import parse_pool
 from compatgate.core.requirements import Question, check
 from compatgate.core.requirements.model import Properties, RequirementAnswer
 from compatgate.core.versions import parse_version
-from compatgate.errors import BadInput, CompatgateError, explain_form
+from compatgate.errors import BadInput, CompatgateError, explain_form, naming
 from compatgate.kit.cli.options import FORMAT, SERVER
 from compatgate.kit.cli.output import open_input, print_json
 from compatgate.kit.cli.parser import add_overlays
@@ -72,11 +72,8 @@ exit status: 0 printed, 2 bad input, or no variable is known, 3 the gate does no
 def run_env(args: argparse.Namespace) -> int:
     """Print the variables; return 0, or 2 when no variable has a value."""
     facts = load_facts(args.facts)
-    try:
+    with naming("--toolkit"):
         toolkit = parse_version("cuda", args.toolkit) if args.toolkit else None
-    except BadInput as error:
-        error.field = "--toolkit"
-        raise
     bodies = pools_of(args) if args.target else name_pools([read_pool(text) for text in args.pool])
     pools = [parse_pool(dict(body), facts.gpus) for body in bodies]
     result = build_environment(pools, facts, toolkit)

@@ -22,7 +22,7 @@ from compatgate.cli.serve_settings import LOOPBACK_SCOPES, ServeSettings
 from compatgate.discovery.cache import default_image_folder, default_wheel_folder
 from compatgate.discovery.registry.limits import ImageOptions, read_options
 from compatgate.documents.quantities import describe_seconds
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, naming
 from compatgate.gate_client import import_httpx
 from compatgate.kit import logs
 from compatgate.kit.cli.options import read_interval
@@ -321,11 +321,8 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     from compatgate.service.gate.far.log import Central
 
     import_httpx()
-    try:
+    with naming("--bundle"):
         url = base_of(settings.bundle or "")
-    except BadInput as error:
-        error.field = "--bundle"
-        raise
     every, max_stale = settings.bundle_every, settings.max_stale
     every_s = read_interval(every, "--bundle-every", 1)
     if max_stale.total_seconds() < 2 * every_s:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatgate.cli.attest import SIGNING, VERIFYING
 from compatgate.documents.quantities import parse_duration
-from compatgate.errors import BadInput, quote_error
+from compatgate.errors import BadInput, naming, quote_error
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.usage import (
@@ -66,11 +66,8 @@ def read_scopes(text: str | None, field: str) -> frozenset[str] | None:
         return None
     if text in ("", _NONE):
         return frozenset()
-    try:
+    with naming(field):
         return parse_scopes(text)
-    except BadInput as error:
-        error.field = field
-        raise
 
 
 def read_commit(text: str | None, field: str) -> CommitMode:
@@ -170,7 +167,6 @@ class ServeSettings(CommandSettings):
         " on disk; async, before that (a crash of the database loses the decisions of the last"
         " second) (default: $COMPATGATE_DECISION_COMMIT, else sync)",
         read_commit,
-        variable="COMPATGATE_DECISION_COMMIT",
     )
 
     outages = Heading("outages of the database")
@@ -205,7 +201,8 @@ class ServeSettings(CommandSettings):
     )
     bundle_token: Setting[str | None] = Setting(
         "--bundle-token FILE  file with the token for the central gate, with the scopes read and"
-        " deliver; the token's name is the name of the far gate (default: $COMPATGATE_TOKEN)"
+        " deliver; the token's name is the name of the far gate (default: $COMPATGATE_TOKEN)",
+        variable="",
     )
     bundle_every: Setting[str] = Setting(
         "--bundle-every DURATION = 60s  interval between checks for a newer bundle"
@@ -237,7 +234,6 @@ class ServeSettings(CommandSettings):
         " $COMPATGATE_REGISTRIES, comma-separated); without one, images are labels and the verdict"
         " says so",
         parse_places,
-        variable="COMPATGATE_REGISTRIES",
     )
     registry_networks: Repeated[IPv4Network | IPv6Network] = Repeated(
         "--registry-network CIDR ...  private network that these registries may redirect to (blob"
@@ -245,7 +241,6 @@ class ServeSettings(CommandSettings):
         " $COMPATGATE_REGISTRY_NETWORKS, comma-separated); the registry itself may have any"
         " address",
         parse_networks,
-        variable="COMPATGATE_REGISTRY_NETWORKS",
     )
     image_deadline: Setting[float] = Setting(
         "--image-deadline SECONDS = 10  timeout in seconds for reading the image of a question",
@@ -258,21 +253,18 @@ class ServeSettings(CommandSettings):
         " background; may be repeated (default: $COMPATGATE_INDEXES, comma-separated, which also"
         " hides a password); without one, these packages stay unknown",
         parse_indexes,
-        variable="COMPATGATE_INDEXES",
     )
     wheel_places: Repeated[str] = Repeated(
         "--wheel-place NAME ...  place of wheels that these packages may be measured at, beside"
         " the indexes, like pytorch (compatgate facts show wheel_places); may be repeated (default:"
         " $COMPATGATE_WHEEL_PLACES, comma-separated; else none)",
         parse_names,
-        variable="COMPATGATE_WHEEL_PLACES",
     )
     index_networks: Repeated[IPv4Network | IPv6Network] = Repeated(
         "--index-network CIDR ...  private network that these indexes may redirect to, like"
         " 10.20.0.0/16; may be repeated (default: $COMPATGATE_INDEX_NETWORKS, comma-separated); the"
         " index itself may have any address",
         parse_networks,
-        variable="COMPATGATE_INDEX_NETWORKS",
     )
     more = Heading("")
     workloads = Shared(add_workloads)
@@ -281,7 +273,8 @@ class ServeSettings(CommandSettings):
     canary_images: Repeated[str] = Repeated(
         "--canary-image PATTERN ...  images that submitted runs may test, like"
         " registry.example/team/*, or none; may be repeated (default: $COMPATGATE_CANARY_IMAGES,"
-        " comma-separated; else all images on a loopback address, none on others)"
+        " comma-separated; else all images on a loopback address, none on others)",
+        variable="",  # read with the images
     )
 
     senders = Heading("callers")
@@ -359,14 +352,12 @@ class ServeSettings(CommandSettings):
         " NAME=env:VARIABLE; may be repeated, for key rotation (default: $COMPATGATE_HOOK_SECRETS,"
         " comma-separated); with a key, requests need a signature or a token",
         read_secrets,
-        variable="COMPATGATE_HOOK_SECRETS",
     )
 
     incidents = Heading("incidents")
     webhook_url: Setting[str | None] = Setting(
         "--incident-webhook URL  post each incident that opens or closes to this URL, as JSON with"
         " a signature (default: $COMPATGATE_INCIDENT_WEBHOOK, else nothing is posted)",
-        variable="COMPATGATE_INCIDENT_WEBHOOK",
     )
     webhook_key: Setting[str] = Setting(
         "--incident-webhook-key FILE = env:COMPATGATE_INCIDENT_WEBHOOK_KEY  file with the key that"
@@ -378,7 +369,6 @@ class ServeSettings(CommandSettings):
         "--oidc FILE  YAML or TOML file with trusted issuers for people and CI jobs, and their"
         " scopes (default: $COMPATGATE_OIDC; else tokens only)",
         read_issuers,
-        variable="COMPATGATE_OIDC",
     )
     catalog = Heading("")
     facts = Shared(add_overlays)

@@ -12,7 +12,7 @@ from compatgate.cli.nodes import print_nodes
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import print_json, read_bytes
+from compatgate.kit.cli.output import name_input, print_json, read_bytes
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.kubernetes import ClusterApi
@@ -68,8 +68,8 @@ def run_nodes(args: argparse.Namespace) -> int:
         with connect_cluster(args) as api:
             nodes = list_nodes(api)
     else:
-        origin = "standard input" if args.file == "-" else args.file
-        nodes = parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
+        data = read_bytes(args.file, "--file", LARGEST)
+        nodes = parse_nodes(data, name_input(args.file))
     nodes = [node for node in nodes if node.has_gpus]
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)

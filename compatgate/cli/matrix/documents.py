@@ -21,7 +21,7 @@ from compatgate.cli.matrix.files import describe_preview, describe_result, forma
 from compatgate.core.components import resolve_component
 from compatgate.core.rule import REFUSING
 from compatgate.documents.text import to_yaml
-from compatgate.errors import BadInput, NotFound
+from compatgate.errors import BadInput, NotFound, naming
 from compatgate.gate_client import Body, ask, ask_all
 from compatgate.kit.cli.options import AUTHORSHIP, LIMIT, reason_of, user_name
 from compatgate.kit.cli.output import format_json_time, print_answer
@@ -94,11 +94,8 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
             hint = f"filter {args.kind} by {', '.join(f for f in _FILTERS if f in taken)}"
             raise BadInput(f"{args.kind} have no {one}", field=f"--{one}", value=value, hint=hint)
     if args.component is not None:
-        try:
+        with naming("--component"):
             filters["component"] = resolve_component(args.component).component.name
-        except BadInput as error:
-            error.field = "--component"
-            raise
     listing: Any = getattr(Operations, name)
     found = ask_all(gate, args.limit, listing, **filters)
     return print_answer(

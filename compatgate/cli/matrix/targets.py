@@ -19,7 +19,7 @@ from compatgate.discovery.node_labels import LARGEST
 from compatgate.documents.specs import NAME_PATTERN
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, InconclusiveInput
-from compatgate.kit.cli.output import read_text
+from compatgate.kit.cli.output import name_input, read_text
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 
@@ -52,10 +52,7 @@ def run_from(args: argparse.Namespace) -> int:
     facts = load_facts()
     if args.files.count("-") > 1:
         raise BadInput("standard input can be read only once", field="files")
-    texts = [
-        ("standard input" if path == "-" else path, read_text(path, "files", LARGEST))
-        for path in args.files
-    ]
+    texts = [(name_input(path), read_text(path, "files", LARGEST)) for path in args.files]
     draft = read_drafts(texts, facts).filled(
         facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
     )

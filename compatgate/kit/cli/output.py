@@ -145,6 +145,11 @@ def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
     return data.decode("utf-8", "replace")
 
 
+def name_input(path: str) -> str:
+    """Return the name of a file for messages; ``-`` is standard input."""
+    return "standard input" if path == "-" else path
+
+
 @contextmanager
 def open_input(path: str, option: str) -> Iterator[BinaryIO]:
     """Open a file, or standard input for ``-``; an error while it is read names the option."""

@@ -32,6 +32,7 @@ Settings = Mapping[str, Any]
 """Arguments of ``add_argument``."""
 _DEST = re.compile(r"(\w+): ")
 _FLAGS = re.compile(r"-{1,2}[a-z][a-z-]*(, --[a-z][a-z-]*)?( |$)")
+_VARIABLE = re.compile(r"\(default: \$(\w+)")
 _REQUIRED = " (required)"
 _NARGS = {(False, False): None, (True, False): "?", (False, True): "+", (True, True): "*"}
 """Number of values of an argument, by whether it is optional and repeated."""
@@ -210,7 +211,7 @@ class Setting(Generic[T]):
     """A setting: its option, else its variable, as its reader reads it.
 
     ``read`` takes the text, or None, and the source's name for errors; ``type`` reads the text
-    while the command line is parsed, instead.
+    while the command line is parsed, instead. ``variable`` is the first that the help names.
     """
 
     def __init__(
@@ -219,12 +220,13 @@ class Setting(Generic[T]):
         read: Callable[[Any, str], T] = lambda value, field: value,
         *,
         type: Callable[[str], T] | None = None,  # noqa: A002 - as argparse names it
-        variable: str = "",
+        variable: str | None = None,
     ) -> None:
-        ((self.name, (self.option,), _, _),) = read_usage(usage)
+        ((self.name, (self.option,), _, about),) = read_usage(usage)
         self._usage = usage
         self._read = read
-        self._variable = variable
+        named = _VARIABLE.search(about)
+        self._variable = variable if variable is not None else named[1] if named else ""
         self._argparse = {"type": type} if type else {}
 
     def add(self, group: argparse._ActionsContainer) -> None:
@@ -247,7 +249,7 @@ class Repeated(Setting[tuple[T, ...]]):
         usage: str,
         read: Callable[[Any, str], tuple[T, ...]] = lambda texts, field: tuple(texts),
         *,
-        variable: str = "",
+        variable: str | None = None,
     ) -> None:
         super().__init__(usage, read, variable=variable)
 
