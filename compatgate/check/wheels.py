@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from compatgate.core.stack_facts import assume_default_wheels
 from compatgate.core.versions import parse_version
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.errors import BadInput
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say
 
 if TYPE_CHECKING:
     from compatgate.core.package_finder import OpenPackage
@@ -151,4 +150,4 @@ class ProgressLines:
     def say(self, text: str) -> None:
         """Print a line."""
         with self._writing:
-            print(strip_controls(text), file=sys.stderr, flush=True)
+            say(text)

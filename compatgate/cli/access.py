@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from compatgate.cli.commands import Body, Group, Row, members, time_of
+from compatgate.cli.commands import Body, Group, Row, columns
 from compatgate.cli.gate import Operations, open_rooms
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.gate_client import ask, make_client
 from compatgate.kit.cli.options import FORMAT, SERVER
 from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import iso
 from compatgate.kit.principal import SCOPES
@@ -100,15 +99,13 @@ name: NAME|ID  name of the token
         "list": Row(
             "list_tokens",
             "--all  include revoked and expired tokens",
-            {
-                **members("name", "id"),
-                "scopes": lambda token: ",".join(token["scopes"]),
-                "targets": lambda token: ",".join(token.get("targets") or ()) or "all",
-                "created": time_of("created_at"),
-                "expires": time_of("expires_at", "never"),
-                "last used": time_of("last_used_at", "never"),
-                "state": _state,
-            },
+            columns(
+                *("name", "id", "scopes", ("targets", lambda token: token.get("targets") or "all")),
+                "created: created_at",
+                ("expires", lambda token: token["expires_at"] or "never"),
+                ("last used", lambda token: token["last_used_at"] or "never"),
+                ("state", _state),
+            ),
             who=_WHO,
             values=lambda args: {"active": None if args.all else True},
         ),
@@ -160,7 +157,7 @@ def run_login(args: argparse.Namespace) -> int:
     )
     end = format_json_time(iso(made.session.expires_at))
     print(f"signed in to {url} as {strip_controls(name)} until {end}")
-    print(f"the session is kept in {kept}", file=sys.stderr)
+    say(f"the session is kept in {kept}")
     return 0
 
 
@@ -194,7 +191,7 @@ def run_logout(args: argparse.Namespace) -> int:
         with make_client(url, credential.secret) as gate:
             ask(gate, Operations.end_own_session)
     except CompatgateError as error:
-        print(f"warning: the gate did not end the session: {error.detail}", file=sys.stderr)
+        say(f"warning: the gate did not end the session: {error.detail}")
     remove_credential(url)
     print(f"signed out of {url}")
     return 0

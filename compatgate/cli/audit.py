@@ -8,7 +8,7 @@ from datetime import date
 
 from msgspec import to_builtins
 
-from compatgate.cli.commands import Body, Group, Row, members, time_of
+from compatgate.cli.commands import Body, Group, Row, columns
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit import clock
@@ -81,12 +81,10 @@ run = Group(
         "delete": _delete,
         "list": Row(
             "list_audit",
-            columns={
-                "seq": "seq",
-                "at": lambda link: link["at"][:19] + "Z",
-                **members("actor", "action", "subject"),
-                "hash": lambda link: link["hash"][:12],
-            },
+            columns=columns(
+                *("seq", "at", "actor", "action", "subject"),
+                ("hash", lambda link: link["hash"][:12]),
+            ),
             empty="nothing yet",
         ),
         "decisions": Row(
@@ -98,15 +96,10 @@ run = Group(
 --verdict {pass,warn,fail,unknown}
 --image REF
 """,
-            {
-                "decided": time_of("decided_at"),
-                "verdict": "outcome",
-                **members("allowed", "target"),
-                "revision": "matrix_revision",
-                **members("asked_by", "source"),
-                "id": "verdict_id",
-                "image": "image",
-            },
+            columns(
+                *("decided: decided_at", "verdict: outcome", "allowed", "target"),
+                *("revision: matrix_revision", "asked_by", "source", "id: verdict_id", "image"),
+            ),
         ),
     }
 )
@@ -134,13 +127,10 @@ run_notices = Group(
 --snoozed   list snoozed incidents instead
 ...
 """,
-            {
-                **members("id", "level", "kind", "count"),
-                "since": time_of("first_seen"),
-                "last seen": time_of("last_seen"),
-                "owner": lambda one: ",".join(one["owners"]),
-                "message": "message",
-            },
+            columns(
+                *("id", "level", "kind", "count", "since: first_seen", "last_seen"),
+                *("owner: owners", "message"),
+            ),
             "nothing needs attention",
             who=_WHO,
             values=lambda args: {

@@ -23,8 +23,9 @@ from compatgate.kit.cli.usage import Action, Settings, add_usage, read_usage
 from compatgate.kit.operations import Argument, Declared, load_operations
 
 Body = dict[str, Any]
-Cell = str | Callable[[Body], object]
-"""A member of an answer, or a function of the answer."""
+Cell = str | Callable[[Any], object]
+"""A member of an answer, by its path, or a function of the answer; times have whole seconds."""
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$")
 _YES_NO = {"yes": True, "no": False, None: None}
 
 
@@ -204,7 +205,7 @@ def declared_rows(group: str) -> dict[str, Row]:
     return {
         one.command.removeprefix(f"{group} "): Row(
             one.name,
-            columns=members(*one.columns),
+            columns=columns(*one.columns),
             text=partial(format_members, members=one.columns),
         )
         for one in load_operations().values()
@@ -286,27 +287,45 @@ def print_row(form: str, row: Row, answer: Any) -> None:
         print(format_rows(answer, row.columns) if answer else row.empty or nothing)
 
 
-def format_rows(items: Iterable[Body], columns: Mapping[str, Cell]) -> str:
+def format_rows(items: Iterable[Any], columns: Mapping[str, Cell]) -> str:
     """Return a table of items, a line for each."""
     rows = [[_cell(item, cell) for cell in columns.values()] for item in items]
     return format_cells([name.upper() for name in columns], rows)
 
 
-def members(*names: str) -> dict[str, Cell]:
-    """Return columns that are headed by the members that they show."""
-    return {name.replace("_", " "): name for name in names}
+def columns(*names: str | tuple[str, Cell]) -> dict[str, Cell]:
+    """Return columns by heading.
+
+    ``asked_by`` is headed by the member that it shows, ``node: name`` is not. A path leads to a
+    member of a member, ``spec.targets``, or of each member of a list.
+    """
+    pairs = (one if isinstance(one, tuple) else one.rpartition(": ")[::2] for one in names)
+    return {
+        heading or str(cell).rpartition(".")[2].replace("_", " "): cell for heading, cell in pairs
+    }
 
 
-def _cell(item: Body, cell: Cell) -> object:
-    value = cell(item) if callable(cell) else item.get(cell)
+def _member(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else getattr(value, name)
+
+
+def _cell(item: Any, cell: Cell) -> object:
+    value: Any = item
+    if callable(cell):
+        value = cell(item)
+    else:
+        for name in cell.split("."):
+            if isinstance(value, list):
+                value = [_member(one, name) for one in value]
+            else:
+                value = value and _member(value, name)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ", ".join(map(str, value)) if isinstance(value, list) else value
-
-
-def time_of(member: str, otherwise: str | None = None) -> Cell:
-    """Return a cell for a time, to the second."""
-    return lambda item: format_json_time(item[member]) or otherwise
+    if isinstance(value, dict):
+        value = [f"{name} {text}" for name, text in value.items()]
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return format_json_time(value) if isinstance(value, str) and _TIME.match(value) else value
 
 
 def format_members(answer: Body, members: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import list_fields, print_answer
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.terminal import paint, say, wants_colour, width_of, wrap
 from compatgate.kit.cli.usage import action
 from compatgate.kit.files import replacing
 
@@ -136,7 +136,7 @@ def _verify(args: argparse.Namespace) -> int:
     ]
     print_answer(args.format, answer, "\n".join(lines))
     if problems and args.format != "json":
-        print(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)
+        say(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}")
     return 1 if problems else 0
 
 
@@ -208,7 +208,7 @@ def _measure(args: argparse.Namespace) -> int:
                 failed += 1
                 progress.say(f"error: {error.detail}")
     if failed and len(args.what) > 1:
-        print(f"{failed} of {len(args.what)} could not be measured", file=sys.stderr)
+        say(f"{failed} of {len(args.what)} could not be measured")
     return 2 if failed else 0
 
 

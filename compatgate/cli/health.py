@@ -21,7 +21,14 @@ from compatgate.gate_client import ask
 from compatgate.kit import clock
 from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
 from compatgate.kit.cli.output import name_input, open_input, print_answer
-from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap_beside
+from compatgate.kit.cli.terminal import (
+    paint,
+    say,
+    strip_controls,
+    wants_colour,
+    width_of,
+    wrap_beside,
+)
 from compatgate.kit.cli.usage import ABOVE_0, bounded_seconds, command
 from compatgate.kit.clock import iso
 from compatgate.service.nodes.reports.schemas import MAX_XIDS
@@ -114,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     if fatal or (health is not None and health.state == "sick"):
         return EXIT_FATAL
     if document["problem"]:
-        print(f"error: {document['problem']}", file=sys.stderr)
+        say(f"error: {document['problem']}")
         return EXIT_UNSEEN
     return 0
 

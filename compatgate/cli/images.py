@@ -21,6 +21,7 @@ from compatgate.errors import BadInput, CompatgateError, explain_form, naming
 from compatgate.kit.cli.options import FORMAT, SERVER
 from compatgate.kit.cli.output import open_input, print_json
 from compatgate.kit.cli.parser import add_overlays
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command
 
 _LINES = {
@@ -78,7 +79,7 @@ def run_env(args: argparse.Namespace) -> int:
     pools = [parse_pool(dict(body), facts.gpus) for body in bodies]
     result = build_environment(pools, facts, toolkit)
     for conflict in result.conflicts:
-        print(f"note: {conflict}", file=sys.stderr)
+        say(f"note: {conflict}")
     if not result.variables:
         raise BadInput("the pools determine no variable", hint="give driver and gpu of each pool")
     if args.format == "json":

@@ -26,6 +26,7 @@ from compatgate.errors import BadInput, Unavailable, naming
 from compatgate.gate_client import import_httpx
 from compatgate.kit import logs
 from compatgate.kit.cli.options import read_interval
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command
 from compatgate.kit.database.opening import open_state_folder
 from compatgate.kit.http.certificates import CertificatePair, load_certificate
@@ -170,7 +171,7 @@ def read_commit(settings: ServeSettings) -> CommitMode:
                 field = "COMPATGATE_DECISION_COMMIT"
             hint = "omit the option: SQLite always waits for the disk"
             raise BadInput("async needs PostgreSQL", field=field, value=mode, hint=hint)
-        print(_ASYNC_WARNING, file=sys.stderr)
+        say(_ASYNC_WARNING)
     return mode
 
 

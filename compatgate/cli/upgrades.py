@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from compatgate.cli.commands import Body, Cell, Group, Row, format_rows, members, time_of
+from compatgate.cli.commands import Body, Group, Row, columns, format_rows
 from compatgate.kit.cli.options import AUTHOR
 from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.terminal import strip_controls
@@ -13,14 +13,11 @@ from compatgate.kit.sections import shorten
 
 EXIT = {"start": 0, "done": 0, "roll back": 1, "wait": 3}
 """Exit status by answer; ``done`` of a wave means that nothing is left to do."""
-_WAVES: dict[str, Cell] = {
-    "wave": "number",
-    **members("answer", "nodes", "upgraded"),
-    "excluded": "left_out",
-    "domains": lambda wave: shorten([one["name"] for one in wave["domains"]], 2),
-    "started": time_of("started_at"),
-    "finished": time_of("finished_at"),
-}
+_WAVES = columns(
+    *("wave: number", "answer", "nodes", "upgraded", "excluded: left_out"),
+    ("domains", lambda wave: shorten([one["name"] for one in wave["domains"]], 2)),
+    *("started: started_at", "finished: finished_at"),
+)
 
 
 def _drivers(good: Body) -> str:
@@ -69,20 +66,12 @@ def _format_answer(answer: Body) -> str:
     return strip_controls("\n".join(lines))
 
 
-_UPGRADES: dict[str, Cell] = {
-    "upgrade": "name",
-    **members("target", "driver", "state"),
-    "waves": lambda one: f"{one['finished']}/{one['waves']}",
-    **members("nodes", "author"),
-    "made": time_of("made_at"),
-    "why": "why",
-}
-_FREEZES: dict[str, Cell] = {
-    "freeze": "name",
-    "from": time_of("since"),
-    "to": time_of("until"),
-    **members("targets", "owner", "reason"),
-}
+_UPGRADES = columns(
+    *("upgrade: name", "target", "driver", "state"),
+    ("waves", lambda one: f"{one['finished']}/{one['waves']}"),
+    *("nodes", "author", "made: made_at", "why"),
+)
+_FREEZES = columns("freeze: name", "from: since", "to: until", "targets", "owner", "reason")
 
 
 def _format_freeze(freeze: Body) -> str:
@@ -147,19 +136,11 @@ targets: --target PATTERN ...  target or pattern; may be repeated (default: ever
         "unfreeze": Row(
             "delete_freeze", "name: FREEZE", text=_format_freeze, reason="unfreeze {name}"
         ),
-        "freezes": Row(
-            "list_freezes",
-            columns=_FREEZES,
-        ),
+        "freezes": Row("list_freezes", columns=_FREEZES),
         "known-good": Row(
             "list_known_good",
             "",
-            {
-                **members("target", "revision"),
-                "drivers": _drivers,
-                "upgrade": "upgrade",
-                "marked": time_of("marked_at"),
-            },
+            columns("target", "revision", "drivers", "upgrade", "marked: marked_at"),
             "no known-good states",
         ),
         "create": Row(

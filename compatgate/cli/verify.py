@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.cli.options import FORMAT, read_moment
 from compatgate.kit.cli.output import format_fields, print_answer, print_json, read_bytes
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command
 from compatgate.service.audit.attestations.attached import verify_attached
 from compatgate.service.audit.attestations.envelope import (
@@ -90,14 +89,12 @@ def run(args: argparse.Namespace) -> int:
             print_json(body)
         else:
             hint = f" ({error.hint})" if error.hint else ""
-            text = f"refused ({error.reason}): {error.problem}{hint}"
-            print(strip_controls(text), file=sys.stderr)
+            say(f"refused ({error.reason}): {error.problem}{hint}")
         return error.exit_code
     print_answer(args.format, _to_json(found), lambda: _format(found))
     named = args.from_registry or args.image or args.digest or args.stack
     if args.format == "text" and not named:
-        text = "note: no image, digest or stack was named: compare the subject yourself"
-        print(text, file=sys.stderr)
+        say("note: no image, digest or stack was named: compare the subject yourself")
     return exit_code(found.predicate.verdict, allowed=found.predicate.allowed)
 
 

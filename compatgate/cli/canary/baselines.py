@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from compatgate.cli.commands import Body, Group, Row, members
+from compatgate.cli.commands import Body, Group, Row, columns
 from compatgate.cli.gate import Operations, gate_of
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
@@ -86,7 +86,7 @@ def _approve(args: argparse.Namespace) -> Any:
         return [ask(gate, Operations.approve_baseline, number) for number in ids]
 
 
-_LISTED = members("id", "workload", "metric", "sku", "family", "version", "state")
+_LISTED = columns("id", "workload", "metric", "sku", "family", "version", "state")
 APPROVE = Row(
     "approve_baseline",
     "[ID]\n--all-of RUN  approve every proposed version with values of this run",

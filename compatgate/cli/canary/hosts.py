@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
 from compatgate.canary.run import Report
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs
-from compatgate.cli.commands import Body, Cell, Row, format_rows, members, time_of
+from compatgate.cli.commands import Body, Row, columns, format_rows
 from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack_text
@@ -32,29 +31,32 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import format_cells, format_json_time, format_table, print_answer
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 
 _SHOWN_PARTS = 4
+
+
+def _list_quiet(host: Body) -> str:
+    return "; ".join(
+        f"{','.join(one['days']) or 'daily'} {one['start']}-{one['end']} {one['timezone']}"
+        for one in host["quiet"]
+    )
+
+
+def _describe_absence(host: Body) -> str:
+    since = format_json_time(host.get("away_since"))
+    return f"since {since}: {host['away_why']}" if since else ""
+
+
 HOSTS = Row(
     "list_hosts",
     "--gpu SKU  GPU",
-    {
-        "host": "name",
-        **members("executor", "gpu", "driver"),
-        "busy": lambda host: f"{host['busy']} of {host['slots']}",
-        "worker": "worker",
-        "last seen": time_of("seen_at"),
-        "quiet": lambda host: "; ".join(
-            f"{','.join(q['days']) or 'daily'} {q['start']}-{q['end']} {q['timezone']}"
-            for q in host["quiet"]
-        ),
-        "away": lambda host: (
-            f"since {format_json_time(host['away_since'])}: {host['away_why']}"
-            if host.get("away_since")
-            else ""
-        ),
-    },
+    columns(
+        *("host: name", "executor", "gpu", "driver"),
+        ("busy", lambda host: f"{host['busy']} of {host['slots']}"),
+        *("worker", "last seen: seen_at", ("quiet", _list_quiet), ("away", _describe_absence)),
+    ),
     "no hosts; a worker registers its hosts: compatgate worker --hosts FILE",
     limited=False,
 )
@@ -98,7 +100,7 @@ def run_drift(args: argparse.Namespace) -> int:
     with gate_of(args) as gate:
         stacks = _list_stacks(gate, args)
     if len(stacks) < 2 and args.format != "json":
-        print(f"hosts with measurements: {len(stacks)}; two are needed", file=sys.stderr)
+        say(f"hosts with measurements: {len(stacks)}; two are needed")
     result = compare_hosts(stacks)
     rows = []
     for line in result:
@@ -183,16 +185,14 @@ def _shorten(value: str) -> str:
     return f"{name}{at}{digest[:12]}" if at else value or "none"
 
 
-_CHANGES: dict[str, Cell] = {
-    "metric": lambda one: f"{one['step']}/{one['metric']}",
-    "gpu": lambda one: one["gpu"] or "none",
-    "since": time_of("at"),
-    "run": "run",
-    "change": lambda one: f"{100 * one['change']:+.1f} %",
-    "level": lambda one: f"{one['before']:.4g} to {one['after']:.4g} {one['unit']}",
-    "": _name_effect,
-    "changed with it": _name_parts,
-}
+_CHANGES = columns(
+    ("metric", lambda one: f"{one['step']}/{one['metric']}"),
+    *(("gpu", lambda one: one["gpu"] or "none"), "since: at", "run"),
+    ("change", lambda one: f"{100 * one['change']:+.1f} %"),
+    ("level", lambda one: f"{one['before']:.4g} to {one['after']:.4g} {one['unit']}"),
+    ("effect", _name_effect),
+    ("changed with it", _name_parts),
+)
 """Columns of changes of a metric's level."""
 
 
@@ -233,7 +233,7 @@ def run_fleet(args: argparse.Namespace) -> int:
         if args.detach:
             print("\n".join(ids))
             return 0
-        print(f"to resume: compatgate canary fleet --runs {' '.join(ids)}", file=sys.stderr)
+        say(f"to resume: compatgate canary fleet --runs {' '.join(ids)}")
         runs = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
         specs = {
             one["name"]: one["metrics"] for one in ask_all(gate, None, Operations.list_workloads)

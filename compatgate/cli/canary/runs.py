@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from compatgate.canary.run import Conditions
-from compatgate.cli.commands import Body, Cell, Row, format_rows, members, print_row, time_of
+from compatgate.cli.commands import Body, Row, columns, format_rows, print_row
 from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.core.binding import Comparison
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
 from compatgate.kit.cli.output import format_fields, format_json_time
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 
 POLL_SECONDS = 1.0
 _REPEAT_S = 30.0
@@ -28,14 +28,12 @@ _PATIENCE_S = 600.0
 _OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
 _ENDED_STATES = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 _STATES = ("active", "ended", *_OPEN_STATES, *_ENDED_STATES)
-_COLUMNS: dict[str, Cell] = {
-    "run": "id",
-    **members("suite", "target", "gpu", "driver"),
-    "state": lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}",
-    "host": lambda run: run["on_host"] or run["host"],
-    "created": time_of("created_at"),
-    "reason": lambda run: run["doing"] or run["reason"],
-}
+_COLUMNS = columns(
+    *("run: id", "suite", "target", "gpu", "driver"),
+    ("state", lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}"),
+    *(("host", lambda run: run["on_host"] or run["host"]), "created: created_at"),
+    ("reason", lambda run: run["doing"] or run["reason"]),
+)
 
 
 def _start(args: argparse.Namespace) -> list[Body]:
@@ -48,7 +46,7 @@ def _start(args: argparse.Namespace) -> list[Body]:
                 made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
         except KeyboardInterrupt:
             end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
-            print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
+            say(f"\nnot ended yet; {describe_resuming(ids)}; {end}")
             raise
     return made
 
@@ -117,7 +115,7 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
             raise Unavailable(f"the log stopped: {data['detail']}")
         elif name == "end":
             reason = f": {data['reason']}" if data["reason"] else ""
-            print(f"[{data['state']}{reason}]", file=sys.stderr)
+            say(f"[{data['state']}{reason}]")
 
 
 def describe_pool(evidence: Body) -> str:
@@ -144,20 +142,20 @@ def wait_for_runs(show: Callable[[str], Body], ids: Sequence[str]) -> list[Body]
     runs: dict[str, Body] = {}
     lines: dict[str, tuple[str, float]] = {}
 
-    def say(run: Body) -> None:
+    def tell(run: Body) -> None:
         text, now = run_line(run), time.monotonic()
         before, at = lines.get(run["id"], ("", 0.0))
         # A new share or time left is no new activity: a log gets it now and then.
         again = before.partition(", ")[0] == text.partition(", ")[0] and now - at < _REPEAT_S
         if text != before and not again:
             lines[run["id"]] = text, now
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     while True:
         for name in ids:
             if name not in runs or runs[name]["state"] in _OPEN_STATES:
                 runs[name] = _show_patiently(show, ids, name)
-                say(runs[name])
+                tell(runs[name])
         if not any(run["state"] in _OPEN_STATES for run in runs.values()):
             return list(runs.values())
         time.sleep(POLL_SECONDS)
@@ -173,7 +171,7 @@ def _show_patiently(show: Callable[[str], Body], ids: Sequence[str], name: str) 
             resume = f"the runs go on; {describe_resuming(ids)}"
             if not began:
                 began = time.monotonic()
-                print(f"{error.problem}: waiting for the gate; {resume}", file=sys.stderr)
+                say(f"{error.problem}: waiting for the gate; {resume}")
             elif time.monotonic() - began > _PATIENCE_S:
                 error.hint = resume
                 raise
@@ -251,8 +249,8 @@ def _format_run(run: Body) -> str:
     steps = run["steps"]
     parts = [f"{run_line(run)}\n{format_fields(fields, '  ')}"]
     if steps:
-        columns = {**members("outcome"), "exit": "exit_code", **members("reason")}
-        parts.append(format_rows(steps, {"step": "name", **columns}))
+        named = columns("step: name", "outcome", "exit: exit_code", "reason")
+        parts.append(format_rows(steps, named))
     if pairs := run.get("pairs"):
         parts.append("\n".join(_list_pairs(pairs)))
     parts += map("\n".join, (_list_witnesses(steps), _list_figures(steps)))
@@ -287,12 +285,10 @@ def _interval(metric: Body) -> str:
     return "" if metric["effect"] is None else f"{low} to {high}"
 
 
-_PAIRS: dict[str, Cell] = {
-    **members("metric", "outcome"),
-    "change": lambda metric: _share(metric["effect"]),
-    "interval": _interval,
-    "tolerance": lambda metric: _share(metric["tolerance"])[1:],
-}
+_PAIRS = columns(
+    *("metric", "outcome", ("change", lambda metric: _share(metric["effect"]))),
+    *(("interval", _interval), ("tolerance", lambda metric: _share(metric["tolerance"])[1:])),
+)
 
 
 def _list_witnesses(steps: Sequence[Body]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
@@ -13,7 +12,7 @@ from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import name_input, print_json, read_bytes
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.kubernetes import ClusterApi
 from compatgate.service.nodes.kubernetes.connection import (
@@ -151,5 +150,5 @@ def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
     print_summary(found, ())
     failed = sum(outcome["done"] == "failed" for outcome in outcomes)
     if failed:
-        print(f"error: {failed} nodes could not be changed", file=sys.stderr)
+        say(f"error: {failed} nodes could not be changed")
     return 3 if failed else 0

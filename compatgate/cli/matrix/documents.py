@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.cli.commands import Cell, Row, format_rows, members, time_of
+from compatgate.cli.commands import Row, columns, format_rows
 from compatgate.cli.gate import (
     RUN_MEMBERS,
     Client,
@@ -34,40 +34,22 @@ _KIND = "--kind {entry,waiver,target}  kind, if several documents have this name
 _WAIVER_DAYS = 7
 
 
-def _document_name(body: Body) -> str:
-    return str(body["metadata"]["name"])
+def _name_pools(target: Body) -> list[str]:
+    return [f"{pool['gpu']}/{pool['driver']}" for pool in target["spec"]["pools"]]
 
 
-def _join_targets(body: Body) -> str:
-    return ",".join(body["spec"]["targets"])
-
-
-_COLUMNS: dict[str, dict[str, Cell]] = {
-    "entries": {
-        "entry": _document_name,
-        "status": lambda body: body["spec"]["status"],
-        "targets": _join_targets,
-        "revision": "revision",
-        "components": lambda body: " ".join(
-            f"{name} {text}" for name, text in body["spec"]["components"].items()
-        ),
-    },
-    "targets": {
-        "target": _document_name,
-        "mode": lambda body: body["spec"]["policy"]["mode"],
-        "revision": "revision",
-        "pools": lambda body: " ".join(
-            f"{pool['gpu']}/{pool['driver']}" for pool in body["spec"]["pools"]
-        ),
-    },
-    "waivers": {
-        "waiver": _document_name,
-        "rules": lambda body: ",".join(body["spec"]["rules"]),
-        "targets": _join_targets,
-        "owner": lambda body: body["spec"]["owner"],
-        "expires": lambda body: body["spec"]["expires"],
-        "revision": "revision",
-    },
+_LISTS = {
+    "entries": columns(
+        *("entry: metadata.name", "spec.status", "spec.targets", "revision"),
+        "spec.components",
+    ),
+    "targets": columns(
+        *("target: metadata.name", "mode: spec.policy.mode", "revision", ("pools", _name_pools))
+    ),
+    "waivers": columns(
+        *("waiver: metadata.name", "spec.rules", "spec.targets"),
+        *("spec.owner", "spec.expires", "revision"),
+    ),
 }
 
 
@@ -101,7 +83,7 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
     return print_answer(
         args.format,
         [drop_members(RUN_MEMBERS, body) for body in found],
-        format_rows(found, _COLUMNS[args.kind]) if found else f"no {args.kind}",
+        format_rows(found, _LISTS[args.kind]) if found else f"no {args.kind}",
     )
 
 
@@ -140,7 +122,7 @@ def delete_document(args: argparse.Namespace, gate: Client) -> int:
         kinds = " and ".join(body["kind"] for body in found)
         what = f"{args.name!r} names several documents: {kinds}"
         raise BadInput(what, field="name", value=args.name, hint="choose one with --kind")
-    kind, name = found[0]["kind"], _document_name(found[0])
+    kind, name = found[0]["kind"], found[0]["metadata"]["name"]
     delete: Any = getattr(Operations, f"delete_{kind.lower()}")
     revision = ask(gate, delete, name, reason=reason_of(args, f"matrix delete {name}"))["revision"]
     answer = {"kind": kind, "name": name, "revision": revision}
@@ -184,14 +166,10 @@ LOG = Row(
 --until TIME
 [number: REVISION]  revision to show in full
 """,
-    {
-        "revision": "number",
-        "made": time_of("made_at"),
-        **members("author", "action"),
-        "documents": "count",
-        "proposal": lambda row: row["proposal"] or "direct",
-        "reason": "reason",
-    },
+    columns(
+        *("revision: number", "made: made_at", "author", "action", "documents: count"),
+        *(("proposal", lambda row: row["proposal"] or "direct"), "reason"),
+    ),
     text=_format_revision,
     settings={"number": {"type": int}},
     show="show_revision",

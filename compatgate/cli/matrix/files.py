@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +30,7 @@ from compatgate.errors import BadInput, CompatgateError, ManyProblems, NotFound,
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of, revision_or_time
 from compatgate.kit.cli.output import print_answer, print_json, write_output
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
 from compatgate.kit.files import replacing
@@ -161,8 +160,7 @@ def note_expired(changes: Iterable[Body]) -> None:
         after = change["after"]
         expires = after["spec"].get("expires") if after else None
         if expires and expires < today().isoformat():
-            text = f"note: {change['kind']} {change['name']} ended on {expires}: it waives nothing"
-            print(text, file=sys.stderr)
+            say(f"note: {change['kind']} {change['name']} ended on {expires}: it waives nothing")
 
 
 @action("print an example matrix to start from")
@@ -334,8 +332,7 @@ def _write_folder(folder: Path, found: Iterable[Document]) -> int:
         for source, edit in edits:
             count += _write(Path(source.file), edit.text, source.text)
             for name in edit.rewritten:
-                note = f"note: {source.file}: {name} was rewritten without its comments"
-                print(note, file=sys.stderr)
+                say(f"note: {source.file}: {name} was rewritten without its comments")
         for path, document in sorted(new.items()):
             path.parent.mkdir(parents=True, exist_ok=True)
             count += _write(path, to_yaml([to_sorted_body(document)]))

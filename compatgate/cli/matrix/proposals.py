@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatgate.check.question import read_changes
-from compatgate.cli.commands import Row, time_of
+from compatgate.cli.commands import Row, columns
 from compatgate.cli.gate import Client, Operations, asking
 from compatgate.cli.gate.comparison import read_document_name
 from compatgate.cli.matrix.files import format_changes
@@ -188,6 +188,10 @@ def _format_approval(one: Body) -> str:
     return "\n".join([*lines, *format_changes(one["changes"])])
 
 
+def _name_outcome(one: Body) -> str:
+    return str(one["state"]) if one["revision"] is None else f"merged: {one['revision']}"
+
+
 def _name_state(one: Body) -> str:
     if one["state"] == "waiting":
         return "waiting" if one["open"] else "expired"
@@ -213,18 +217,11 @@ LIST = Row(
 --all       include merged and closed proposals
 ...
 """,
-    {
-        "id": "id",
-        "state": lambda one: (
-            one["state"] if one["revision"] is None else f"merged: {one['revision']}"
-        ),
-        "author": "author",
-        "made": time_of("made_at"),
-        "targets": lambda one: ",".join(one["targets"]),
-        "changes": lambda one: shorten(one["documents"], 3),
-        "approved by": lambda one: ", ".join(approval["by"] for approval in one["approvals"]),
-        "reason": "reason",
-    },
+    columns(
+        *("id", ("state", _name_outcome), "author", "made: made_at", "targets"),
+        ("changes", lambda one: shorten(one["documents"], 3)),
+        *("approved by: approvals.by", "reason"),
+    ),
     answer=_list,
 )
 APPROVALS = Row(
@@ -233,16 +230,11 @@ APPROVALS = Row(
 --all  include decided and expired approval requests
 [ID]   id of an approval request, to show with its changes
 """,
-    {
-        "id": "id",
-        "author": "author",
-        "asked": time_of("made_at"),
-        "until": time_of("expires_at"),
-        "state": _name_state,
-        "targets": lambda one: ",".join(one["targets"]),
-        "changes": lambda one: ", ".join(f"{c['kind']} {c['name']}" for c in one["changes"][:3]),
-        "reason": "reason",
-    },
+    columns(
+        *("id", "author", "asked: made_at", "until: expires_at", ("state", _name_state), "targets"),
+        ("changes", lambda one: [f"{c['kind']} {c['name']}" for c in one["changes"][:3]]),
+        "reason",
+    ),
     "no change waits for a second person",
     values=lambda args: {"waiting": None if args.all else True},
     text=_format_approval,

@@ -11,7 +11,7 @@ import re
 import sys
 
 from compatgate.catalog import load_facts
-from compatgate.cli.commands import Group, Row, members
+from compatgate.cli.commands import Group, Row, columns
 from compatgate.cli.gate import drop_storage_members
 from compatgate.cli.gate.comparison import run_what_if
 from compatgate.discovery.drafts import draft_target, read_drafts
@@ -20,7 +20,7 @@ from compatgate.documents.specs import NAME_PATTERN
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, InconclusiveInput
 from compatgate.kit.cli.output import name_input, read_text
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 
 
@@ -67,7 +67,8 @@ def run_from(args: argparse.Namespace) -> int:
     ]
     remarks = [" ".join(strip_controls(text).split()) for text in remarks]
     if args.format == "json":
-        print("".join(f"note: {remark}\n" for remark in remarks), end="", file=sys.stderr)
+        for remark in remarks:
+            say(f"note: {remark}")
         print(to_json([document]), end="")
     else:
         print("".join(f"# {remark}\n" for remark in remarks) + to_yaml([document]), end="")
@@ -91,14 +92,10 @@ run = Group(
         "list": Row(
             "list_targets",
             "--label KEY=VALUE\n...",
-            {
-                "target": lambda pool: pool["of"]["metadata"]["name"],
-                "mode": lambda pool: pool["of"]["spec"]["policy"]["mode"],
-                "pool": "name",
-                **members("gpu", "driver"),
-                "nodes": "count",
-                "revision": lambda pool: pool["of"]["revision"],
-            },
+            columns(
+                *("target: of.metadata.name", "mode: of.spec.policy.mode", "pool: name"),
+                *("gpu", "driver", "nodes: count", "revision: of.revision"),
+            ),
             items=lambda targets, args: [
                 {**pool, "of": target} for target in targets for pool in target["spec"]["pools"]
             ],

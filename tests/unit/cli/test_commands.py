@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 import pytest
 
-from compatgate.cli.commands import Group, Row, name_option, print_row, time_of, values_of
+from compatgate.cli.commands import Group, Row, columns, name_option, print_row, values_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.principal import SCOPES
 
 CREATE = Row("create_token", "--name NAME\nscopes: --scope SCOPES")
 NODES = Row("list_nodes")
-RUNS = Row("list_runs", columns={"id": "id", "queued": time_of("queued_at")})
+RUNS = Row("list_runs", columns=columns("id", "queued: queued_at"))
 
 
 def parsed(row: Row, *words: str) -> argparse.Namespace:
@@ -149,3 +150,18 @@ def test_a_row_asks_for_each_of_several_and_shows_the_member_that_it_names() -> 
     assert [one["path"] for one in asked] == [f"/api/v1/runs/run_{n}/cancel" for n in (1, 2)]
     rerun = Row("rerun", member="runs")
     assert rerun.ask(parsed(rerun, "run_1"), Gate()) == ["/api/v1/runs/run_1/rerun"]
+
+
+def test_a_column_shows_a_member_by_its_path(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = columns("name: metadata.name", "spec.targets", "by: votes.by", "limits", "asked_by")
+    one = {
+        "metadata": {"name": "a"},
+        "spec": {"targets": ["t", "u"]},
+        "votes": [{"by": "ada"}, {"by": "bob"}],
+        "limits": {"cuda": "12.*"},
+        "asked_by": None,
+    }
+    print_row("text", Row("list_runs", columns=shown), [one])
+    head, row = (re.split("  +", line) for line in capsys.readouterr().out.splitlines())
+    assert head == ["NAME", "TARGETS", "BY", "LIMITS", "ASKED BY"]
+    assert row == ["a", "t, u", "ada, bob", "cuda 12.*", "-"]
