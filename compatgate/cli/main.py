@@ -33,12 +33,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "health": ("cli.health", "find GPU errors in a kernel log, with actions"),
     "triage": (
-        "cli.explain:run_triage",
+        "cli.triage",
         "find the cause of an error, and check a stack for that cause",
     ),
     "explain": ("cli.explain", "explain a rule: check, reason and fix"),
-    "env": ("cli.images:run_env", "print build variables for machines without a GPU"),
-    "require": ("cli.images:run_require", "check NVIDIA_REQUIRE_* expressions against a host"),
+    "env": ("cli.env", "print build variables for machines without a GPU"),
+    "require": ("cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
     "facts": ("cli.facts", "show, verify and compare vendor facts; measure wheels"),
     "target": ("cli.matrix.targets", "list and change targets; predict what a driver would break"),
     "plan": (
