@@ -35,6 +35,7 @@ from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 
 _SHOWN_PARTS = 4
+_HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "SLOW FROM")
 
 
 def _list_quiet(host: Body) -> str:
@@ -60,7 +61,6 @@ HOSTS = Row(
     "no hosts; a worker registers its hosts: compatgate worker --hosts FILE",
     limited=False,
 )
-_HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "SLOW FROM")
 
 
 @action(
