@@ -20,10 +20,6 @@ _WAVES = columns(
 )
 
 
-def _drivers(good: Body) -> str:
-    return ", ".join(f"{pool} {driver}" for pool, driver in good["drivers"].items())
-
-
 def _format_upgrade(upgrade: Body) -> str:
     """Return an upgrade with its waves, requirements and history."""
     return strip_controls("\n".join(_list_lines(upgrade)))
@@ -62,7 +58,8 @@ def _format_answer(answer: Body) -> str:
             until = format_json_time(answer["held_until"])
             lines.append(f"held for {answer['holder']} until {until}; ask again before")
     if good := answer["known_good"]:
-        lines.append(f"known good: revision {good['revision']}, drivers {_drivers(good)}")
+        drivers = ", ".join(f"{pool} {driver}" for pool, driver in good["drivers"].items())
+        lines.append(f"known good: revision {good['revision']}, drivers {drivers}")
     return strip_controls("\n".join(lines))
 
 
