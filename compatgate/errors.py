@@ -6,7 +6,8 @@ The command line, the REST API (RFC 9457 problem+json) and the UI render the sam
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 _MAX_SHOWN = 60
@@ -251,3 +252,13 @@ class InconclusiveInput(CompatgateError):
     status = 422
     exit_code = 3
     slug = "inconclusive"
+
+
+@contextmanager
+def naming(field: str) -> Iterator[None]:
+    """Have an error name the option, or the field, that its value came from."""
+    try:
+        yield
+    except BadInput as error:
+        error.field = field
+        raise

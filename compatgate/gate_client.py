@@ -66,10 +66,9 @@ def make_client(
 
 def _stored_secret(url: str) -> str | None:
     """Return the session of ``compatgate login`` at a gate; None: a token goes first."""
-    from compatgate.client.credentials import load
-    from compatgate.client.settings import TOKEN, base_of
+    from compatgate.client.settings import TOKEN, base_of, load_credential
 
-    credential = None if os.environ.get(TOKEN) else load(base_of(url))
+    credential = None if os.environ.get(TOKEN) else load_credential(base_of(url))
     return credential.secret if credential else None
 
 

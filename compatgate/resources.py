@@ -1,4 +1,7 @@
-"""Find the files that belong to the program: in the repository, or inside the wheel."""
+"""Find what belongs to the program: files in the repository or the wheel, extras, documentation.
+
+docs/how-to/release.md lists what changes here once a release is published.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = "."
+"""What pip installs: a checkout. The name on the public index belongs to nobody yet."""
+DOCS = "COMPATGATE_DOCS"
+"""Variable with the address of the documentation that an operator serves (``make site``)."""
 
 
 def find_packaged(*parts: str) -> str | None:
@@ -61,3 +68,14 @@ def canary_dir() -> Path:
 def migrations_dir() -> Path:
     """Return the directory of the database migrations."""
     return _locate_path("migrations")
+
+
+def install_hint(extra: str) -> str:
+    """Tell how to install an extra."""
+    return f"in a checkout of compatgate: pip install '{SOURCE}[{extra}]'"
+
+
+def docs_link(page: str = "", anchor: str = "") -> str:
+    """Return the address of a page like ``reference/rules/``; empty where no address is set."""
+    base = os.environ.get(DOCS, "").rstrip("/")
+    return f"{base}/{page}{f'#{anchor}' if anchor else ''}" if base else ""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from compatgate.catalog import load_facts
-from compatgate.cli.facts_measure import ProgressLines
+from compatgate.check.wheels import ProgressLines
 from compatgate.core.facts.records import Library, Record
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.discovery.gpucode import read_gpu_code

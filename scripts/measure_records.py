@@ -17,7 +17,7 @@ from packaging.version import Version
 
 from compatgate.catalog import load_facts, sources
 from compatgate.catalog.records import merge_records
-from compatgate.cli.facts_measure import ProgressLines
+from compatgate.check.wheels import ProgressLines
 from compatgate.core.facts.records import Record
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.discovery.lockfiles.platform import Platform

@@ -6,15 +6,22 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from compatgate.core.rule import EXIT_ALLOWED, EXIT_NO_DECISION, exit_code, worst_exit
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.core.rule import (
+    EXIT_ALLOWED,
+    EXIT_BAD_INPUT,
+    EXIT_NO_DECISION,
+    exit_code,
+    worst_exit,
+)
+from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.formats.reports import FORMATS
 from compatgate.kit.cli.parser import add_overlays, server_of
 from compatgate.kit.cli.usage import Part, command, titled
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
 
     from compatgate.check.deciders import Decider
     from compatgate.formats.reports import Answer, Report
@@ -185,9 +192,7 @@ def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]
 
 def _answer_all(args: argparse.Namespace) -> int:
     if args.batch is not None:
-        from compatgate.check.batch import run_batch
-
-        return run_batch(args)
+        return _run_batch(args)
     from compatgate.check.deciders import choose_decider
     from compatgate.formats import reports as forms
 
@@ -274,3 +279,77 @@ def complete_decider(args: argparse.Namespace) -> None:
         what = "cannot be combined with --bundle: a bundle contains its own facts"
         raise BadInput(what, field="--facts", hint="omit --bundle")
     args.target_server = None if args.facts else server
+
+
+def _run_batch(args: argparse.Namespace) -> int:
+    """Answer line by line; return 2 if one is malformed, else the exit status of the worst."""
+    import msgspec
+
+    from compatgate.check.deciders import choose_decider
+
+    names = (
+        *("target", "pool", "nvidia_smi", "node_labels", "probe"),
+        *("stack", "set", "image", "lock", "sbom", "show_at"),
+        *("read_wheels", "cached_wheels"),
+    )
+    stated = [f"--{name.replace('_', '-')}" for name in names if getattr(args, name)]
+    if stated:
+        what = "cannot be combined with options for the question: each line has its own"
+        raise BadInput(what, field="--batch", hint=f"omit {', '.join(stated)}")
+    if args.output or any(form not in ("text", "json") for form in args.format):
+        what = "cannot be combined with --batch, which prints JSON lines on standard output"
+        option = "--output" if args.output else "--format"
+        raise BadInput(what, field=option, value=args.output or args.format)
+    decode, encode = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+    worst = EXIT_ALLOWED
+    write = sys.stdout.write
+    with closing(choose_decider(args)) as decider:
+        for number, line in _lines(args.batch):
+            status, answer = _answer_line(line, number, decider, decode)
+            worst = worst_exit(worst, status)
+            write(encode(answer).decode() + "\n")
+            if args.batch == "-":
+                sys.stdout.flush()
+    return worst
+
+
+def _answer_line(
+    line: bytes, number: int, decider: Decider, decode: Any
+) -> tuple[int, dict[str, Any]]:
+    from compatgate.strict_json import DECODE_ERRORS
+
+    try:
+        try:
+            body = decode(line)
+        except DECODE_ERRORS as error:
+            hint = 'one JSON object per line, like {"pool": {...}, "stack": {...}}'
+            raise BadInput(f"the line is not JSON: {quote_error(error)}", hint=hint) from None
+        if not isinstance(body, dict):
+            raise BadInput("must be a JSON object", value=body)
+        verdict = decider.decide([body])
+    except Unavailable:
+        raise
+    except CompatgateError as error:
+        problem = {  # in the form of the REST API (RFC 9457)
+            "type": f"https://compatgate.dev/problems/{error.slug}",
+            "title": error.slug.replace("-", " ").capitalize(),
+            "status": error.status,
+            "detail": error.detail,
+            "field": error.field,
+            "hint": error.hint,
+        }
+        return EXIT_BAD_INPUT, {"error": problem, "line": number}
+    return exit_code(verdict["verdict"], allowed=verdict["allowed"]), verdict
+
+
+def _lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Yield numbered lines, without blank lines at the end."""
+    from compatgate.kit.cli.output import open_input
+
+    blank: list[tuple[int, bytes]] = []
+    with open_input(path, "--batch") as file:
+        for number, line in enumerate(file, 1):
+            blank.append((number, line))
+            if line.strip():
+                yield from blank
+                blank.clear()

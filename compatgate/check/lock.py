@@ -16,8 +16,13 @@ from typing import Any, NamedTuple
 from compatgate.check.cli import FACTS_DECIDER, WHEELS, complete_decider
 from compatgate.check.deciders import Decider, choose_decider, pools_of
 from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX, Pins, UvProject
-from compatgate.check.solve import SOLVE_PLACES, read_base, read_solve_pools, solve_exit
-from compatgate.check.solved import render_solved
+from compatgate.check.solve import (
+    SOLVE_PLACES,
+    read_base,
+    read_solve_pools,
+    render_solved,
+    solve_exit,
+)
 from compatgate.check.stack_sources import Platforms, read_files, read_platforms
 from compatgate.check.wheels import read_wheels
 from compatgate.core.constraints import parse_constraint
@@ -27,7 +32,7 @@ from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 from compatgate.formats.text import format_stack, headline, subject
-from compatgate.kit.cli.terminal import strip_controls, width_of
+from compatgate.kit.cli.terminal import say, width_of
 from compatgate.kit.cli.usage import command
 from compatgate.kit.files import replacing
 
@@ -107,7 +112,7 @@ class _Locking:
     def run(self) -> int:
         """Try the stacks in their order, and write the first lock that passes."""
         for note in (*self._project.notes, *self._platforms.remarks(self._args.source).values()):
-            _say(f"note: {note if isinstance(note, str) else '; '.join(note)}")
+            say(f"note: {note if isinstance(note, str) else '; '.join(note)}")
         solution = self._decider.solve(self._question(), self._pools)
         if not solution["found"]:
             print(render_solved(solution, self._facts, width_of(sys.stdout), colour=False))
@@ -123,7 +128,7 @@ class _Locking:
                     return 0
                 worst = EXIT_NO_DECISION if attempt.status == EXIT_NO_DECISION else worst
                 pins = attempt.instead
-        _say("no lock was written: none of the stacks above gives one that passes")
+        say("no lock was written: none of the stacks above gives one that passes")
         return worst
 
     def _question(self) -> Json:
@@ -153,31 +158,32 @@ class _Locking:
         """Resolve and judge one stack; write the lock that passes."""
         silent = [url for url in pins.indexes.values() if url in self._unreachable]
         if silent:
-            _say(f"left out {format_stack(stack)}: {silent[0]} does not answer")
+            say(f"left out {format_stack(stack)}: {silent[0]} does not answer")
             return _Attempt(EXIT_DENIED)
-        _say(f"trying {format_stack(stack)}")
+        say(f"trying {format_stack(stack)}")
         python = str(stack.get("python") or self._python())
         resolved = self._uv.resolve(pins, python.removesuffix("t"))
         if not resolved.lock:
             self._unreachable |= {
                 url for url in pins.indexes.values() if f"fetch: {url}" in resolved.words
             }
-            _say(f"  uv found no lock with {', '.join(pins.constraints())}:")
-            _say("\n".join(f"  | {line}" for line in resolved.words.splitlines()))
-            _say("\n".join(f"  {text}" for text in pins.left))
+            say(f"  uv found no lock with {', '.join(pins.constraints())}:")
+            for text in (*(f"| {line}" for line in resolved.words.splitlines()), *pins.left):
+                say(f"  {text}")
             return _Attempt(EXIT_DENIED)
         verdicts = self._judge(resolved.lock)
         passing = ("pass", "warn")
         bad = [v for v in verdicts if not v["allowed"] or v["verdict"] not in passing]
         for one in bad or verdicts:
-            _say(f"  {headline(one)[0]}: {subject(one)}")
+            say(f"  {headline(one)[0]}: {subject(one)}")
             for finding in one["findings"]:
                 if finding["outcome"] in ("fail", "unknown", "warn"):
-                    _say(f"  {finding['outcome']} {finding['rule']}: {finding['message']}")
+                    say(f"  {finding['outcome']} {finding['rule']}: {finding['message']}")
         if not bad:
             self._write(resolved.lock, pins)
             return _Attempt(0)
-        _say("\n".join(f"  {text}" for text in pins.left))
+        for text in pins.left:
+            say(f"  {text}")
         unknown = all(one["verdict"] == "unknown" for one in bad)
         status = EXIT_NO_DECISION if unknown else EXIT_DENIED
         return _Attempt(status, self._uv.revise(pins, bad))
@@ -204,7 +210,7 @@ class _Locking:
     def _write(self, lock: bytes, pins: Pins) -> None:
         if self._args.edit:
             print(pins.edit())
-            _say("add this to pyproject.toml, run uv lock, then compatgate check --lock uv.lock")
+            say("add this to pyproject.toml, run uv lock, then compatgate check --lock uv.lock")
             return
 
         out = Path(self._args.out or self._project.path.with_name(LOCK_NAME))
@@ -212,9 +218,3 @@ class _Locking:
         with replacing(out, 0o644) as file:
             file.write(header.encode() + lock)
         print(f"wrote {out}")
-
-
-def _say(text: str) -> None:
-    if not text:
-        return
-    print("\n".join(strip_controls(line) for line in text.split("\n")), file=sys.stderr)

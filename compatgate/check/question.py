@@ -1,4 +1,7 @@
-"""Turn command-line options and an observed host into the request bodies of a question."""
+"""Turn command-line options and an observed host into the request bodies of a question.
+
+A host is observed by a probe, by the output of nvidia-smi, or by node labels.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
+from compatgate.core.gpus import resolve_gpu
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.performance import near_names
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
 from compatgate.core.stack import canonical_key, is_repeated, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.formats.reports import Place
+from compatgate.kit.cli.output import name_input, read_text
 
 if TYPE_CHECKING:
     import argparse
 
     from compatgate.check.stack_sources import Platforms
     from compatgate.core.facts import Facts
+    from compatgate.core.facts.nvidia import Gpus
     from compatgate.core.facts.records import Record
     from compatgate.discovery.lockfiles.interface import PackageOrigin
+    from compatgate.discovery.probe import Probe
 
 
 class Question(Struct, frozen=True):
@@ -90,14 +97,17 @@ def _read_files(
 
     Image and Dockerfile are read once.
     """
-    from compatgate.check.stack_sources import read_files, read_image_stack
+    from compatgate.check.stack_sources import (
+        read_build_options,
+        read_dockerfile_stack,
+        read_files,
+        read_image_stack,
+    )
     from compatgate.discovery.stated_stack import prefer_detected, prefer_stated
 
     detected, image = read_image_stack(args.image, platforms, facts()) if args.image else ({}, {})
     built = None
     if args.dockerfile:
-        from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-
         options = read_build_options(args.build_arg, args.build_stage)
         built = read_dockerfile_stack(args.dockerfile, options, platforms, facts())
     for lock in args.lock or [None]:
@@ -140,8 +150,6 @@ def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Loc
     notes: tuple[str, ...] = ()
     pools = [read_pool(text) for text in args.pool]
     if args.probe or args.nvidia_smi or args.node_labels:
-        from compatgate.check.observed_host import read_host
-
         observed = read_host(args, facts())
         notes = observed.notes
         stated = set(map(canonical_key, stack))
@@ -155,8 +163,7 @@ def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Loc
             changes = {**observed.as_changes(), **changes}
     if args.target and args.pool:
         what = "--target and --pool cannot be used together"
-        hint = "use --set to change the pools of a target"
-        raise BadInput(what, hint=hint)
+        raise BadInput(what, hint="use --set to change the pools of a target")
     if not args.target and not pools:
         raise BadInput(
             "no target or pool is given", hint="--target NAME, or --pool driver=535.104.05,gpu=L4"
@@ -249,3 +256,94 @@ def name_pools(pools: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
         name = str(pool.get("name") or pool.get("gpu") or "pool").lower()
         named.append({**pool, "name": f"{name}-{number}" if name in taken else name})
     return named
+
+
+class Host(Struct, frozen=True):
+    """Observations of a host: a pool for each kind of GPU; a probe has a stack, too."""
+
+    pools: tuple[dict[str, Any], ...]
+    stack: dict[str, Any]
+    notes: tuple[str, ...]
+    gpus: Gpus
+
+    def choose(self, stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the observed pools, overridden or selected by stated pools."""
+        if not stated:
+            return list(self.pools)
+        if len(stated) > 1:
+            hint = "the values of --pool override all pools of the host"
+            raise BadInput("only one --pool can be combined with an observed host", hint=hint)
+        changes = stated[0]
+        pools = list(self.pools)
+        if "gpu" in changes and pools:
+            wanted = resolve_gpu(str(changes["gpu"]), self.gpus).sku
+            pools = [pool for pool in pools if self._sku(pool) == wanted] or pools[:1]
+        overridden = []
+        for pool in pools or [{}]:
+            node = {**pool.get("node", {}), **changes.get("node", {})}
+            overridden.append({**pool, **changes, **({"node": node} if node else {})})
+        return overridden
+
+    def as_changes(self) -> dict[str, Any]:
+        """Return the observed pool as changes to a target's pools."""
+        if len(self.pools) > 1:
+            names = ", ".join(str(pool.get("name")) for pool in self.pools)
+            what = f"the host has several kinds of GPU: {names}"
+            hint = "with --target, choose one with --set driver=..,gpu=.. instead"
+            raise BadInput(what, field="--nvidia-smi or --node-labels", hint=hint)
+        pool = self.pools[0]
+        changes = {key: pool[key] for key in pool if key not in ("name", "count", "node")}
+        return {**changes, **pool.get("node", {})}
+
+    def _sku(self, pool: dict[str, Any]) -> str | None:
+        try:
+            return resolve_gpu(str(pool.get("gpu")), self.gpus).sku
+        except BadInput:
+            return None
+
+
+def read_host(args: argparse.Namespace, facts: Facts) -> Host:
+    """Read ``--probe``, and ``--nvidia-smi`` or ``--node-labels``, whose pools win.
+
+    With a target, a probe gives only the stack; the others give driver and GPU of one of the
+    target's nodes.
+    """
+    pools: tuple[dict[str, Any], ...] = ()
+    stack: dict[str, Any] = {}
+    notes: list[str] = []
+    given = (args.probe, args.nvidia_smi, args.node_labels)
+    if given.count("-") > 1:
+        raise BadInput("standard input can be read only once", field="--probe")
+    if args.nvidia_smi and args.node_labels:
+        raise BadInput("--nvidia-smi and --node-labels cannot be used together")
+    if args.probe:
+        from compatgate.discovery.probe import read_probe
+
+        document = read_probe(read_text(args.probe, "--probe"), origin=name_input(args.probe))
+        pools, stack = tuple(document["pools"]), document["stack"]
+        # without the conflicts that the stack turns into findings
+        conflicts, findings = document.get("conflicts"), stack.get("conflicts")
+        for one in conflicts if isinstance(conflicts, list) else ():
+            message = str(one.get("message")) if isinstance(one, dict) else ""
+            if message and not (isinstance(findings, list) and message in findings):
+                notes.append(message)
+    if args.nvidia_smi or args.node_labels:
+        printed = read_printed(args, facts)
+        pools = tuple(pool.to_body() for pool in printed.pools)
+        notes += [*printed.host["notes"], *(conflict.message for conflict in printed.conflicts)]
+    if not pools and not args.pool and not args.target:
+        hint = "describe the pool with --pool driver=..,gpu=.."
+        raise BadInput("the probe found no GPU", field=name_input(args.probe), hint=hint)
+    return Host(pools, stack, tuple(dict.fromkeys(notes)), facts.gpus)
+
+
+def read_printed(args: argparse.Namespace, facts: Facts) -> Probe:
+    """Read ``--nvidia-smi`` or ``--node-labels``."""
+    from compatgate.discovery.node_labels import LARGEST
+    from compatgate.discovery.probe import probe_labels, probe_output
+
+    if path := args.nvidia_smi:
+        return probe_output(read_text(path, "--nvidia-smi"), facts, origin=name_input(path))
+    path = args.node_labels
+    text = read_text(path, "--node-labels", LARGEST)
+    return probe_labels(text, facts, origin=name_input(path))

@@ -1,7 +1,9 @@
-"""Read stacks from lockfiles, bills of materials and images in registries.
+"""Read stacks from lockfiles, bills of materials, images in registries and Dockerfiles.
 
 Lockfiles and image indexes may hold a part for each platform; the systems and processors of the
-pools select it. Each component keeps its line, so that reviews show findings there.
+pools select it. Each component keeps its line, so that reviews show findings there. What the build
+of a Dockerfile brings is open, so that the answer denies or knows too little, and never passes
+where a line brings files.
 """
 
 from __future__ import annotations
@@ -23,19 +25,21 @@ from compatgate.core.request import Cpu, Os, Pool, change_pool
 from compatgate.core.stack import canonical_key
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.lockfiles.platform import Platform
-from compatgate.discovery.observations import Observation, settle
+from compatgate.discovery.observations import Conflict, Observation, settle
 from compatgate.discovery.registry.limits import read_options
+from compatgate.discovery.signals import COMPAT_USE, CUDA_COMPAT
 from compatgate.discovery.stated_stack import (
     attach_remarks,
     attach_wheels,
     merge_bodies,
     prefer_stated,
 )
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput, CompatgateError, naming
 from compatgate.formats.reports import Place
-from compatgate.kit.cli.output import read_bytes
+from compatgate.kit.cli.output import name_input, read_bytes
 
 if TYPE_CHECKING:
+    from compatgate.discovery.dockerfile import DockerfileReading
     from compatgate.discovery.image.reading import ImageReading
     from compatgate.discovery.lockfiles.interface import LockReading, PackageOrigin
     from compatgate.discovery.sbom.interface import SbomReading
@@ -200,15 +204,17 @@ def read_files(
 
         data = read_bytes(sbom, "--sbom")
         signals = read_source("image_signals")
-        names.append(_file_name(sbom))
+        names.append(name_input(sbom))
         bill = read_sbom(names[-1], data, known=known, signals=signals, platform=platform)
         others = {key: bill.rest[key] for key in ("alternatives",) if key in bill.rest}
         rest = {key: value for key, value in bill.rest.items() if key not in others}
         body = merge_bodies(_body(bill), rest) | others
-        body |= _compat_use(body)
+        if "cuda-compat" in body and "cuda-compat-use" not in body:
+            what = "a bill of materials does not state whether the library path has cuda-compat"
+            body |= {"cuda-compat-use": "newer", "unread": [what]}
         origins = bill.origins
     if lock:
-        names.append(_file_name(lock))
+        names.append(name_input(lock))
         written = _read_lock(lock, platform, known)
         body = merge_bodies(merge_bodies(written.stack, platforms.remarks(names[-1])), body)
     stack = prefer_stated(body, stated, " and ".join(names))
@@ -219,7 +225,7 @@ def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
     from compatgate.discovery.lockfiles.read import read_lockfile
 
     data = read_bytes(lock, "--lock")
-    path: Path | str = Path(lock) if lock != "-" else _file_name(lock)
+    path: Path | str = Path(lock) if lock != "-" else name_input(lock)
     try:
         reading = read_lockfile(path, data, known=known, platform=platform)
     except CompatgateError as error:
@@ -240,13 +246,77 @@ def _body(reading: LockReading | SbomReading, arch: Iterable[str] = ()) -> Body:
     return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
 
 
-def _compat_use(body: Body) -> Body:
-    """Mark a forward-compatibility package as unknown: an SBOM does not state if it is loaded."""
-    if "cuda-compat" not in body or "cuda-compat-use" in body:
-        return {}
-    what = "a bill of materials does not state whether the library path has cuda-compat"
-    return {"cuda-compat-use": "newer", "unread": [what]}
+class BuildOptions(Struct, frozen=True):
+    """The options of a build: values of ``ARG``, and the stage to build."""
+
+    arguments: Mapping[str, str] = {}
+    stage: str = ""
 
 
-def _file_name(path: str) -> str:
-    return "standard input" if path == "-" else path
+class DockerfileStack(Struct, frozen=True):
+    """The stack of a Dockerfile in the form of requests, with what is open."""
+
+    stack: Body
+    places: Mapping[str, Place] = {}
+    observations: tuple[Observation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def read_build_options(arguments: Sequence[str], stage: str | None) -> BuildOptions:
+    """Read ``--build-arg`` and ``--build-stage``."""
+    options: dict[str, str] = {}
+    for text in arguments:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            hint = "like --build-arg CUDA_VERSION=12.4.1"
+            raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
+        options[name] = value
+    return BuildOptions(options, stage or "")
+
+
+def read_dockerfile_stack(
+    path: str, options: BuildOptions, platforms: Platforms, facts: Facts
+) -> DockerfileStack:
+    """Read a Dockerfile, and the image that it begins from in its registry."""
+    from compatgate.discovery.dockerfile import read_dockerfile
+
+    reading = read_dockerfile(
+        path,
+        read_bytes(path, "--dockerfile"),
+        known=facts.packages,
+        signals=read_source("image_signals"),
+        platform=Platform(cpu=platforms.cpu),
+        arguments=options.arguments,
+        target=options.stage,
+    )
+    base: ImageReading | None = None
+    if reading.base:
+        with naming(f"{os.path.basename(path)}:{reading.base_line}"):
+            base = read_image_reference(reading.base, platforms.cpu, facts, local=False)
+    return _join(path, reading, base, platforms)
+
+
+def _join(
+    path: str, reading: DockerfileReading, base: ImageReading | None, platforms: Platforms
+) -> DockerfileStack:
+    """Join the image and the hints, which are installed over it."""
+    below: Body = dict(base.to_request()) if base else {}
+    if base and base.index:
+        below = merge_bodies(below, platforms.of_processors().remarks("the image"))
+    hinted, conflicts = settle(reading.observations)
+    if CUDA_COMPAT not in {**below, **hinted}:
+        hinted.pop(COMPAT_USE, None)
+    measured = {k: v for k, v in below.get("measured", {}).items() if k not in hinted}
+    below = {**{k: v for k, v in below.items() if k not in hinted}, "measured": measured}
+    require = list(dict.fromkeys([*below.get("require", ()), *reading.require]))
+    if require:
+        hinted["require"] = require
+    stack = merge_bodies(attach_remarks(hinted, reading.open, conflicts), below)
+    places = dict.fromkeys(below, Place(path, reading.base_line))
+    places |= {hint.observation.component: Place(path, hint.line) for hint in reading.hints}
+    return DockerfileStack(
+        stack,
+        places,
+        (*(base.observations if base else ()), *reading.observations),
+        (*(base.conflicts if base else ()), *conflicts),
+    )

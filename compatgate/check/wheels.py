@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,14 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from compatgate.core.facts import Facts
-from compatgate.core.facts.nvidia import Pair
 from compatgate.core.facts.records import Record
 from compatgate.core.request import Cpu, Os
-from compatgate.core.stack import Stack, find_labelled_cuda, parse_stack
+from compatgate.core.stack import find_labelled_cuda, parse_stack
 from compatgate.core.stack_facts import assume_default_wheels
 from compatgate.core.versions import parse_version
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.errors import BadInput
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say
 
 if TYPE_CHECKING:
     from compatgate.core.package_finder import OpenPackage
@@ -67,6 +65,10 @@ def read_wheels(
     from compatgate.discovery.wheels.measure import MeasureOptions, QuestionNeeds, list_ptx_toolkits
     from compatgate.discovery.wheels.on_demand import WheelSources, measure_packages
 
+    # the CUDA that the rules will take; None where it is not known
+    stated = assume_default_wheels(parsed, facts, ()).get("cuda")
+    labelled = find_labelled_cuda(parsed, facts.frameworks)
+    cuda = max((one.major_minor for one in (stated, labelled) if one), default=None)
     progress = ProgressLines()
     packages = measure_packages(
         [_package_request(package, origins) for package in missing],
@@ -74,7 +76,7 @@ def read_wheels(
         MeasureOptions(
             toolkits=list_ptx_toolkits(facts.arch),
             cache=default_wheel_folder(),
-            question=QuestionNeeds(_find_cuda(parsed, facts)) if one_question else None,
+            question=QuestionNeeds(cuda) if one_question else None,
         ),
         progress,
         network=network,
@@ -85,13 +87,6 @@ def read_wheels(
         tuple(one.record for one in packages if one.record),
         tuple(_note(one, progress) for one in packages),
     )
-
-
-def _find_cuda(stack: Stack, facts: Facts) -> Pair | None:
-    """Return the CUDA that the rules will take for a stack; None where it is not known."""
-    stated = assume_default_wheels(stack, facts, ()).get("cuda")
-    labelled = find_labelled_cuda(stack, facts.frameworks)
-    return max((one.major_minor for one in (stated, labelled) if one), default=None)
 
 
 def _package_request(package: OpenPackage, origins: Mapping[str, PackageOrigin]) -> PackageRequest:
@@ -155,4 +150,4 @@ class ProgressLines:
     def say(self, text: str) -> None:
         """Print a line."""
         with self._writing:
-            print(strip_controls(text), file=sys.stderr, flush=True)
+            say(text)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from compatgate.cli.commands import Body, Group, Row, members, time_of
+from compatgate.cli.commands import Body, Group, Row, columns
 from compatgate.cli.gate import Operations, open_rooms
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.gate_client import ask, make_client
 from compatgate.kit.cli.options import FORMAT, SERVER
 from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import iso
 from compatgate.kit.principal import SCOPES
@@ -33,10 +32,6 @@ def _state(token: Body) -> str:
     if not token["active"]:
         return "revoked" if token["revoked_at"] else "expired"
     return f"active, {token['warning']}" if token.get("warning") else "active"
-
-
-def _secret(made: Body) -> str:
-    return str(made["secret"])
 
 
 def _with_secret(made: Body) -> Body:
@@ -82,7 +77,7 @@ targets: --target PATTERN ...
     limit the token to this target; * matches any characters; may be repeated (default: every
     target)
 """,
-            text=_secret,
+            text="{secret}",
             as_json=_with_secret,
             epilog=_SCOPES,
             make=True,
@@ -96,7 +91,7 @@ name: NAME|ID  name of the token
 --overlap DURATION
 --expires DURATION
 """,
-            text=_secret,
+            text="{secret}",
             as_json=_with_secret,
             who=_WHO,
             summary="give a token a new secret, printed only once",
@@ -104,15 +99,13 @@ name: NAME|ID  name of the token
         "list": Row(
             "list_tokens",
             "--all  include revoked and expired tokens",
-            {
-                **members("name", "id"),
-                "scopes": lambda token: ",".join(token["scopes"]),
-                "targets": lambda token: ",".join(token.get("targets") or ()) or "all",
-                "created": time_of("created_at"),
-                "expires": time_of("expires_at", "never"),
-                "last used": time_of("last_used_at", "never"),
-                "state": _state,
-            },
+            columns(
+                *("name", "id", "scopes", ("targets", lambda token: token.get("targets") or "all")),
+                "created: created_at",
+                ("expires", lambda token: token["expires_at"] or "never"),
+                ("last used", lambda token: token["last_used_at"] or "never"),
+                ("state", _state),
+            ),
             who=_WHO,
             values=lambda args: {"active": None if args.all else True},
         ),
@@ -148,7 +141,7 @@ def run_login(args: argparse.Namespace) -> int:
     """Sign a person in, and keep the session."""
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
-        from compatgate.client.credentials import Credential, store
+        from compatgate.client.settings import Credential, store_credential
         from compatgate.service.access.identity.device_flow import sign_in
 
         described = gate.send(Operations.describe_sign_in.request())
@@ -159,10 +152,12 @@ def run_login(args: argparse.Namespace) -> int:
         )
         made = gate.send(request)
     name = made.session.email or made.session.name or made.session.subject
-    kept = store(Credential(url, made.secret, made.session.id, name, made.session.expires_at))
+    kept = store_credential(
+        Credential(url, made.secret, made.session.id, name, made.session.expires_at)
+    )
     end = format_json_time(iso(made.session.expires_at))
     print(f"signed in to {url} as {strip_controls(name)} until {end}")
-    print(f"the session is kept in {kept}", file=sys.stderr)
+    say(f"the session is kept in {kept}")
     return 0
 
 
@@ -185,19 +180,19 @@ examples:
 )
 def run_logout(args: argparse.Namespace) -> int:
     """End the session at the gate, and remove its file."""
-    from compatgate.client.credentials import load, remove
+    from compatgate.client.settings import load_credential, remove_credential
 
     url = _gate_url(args)
-    credential = load(url)
+    credential = load_credential(url)
     if credential is None:
-        remove(url)
+        remove_credential(url)
         raise NotFound(f"not signed in to {url}", hint="run: compatgate login")
     try:
         with make_client(url, credential.secret) as gate:
             ask(gate, Operations.end_own_session)
     except CompatgateError as error:
-        print(f"warning: the gate did not end the session: {error.detail}", file=sys.stderr)
-    remove(url)
+        say(f"warning: the gate did not end the session: {error.detail}")
+    remove_credential(url)
     print(f"signed out of {url}")
     return 0
 

@@ -15,7 +15,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.cli.options import DATABASE, FORMAT, user_name
 from compatgate.kit.cli.output import format_time, print_answer
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action, command
 from compatgate.service.recovery.backup.checks import print_checks
 
@@ -53,7 +53,7 @@ def run_backup(args: argparse.Namespace) -> int:
     with _open(args.database) as database:
         report = write_backup(database, args.file)
     if args.file == "-":
-        print(f"audit head {report.audit_head}", file=sys.stderr)
+        say(f"audit head {report.audit_head}")
         return 0
     counts = f"{report.rows} rows, {report.audit_links} audit links"
     text = f"{args.file}: schema {report.schema}, {counts}\naudit head {report.audit_head}"
@@ -153,7 +153,7 @@ def _upgrade(args: argparse.Namespace) -> int:
         is_old = tables.current_version(database) not in (None, tables.EXPECTED_VERSION)
         if is_old and not database.is_sqlite:
             note = "no copy of a PostgreSQL database is made: back up with compatgate db backup"
-            print(f"note: {note}", file=sys.stderr)
+            say(f"note: {note}")
         done = upgrade_schema(database)
     report = {"database": done.database, "before": done.before, "schema": done.after}
     return print_answer(args.format, report | {"copy": done.copy}, done.sentence)

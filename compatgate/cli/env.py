@@ -11,10 +11,11 @@ from compatgate.check.question import name_pools, read_pool
 from compatgate.core.build_environment import MEANINGS, build_environment
 from compatgate.core.request import parse_pool
 from compatgate.core.versions import parse_version
-from compatgate.errors import BadInput
+from compatgate.errors import BadInput, naming
 from compatgate.kit.cli.options import SERVER
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.parser import add_overlays
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command
 
 _LINES = {
@@ -65,16 +66,13 @@ exit status: 0 printed, 2 bad input, or no variable is known, 3 the gate does no
 def run(args: argparse.Namespace) -> int:
     """Print the variables; return 0, or 2 when no variable has a value."""
     facts = load_facts(args.facts)
-    try:
+    with naming("--toolkit"):
         toolkit = parse_version("cuda", args.toolkit) if args.toolkit else None
-    except BadInput as error:
-        error.field = "--toolkit"
-        raise
     bodies = pools_of(args) if args.target else name_pools([read_pool(text) for text in args.pool])
     pools = [parse_pool(dict(body), facts.gpus) for body in bodies]
     result = build_environment(pools, facts, toolkit)
     for conflict in result.conflicts:
-        print(f"note: {conflict}", file=sys.stderr)
+        say(f"note: {conflict}")
     if not result.variables:
         raise BadInput("the pools determine no variable", hint="give driver and gpu of each pool")
     if args.format == "json":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatgate.catalog import browse, open_library
 from compatgate.catalog.checks import origins, verify
@@ -14,8 +14,11 @@ from compatgate.cli.commands import Group
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.output import list_fields, print_answer
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.terminal import paint, say, wants_colour, width_of, wrap
 from compatgate.kit.cli.usage import action
+
+if TYPE_CHECKING:
+    pass
 
 _MEANING = {
     "published": "",
@@ -115,7 +118,7 @@ def _verify(args: argparse.Namespace) -> int:
     ]
     print_answer(args.format, answer, "\n".join(lines))
     if problems and args.format != "json":
-        print(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}", file=sys.stderr)
+        say(f"\n{len(problems)} problem{'s' if len(problems) > 1 else ''}")
     return 1 if problems else 0
 
 

@@ -21,7 +21,7 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT
 from compatgate.kit.cli.output import print_answer
-from compatgate.kit.cli.terminal import wants_colour, width_of
+from compatgate.kit.cli.terminal import say, wants_colour, width_of
 from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import text_lines
 from compatgate.service.changes.comparison.matrix_sections import report_facts
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     print_answer(args.format, document, "\n".join(lines))
     if document["entries"] is None and args.format != "json":
         hint = "name a matrix with --matrix, or a database with --database"
-        print(f"no verdicts were compared: {hint}", file=sys.stderr)
+        say(f"no verdicts were compared: {hint}")
     return 1 if worse else 0
 
 

@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import platform
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from compatgate.discovery.registry.limits import Deadline, ImageOptions
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
 from compatgate.kit.cli.options import FORMAT
 from compatgate.kit.cli.parser import add_overlays
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action
 from compatgate.kit.files import replacing
 
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
                 failed += 1
                 progress.say(f"error: {error.detail}")
     if failed and len(args.what) > 1:
-        print(f"{failed} of {len(args.what)} could not be measured", file=sys.stderr)
+        say(f"{failed} of {len(args.what)} could not be measured")
     return 2 if failed else 0
 
 

@@ -13,8 +13,12 @@ from msgspec.structs import replace
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.check.cli import BUILD, WHEELS
-from compatgate.check.dockerfile import read_build_options, read_dockerfile_stack
-from compatgate.check.stack_sources import Platforms, read_image_reference
+from compatgate.check.stack_sources import (
+    Platforms,
+    read_build_options,
+    read_dockerfile_stack,
+    read_image_reference,
+)
 from compatgate.check.wheels import read_wheels
 from compatgate.core.facts.records import Record
 from compatgate.core.stack_values import Wheel
@@ -27,7 +31,7 @@ from compatgate.discovery.sbom.formats import to_cyclonedx
 from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, describe_contents
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import print_json, read_bytes
-from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour
+from compatgate.kit.cli.terminal import paint, say, strip_controls, wants_colour
 from compatgate.kit.cli.usage import command
 
 _LOCKFILES = (".txt", ".in", ".lock", ".toml", ".yml", ".yaml")
@@ -145,7 +149,7 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
         network=network,
     )
     for note in read.notes:
-        print(f"note: {strip_controls(note)}", file=sys.stderr)
+        say(f"note: {note}")
     left = tuple(f"{name}: {why}" for name, why in read.stack.get("unmeasured", {}).items())
     inspection = replace(found.inspection, open=(*found.inspection.open, *left))
     return found._replace(inspection=inspection, records=read.records)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog import load_facts, read_source
-from compatgate.check.observed_host import read_printed
+from compatgate.check.question import read_printed
 from compatgate.discovery.probe import probe_machine
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT

@@ -17,16 +17,16 @@ from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import read_allowed_images
 from compatgate.catalog import load_facts
-from compatgate.cli.audit.attest import read_signing
-from compatgate.cli.serve_readers import LOOPBACK_SCOPES
-from compatgate.cli.serve_settings import ServeSettings
+from compatgate.cli.attest import read_signing
+from compatgate.cli.serve_settings import LOOPBACK_SCOPES, ServeSettings
 from compatgate.discovery.cache import default_image_folder, default_wheel_folder
 from compatgate.discovery.registry.limits import ImageOptions, read_options
 from compatgate.documents.quantities import describe_seconds
-from compatgate.errors import BadInput, Unavailable
+from compatgate.errors import BadInput, Unavailable, naming
 from compatgate.gate_client import import_httpx
 from compatgate.kit import logs
 from compatgate.kit.cli.options import read_interval
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command
 from compatgate.kit.database.opening import open_state_folder
 from compatgate.kit.http.certificates import CertificatePair, load_certificate
@@ -171,7 +171,7 @@ def read_commit(settings: ServeSettings) -> CommitMode:
                 field = "COMPATGATE_DECISION_COMMIT"
             hint = "omit the option: SQLite always waits for the disk"
             raise BadInput("async needs PostgreSQL", field=field, value=mode, hint=hint)
-        print(_ASYNC_WARNING, file=sys.stderr)
+        say(_ASYNC_WARNING)
     return mode
 
 
@@ -322,11 +322,8 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
     from compatgate.service.gate.far.log import Central
 
     import_httpx()
-    try:
+    with naming("--bundle"):
         url = base_of(settings.bundle or "")
-    except BadInput as error:
-        error.field = "--bundle"
-        raise
     every, max_stale = settings.bundle_every, settings.max_stale
     every_s = read_interval(every, "--bundle-every", 1)
     if max_stale.total_seconds() < 2 * every_s:

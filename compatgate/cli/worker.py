@@ -22,7 +22,6 @@ from compatgate.canary.hosts_file import read_hosts
 from compatgate.canary.workloads.library import Library
 from compatgate.catalog import load_facts, read_source
 from compatgate.cli.gate import open_rooms
-from compatgate.cli.serve_readers import count, port
 from compatgate.core.facts import Facts
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
@@ -31,7 +30,7 @@ from compatgate.errors import BadInput, InfrastructureError, quote_error
 from compatgate.gate_client import make_client
 from compatgate.kit import logs, tracing
 from compatgate.kit.cli.options import DATABASE, add_log_format, add_workloads
-from compatgate.kit.cli.usage import bounded_seconds, command
+from compatgate.kit.cli.usage import COUNT, PORT, bounded_seconds, command
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -83,11 +82,11 @@ exit status: 0 stopped, or (--once) nothing is left to run; 2 bad input; 3 the g
 (--once) a host, does not answer
 """,
     name={"default": f"{socket.gethostname()}-{os.getpid()}"},
-    concurrency={"type": count},
+    concurrency={"type": COUNT},
     grace={"type": bounded_seconds(", 0 to 86400", 0, 86400)},
     lease={"type": bounded_seconds(", 1 to 3600", 1, 3600)},
     retry_pause={"type": bounded_seconds(", 0 to 3600", 0, 3600)},
-    metrics_port={"type": port},
+    metrics_port={"type": PORT},
 )
 def run(args: argparse.Namespace) -> int:
     """Work until a signal, or with ``--once`` until nothing is left to run; return 0."""

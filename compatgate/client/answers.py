@@ -82,6 +82,9 @@ def read(
         raise Unavailable(problem, field=base, hint=hint) from None
 
 
+_decoder = lru_cache(maxsize=256)(msgspec.json.Decoder)
+
+
 def _decode(kind: Any, body: bytes) -> Any:
     """Decode a value of a type; ignore unknown fields of newer gates."""
     if kind in (bytes, str):
@@ -91,11 +94,6 @@ def _decode(kind: Any, body: bytes) -> Any:
     except msgspec.ValidationError:
         known = _known_part(inspect.type_info(kind), msgspec.json.decode(body))
         return msgspec.convert(known, kind, str_keys=True)
-
-
-@lru_cache(maxsize=256)
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
 
 
 def _known_part(kind: inspect.Type, value: Any) -> Any:

@@ -95,7 +95,8 @@ def make_operation(declared: Declared) -> Any:
 
     request.__module__, request.__name__ = "compatgate.client.operations", declared.name
     request.__qualname__ = f"Operations.{declared.name}"
-    request.__doc__ = _describe(declared)
+    listed = [f"    {one.name}: {one.about}" for one in declared.arguments if one.about]
+    request.__doc__ = "\n".join([declared.about, *(["", "Args:", *listed] if listed else [])])
     request.__signature__ = signature  # type: ignore[attr-defined]
     return _FORMS[declared.form](request)
 
@@ -113,12 +114,6 @@ def _signature(declared: Declared) -> Signature:
             for argument in sorted(declared.arguments, key=lambda one: not one.positional)
         ]
     )
-
-
-def _describe(declared: Declared) -> str:
-    """Return the docstring of a method."""
-    listed = [f"    {one.name}: {one.about}" for one in declared.arguments if one.about]
-    return "\n".join([declared.about, *(["", "Args:", *listed] if listed else [])])
 
 
 def make_request(declared: Declared, values: Mapping[str, Any]) -> Request[Any]:

@@ -1,22 +1,31 @@
-"""Configure a client: URL, token, timeout and retries."""
+"""Configure a client: URL, token, timeout and retries; keep the sessions of ``compatgate login``.
+
+A file for each gate, which only its owner reads, holds a session.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
+import re
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 from msgspec import Struct
 
 from compatgate import version
 from compatgate.client.request import PREFIX, Request
 from compatgate.errors import BadInput, quote_error
+from compatgate.kit.clock import is_past
+from compatgate.kit.files import replacing
 
 SERVER = "COMPATGATE_SERVER"
 TOKEN = "COMPATGATE_TOKEN"  # noqa: S105 - the name of a variable
@@ -102,8 +111,7 @@ def make_settings(
     url = base_url or environment.get(SERVER)
     if not url:
         what = "no gate URL is given"
-        hint = f"give the URL of a gate, or set {SERVER}"
-        raise BadInput(what, field="base_url", hint=hint)
+        raise BadInput(what, field="base_url", hint=f"give the URL of a gate, or set {SERVER}")
     if not 0 < timeout_s < float("inf"):
         raise BadInput("must be more than 0 seconds", field="timeout", value=timeout_s)
     token = token or environment.get(TOKEN) or None
@@ -183,3 +191,68 @@ def _retry_after(outcome: Outcome) -> float | None:
         return None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     return max((when - datetime.now(UTC)).total_seconds(), 0.0)
+
+
+class Credential(Struct, frozen=True, forbid_unknown_fields=True):
+    """A session at a gate.
+
+    Attributes:
+        server: URL of the gate, without ``/api/v1``.
+        secret: sent as the bearer token.
+        session: id of the session.
+        name: of the person, as the gate's logs show it.
+        expires_at: absolute end.
+    """
+
+    server: str
+    secret: str
+    session: str
+    name: str
+    expires_at: datetime
+
+    def __repr__(self) -> str:
+        """Return the object without its secret, because errors and logs show objects."""
+        return f"Credential({self.server!r}, {self.name!r})"
+
+
+def credential_path(server: str) -> Path:
+    """Return the file for a gate."""
+    from platformdirs import user_config_path
+
+    folder = user_config_path("compatgate") / "credentials"
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", server.partition("://")[2])[:100]
+    return folder / f"{name}-{hashlib.sha256(server.encode()).hexdigest()[:12]}.json"
+
+
+def store_credential(credential: Credential) -> Path:
+    """Write the credential of a gate with mode 0600, in place of an earlier one."""
+    path = credential_path(credential.server)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.chmod(0o700)
+        with replacing(path) as file:  # with mode 0600
+            file.write(msgspec.json.encode(credential))
+    except OSError as error:
+        raise BadInput(f"cannot write {path}: {error.strerror}", field="credentials") from None
+    return path
+
+
+def load_credential(server: str) -> Credential | None:
+    """Return the credential of a gate; None: there is none, or it has expired."""
+    path = credential_path(server)
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            found = msgspec.json.decode(file.read(65536), type=Credential)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if mode & 0o077:
+        hint = f"chmod 600 {path}"
+        raise BadInput(f"{path} is readable by other users", field="credentials", hint=hint)
+    return None if found.server != server or is_past(found.expires_at) else found
+
+
+def remove_credential(server: str) -> None:
+    """Remove the credential of a gate, if there is one."""
+    with suppress(OSError):
+        credential_path(server).unlink()

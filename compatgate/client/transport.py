@@ -78,8 +78,7 @@ class ClientBase(Generic[H]):
 
     def _pause(self, request: Request[Any], number: int, outcome: Outcome) -> float | None:
         """Return the seconds until the next attempt; None: this outcome stands."""
-        retries = self._settings.retries
-        return retries.pause(number, outcome, repeatable=request.repeatable)
+        return self._settings.retries.pause(number, outcome, repeatable=request.repeatable)
 
 
 @contextmanager

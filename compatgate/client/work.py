@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import msgspec
 
@@ -19,6 +18,9 @@ from compatgate.core.matrix import Evidence
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit.clock import iso, read_clocks
 
+P = ParamSpec("P")
+R = TypeVar("R")
+_LONGEST = 8000
 _DECLARED = ("executor", "gpu", "driver", "slots", "exclusive", "health", "quiet")
 
 
@@ -90,51 +92,51 @@ class GateQueue:
         self._beat(lease, doing=doing, progress=progress, left_s=left_s)
 
     def _beat(self, lease: Lease, **changed: Any) -> Order:
-        with _held(lease):
-            answer = self._client.renew_lease(
-                lease.run.id, lease.attempt, lease_s=self._settings.lease, **changed
-            )
-        return answer.order
+        hold = self._settings.lease
+        return self._of(lease, self._client.renew_lease, lease_s=hold, **changed).order
+
+    def _of(
+        self,
+        lease: Lease,
+        operation: Callable[Concatenate[str, int, P], R],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> R:
+        """Ask about the run of a lease; raise `LeaseLost` if the gate says that another has it."""
+        try:
+            return operation(lease.run.id, lease.attempt, *args, **named)
+        except Conflict:
+            raise LeaseLost(lease.run.id) from None
 
     def lengths(self, lease: Lease, steps: Collection[str]) -> Mapping[str, float]:
         """See `Queue`."""
-        with _held(lease):
-            found = self._client.show_past(lease.run.id, lease.attempt, steps=",".join(steps))
-        return found.lengths
+        return self._of(lease, self._client.show_past, steps=",".join(steps)).lengths
 
     def ended_in_time(self, lease: Lease, step: str, digest: str) -> str:
         """See `Queue`."""
-        with _held(lease):
-            found = self._client.show_past(lease.run.id, lease.attempt, hung=step, digest=digest)
-        return found.in_time
+        return self._of(lease, self._client.show_past, hung=step, digest=digest).in_time
 
     def write(self, lease: Lease, step: str, data: bytes) -> None:
         """See `Queue`."""
         if data:
-            with _held(lease):
-                self._client.write_output(lease.run.id, lease.attempt, step, data)
+            self._of(lease, self._client.write_output, step, data)
 
     def record(self, lease: Lease, result: StepResult) -> None:
         """See `Queue`."""
-        with _held(lease):
-            body = msgspec.to_builtins(result)
-            self._client.record_step(lease.run.id, lease.attempt, body)
+        self._of(lease, self._client.record_step, msgspec.to_builtins(result))
 
     def results(self, lease: Lease) -> list[StepResult]:
         """See `Queue`."""
-        with _held(lease):
-            found = self._client.list_recorded_steps(lease.run.id, lease.attempt).steps
+        found = self._of(lease, self._client.list_recorded_steps).steps
         return [msgspec.convert(step, StepResult) for step in found]
 
     def compare(self, lease: Lease, pairs: PairsState) -> None:
         """See `Queue`."""
-        with _held(lease):
-            self._client.store_pairs(lease.run.id, lease.attempt, [msgspec.to_builtins(pairs)])
+        self._of(lease, self._client.store_pairs, [msgspec.to_builtins(pairs)])
 
     def earlier_pairs(self, lease: Lease) -> list[PairsState]:
         """See `Queue`."""
-        with _held(lease):
-            found = self._client.list_earlier_pairs(lease.run.id, lease.attempt).pairs
+        found = self._of(lease, self._client.list_earlier_pairs).pairs
         return [msgspec.convert(body, PairsState) for body in found]
 
     def finish(
@@ -150,14 +152,12 @@ class GateQueue:
                 "development": evidence.development,
                 "bound": evidence.bound.to_json() if evidence.bound else None,
             }
-        with _held(lease):
-            self._client.end_run(lease.run.id, lease.attempt, outcome, _cut(reason), evidence=claim)
+        self._of(lease, self._client.end_run, outcome, reason[:_LONGEST], evidence=claim)
 
     def retry(self, lease: Lease, reason: str) -> None:
         """See `Queue`."""
         pause = self._settings.pauses[0]
-        with _held(lease):
-            self._client.end_run(lease.run.id, lease.attempt, "again", _cut(reason), pause_s=pause)
+        self._of(lease, self._client.end_run, "again", reason[:_LONGEST], pause_s=pause)
 
     def approved(self, ground: BaselineKey) -> Mapping[str, Samples]:
         """See `Baselines`."""
@@ -182,19 +182,6 @@ class GateQueue:
     def verify_due(self, worker: str, every_s: int) -> Sequence[str]:
         """Have the runs queued that blessed entries depend on, where they are due; their ids."""
         return self._client.queue_verifications(self._host, worker, every_s).runs
-
-
-def _cut(text: str) -> str:
-    return text[:8000]
-
-
-@contextmanager
-def _held(lease: Lease) -> Iterator[None]:
-    """Raise `LeaseLost` where the gate says that another has the run."""
-    try:
-        yield
-    except Conflict:
-        raise LeaseLost(lease.run.id) from None
 
 
 def find_host(client: Client, hosts: Sequence[Host]) -> Host:

@@ -103,7 +103,9 @@ def _select_cuda_gpus(
     """Select the GPUs that CUDA uses; an unknown entry hides every GPU after it."""
     value = environment[CUDA]
     entries = [entry.strip() for entry in value.split(",")]
-    if any(e.isdecimal() for e in entries) and not _order_is_known(devices, environment):
+    is_ordered = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    is_ordered |= len({device.name for device in devices}) < 2
+    if any(e.isdecimal() for e in entries) and not is_ordered:
         notes.append(
             f"{CUDA}={value} numbers the fastest GPU first; that order is unknown, so all GPUs are "
             "shown; set CUDA_DEVICE_ORDER=PCI_BUS_ID for a certain order"
@@ -119,11 +121,6 @@ def _select_cuda_gpus(
             break
         cuda_gpus.append(device)
     return tuple(cuda_gpus)
-
-
-def _order_is_known(devices: Sequence[Device], environment: Mapping[str, str]) -> bool:
-    alike = len({device.name for device in devices}) < 2
-    return alike or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 
 
 def _find_device(devices: Sequence[Device], entry: str) -> Device | None:

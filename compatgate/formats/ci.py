@@ -47,7 +47,8 @@ def place_of_finding(finding: Json, answer: Answer) -> Place:
     """Return the line of the component; without a file use the target as the required path."""
     known = answer.place(finding)
     if known is None:
-        return Place(f"compatgate/{_plain(answer.verdict['target'] or 'pool')}")
+        name = answer.verdict["target"] or "pool"
+        return Place(f"compatgate/{re.sub(r'[^A-Za-z0-9._-]', '-', name)}")
     return Place(relative_path(known.path), known.line)
 
 
@@ -81,10 +82,6 @@ def list_findings(answers: Sequence[Answer]) -> Iterator[tuple[Json, Answer, str
             seen[parts] += 1
             told = "\0".join((*parts, str(number))).encode("utf-8", "replace")
             yield finding, answer, sha256(told).hexdigest()
-
-
-def _plain(name: str) -> str:
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-._") else "-" for c in name)
 
 
 def render_github(answers: Sequence[Answer], view: View) -> str:

@@ -17,7 +17,7 @@ from compatgate.core.rule import Rule
 from compatgate.core.rules import RULES
 from compatgate.formats import ci, text
 from compatgate.formats.reports import Answer, Json, View
-from compatgate.release import docs_link
+from compatgate.resources import docs_link
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -39,21 +39,17 @@ class SteadyClock:
             return wall
         if not self._warned:
             self._warned = True
-            self._warn(least, wall)
+            _log.warning(
+                "the system's clock was set back by %.0f seconds, to %s; compatgate continues with"
+                " %s, so that nothing that has expired becomes valid again: set the clock right",
+                (least - wall).total_seconds(), iso(wall), iso(least),
+            )  # fmt: skip
         return least
 
     def never_before(self, moment: datetime) -> None:
         """Never tell a time before a moment that has certainly passed."""
         if moment > self.now():
             self._told = (moment, read_clocks()[1])
-
-    def _warn(self, least: datetime, wall: datetime) -> None:
-        behind = (least - wall).total_seconds()
-        _log.warning(
-            "the system's clock was set back by %.0f seconds, to %s; compatgate continues with %s,"
-            " so that nothing that has expired becomes valid again: set the clock right",
-            behind, iso(wall), iso(least),
-        )  # fmt: skip
 
 
 def read_clocks() -> tuple[datetime, float]:

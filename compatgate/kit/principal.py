@@ -192,8 +192,7 @@ def check_patterns(patterns: Iterable[str]) -> TargetPatterns:
     hint = "names of targets; * matches any characters, for example prod-*"
     for pattern in found:
         if not _PATTERN.fullmatch(pattern):
-            what = "is not a pattern of targets"
-            raise BadInput(what, field="targets", value=pattern, hint=hint)
+            raise BadInput("is not a pattern of targets", field="targets", value=pattern, hint=hint)
     if not found:
         raise BadInput("no target is given", field="targets", hint=hint)
     if len(found) > MAX_PATTERNS:

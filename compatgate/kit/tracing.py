@@ -1,7 +1,8 @@
-"""Trace requests, image reads, batches of decisions and canary steps with OpenTelemetry.
+"""Note what is known of a request, and trace requests, image reads, decisions and canary steps.
 
-``OTEL_*`` variables switch tracing on, as the OpenTelemetry specification names them; the extra
-``otel`` has the libraries. Without the variables nothing is imported, and a span costs a call.
+A note is for the request's line in the log, its figures and its span. ``OTEL_*`` variables switch
+tracing on, as the OpenTelemetry specification names them; the extra ``otel`` has the libraries.
+Without the variables nothing is imported, and a span costs a call.
 
 No span has a token, a body, a path or the text of an error.
 """
@@ -18,13 +19,16 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from compatgate.release import install_hint
+from msgspec import Struct
+
+from compatgate.resources import install_hint
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span, Tracer
 
-    from compatgate.kit.http.notes import RequestNote
+    from compatgate.core.rule import Verdict
+    from compatgate.errors import CompatgateError
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -37,6 +41,9 @@ _provider: TracerProvider | None = None
 _NOTHING: AbstractContextManager[None] = nullcontext()
 T = TypeVar("T")
 SpanKind = Literal["internal", "server", "client"]
+NOTE = "compatgate.note"
+"""Key of the note in the scope of a request, and in its WSGI environment."""
+RequestKind = Literal["question", "hook", "api", "page", "health"]
 
 
 def is_requested(environ: Mapping[str, str] = os.environ) -> bool:
@@ -169,3 +176,34 @@ def _describe(note: RequestNote) -> dict[str, Any]:
 def carry(function: Callable[..., T]) -> Callable[..., T]:
     """Return a function whose spans belong to the current one, whichever thread calls it."""
     return function if _tracer is None else partial(contextvars.copy_context().run, function)
+
+
+class RequestNote(Struct):
+    """Notes about a request that began at a moment of `time.perf_counter`.
+
+    ``route`` is the name of the route, never the path, which may hold anything. ``status``: 0 until
+    there is an answer.
+    """
+
+    method: str
+    kind: RequestKind
+    peer: str
+    began: float
+    number: str = "-"
+    route: str = "none"
+    status: int = 0
+    identity: str | None = None
+    error: CompatgateError | None = None
+    verdicts: tuple[Verdict, ...] = ()
+
+    @property
+    def deciding_verdict(self) -> Verdict | None:
+        """Return the first decision that was denied, else the first."""
+        return next(
+            (one for one in self.verdicts if not one.allowed), next(iter(self.verdicts), None)
+        )
+
+
+def note_of(environ: Mapping[str, Any]) -> RequestNote | None:
+    """Return the note of a request; None: no server made one."""
+    return environ.get(NOTE)

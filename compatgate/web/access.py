@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compatgate.errors import Unauthorized
 from compatgate.kit import logs
-from compatgate.kit.http.rate import Rate, RateLimiter
+from compatgate.kit.http.limits import Rate, RateLimiter
 
 if TYPE_CHECKING:
-    from compatgate.kit.http.notes import RequestNote
+    from compatgate.kit.tracing import RequestNote
     from compatgate.web.metrics import Metrics
 
 AccessLevel = Literal["off", "errors", "all"]

@@ -22,10 +22,10 @@ from compatgate.errors import CompatgateError
 from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
-from compatgate.kit.http.notes import RequestNote, note_of
 from compatgate.kit.http.replies import Reply, UnsupportedMediaType
 from compatgate.kit.http.route import JSON, Body, Call, Returns, route
 from compatgate.kit.principal import Principal
+from compatgate.kit.tracing import RequestNote, note_of
 from compatgate.service.cluster.admission.review import (
     Review,
     ReviewAnswer,

@@ -16,8 +16,8 @@ from compatgate.kit.http import replies
 from compatgate.kit.http.limits import RequestLimits
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import UI_PREFIX
-from compatgate.kit.http.notes import note_of
 from compatgate.kit.http.replies import Envelope, Reply
+from compatgate.kit.tracing import note_of
 from compatgate.kit.ui import assets
 from compatgate.service.access.identity.service import Identity
 from compatgate.service.audit.attestations.service import Attestations

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import replies
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
-from compatgate.kit.http.notes import NOTE, RequestNote
 from compatgate.kit.http.route import JSON
 from compatgate.kit.http.wsgi import (
     Body,
@@ -29,6 +28,7 @@ from compatgate.kit.http.wsgi import (
     receive_body,
     send_answer,
 )
+from compatgate.kit.tracing import NOTE, RequestNote
 from compatgate.service.runs.queue.logs import LogListeners
 from compatgate.web.access import AccessLog
 from compatgate.web.admission_hook import DESK, HOOK_PATH, MAX_BODY_BYTES, AdmissionDesk
@@ -39,8 +39,8 @@ from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
 if TYPE_CHECKING:
     from flask import Flask
 
-    from compatgate.kit.http.notes import RequestKind
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
+    from compatgate.kit.tracing import RequestKind
     from compatgate.web.service import Service
 
 _HEALTH_THREADS = 4

@@ -16,9 +16,9 @@ from werkzeug.exceptions import HTTPException
 
 from compatgate.errors import BadInput, Forbidden, Unauthorized
 from compatgate.kit.http.limits import peer_address
-from compatgate.kit.http.notes import note_of
 from compatgate.kit.http.replies import HttpError
 from compatgate.kit.principal import AccessRefused
+from compatgate.kit.tracing import note_of
 from compatgate.service.access.tokens.browser_sessions import (
     NewBrowserSession,
     form_token,

@@ -39,8 +39,8 @@ from compatgate.web.service import METRIC_TARGETS, Service
 
 if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
-    from compatgate.kit.http.notes import RequestKind
     from compatgate.kit.principal import Principal
+    from compatgate.kit.tracing import RequestKind
     from compatgate.service.cluster.admission.schemas import ReviewOutcome
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
 

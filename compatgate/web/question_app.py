@@ -19,7 +19,7 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit.http import replies
 from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import API_PREFIX
-from compatgate.kit.http.notes import NOTE
+from compatgate.kit.tracing import NOTE
 from compatgate.service.gate.decisions.decision_log import (
     PATIENCE_SECONDS,
     late_log_error,
@@ -37,10 +37,10 @@ from compatgate.web.auth import (
 
 if TYPE_CHECKING:
     from compatgate.kit.http.lanes import Lane
-    from compatgate.kit.http.notes import RequestNote
     from compatgate.kit.http.replies import WholeAnswer
     from compatgate.kit.http.wsgi import Fields
     from compatgate.kit.principal import Principal
+    from compatgate.kit.tracing import RequestNote
     from compatgate.web.service import Service
 
 QUESTION_PATH = f"{API_PREFIX}/gate"

@@ -11,7 +11,7 @@ from msgspec import field
 
 from compatgate.errors import CompatgateError
 from compatgate.kit.http.certificates import CertificatePair
-from compatgate.kit.http.rate import Rate
+from compatgate.kit.http.limits import Rate
 from compatgate.kit.http.replies import unexpected_error
 from compatgate.kit.http.route import RequestSettings
 from compatgate.kit.http.signatures import Secret

@@ -6,18 +6,18 @@ from compatgate.cli.commands import Group
 
 run = Group(
     {
-        "run": "cli.canary.runs:run_start",
+        "run": "cli.canary.runs:START",
         "list": "cli.canary.runs:LIST",
-        "show": "cli.canary.show:run_show",
+        "show": "cli.canary.runs:SHOW",
         "logs": "cli.canary.runs:run_logs",
-        "cancel": "cli.canary.runs:run_cancel",
+        "cancel": "cli.canary.runs:CANCEL",
         "discard": "cli.canary.runs:DISCARD",
-        "rerun": "cli.canary.runs:run_rerun",
+        "rerun": "cli.canary.runs:RERUN",
         "import": "cli.canary.samples:run_import",
         "sample": "cli.canary.samples:run_sample",
         "hosts": "cli.canary.hosts:HOSTS",
         "baselines": "cli.canary.baselines:run",
-        "fleet": "cli.canary.fleet:run_fleet",
+        "fleet": "cli.canary.hosts:run_fleet",
         "drift": "cli.canary.hosts:run_drift",
         "judge": "cli.canary.judge:run_judge",
         "fetch": "cli.canary.workloads:run_fetch",

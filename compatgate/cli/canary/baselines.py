@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from compatgate.cli.commands import Body, Group, Row, members
+from compatgate.cli.commands import Body, Group, Row, columns
 from compatgate.cli.gate import Operations, gate_of
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
@@ -73,7 +73,12 @@ def _approve(args: argparse.Namespace) -> Any:
     with gate_of(args) as gate:
         proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
         details = [ask(gate, Operations.show_baseline, one["id"]) for one in reversed(proposed)]
-        ids = [one["id"] for one in details if any(_is_of(args.all_of, run) for run in one["runs"])]
+        of_run = f"{args.all_of}:"  # values are those of a run, or of one of its steps
+        ids = [
+            one["id"]
+            for one in details
+            if any(f"{run['run']}:".startswith(of_run) for run in one["runs"])
+        ]
         if not ids:
             what = f"no proposed baseline has values of run {args.all_of}"
             hint = "compatgate canary baselines list --state proposed"
@@ -81,19 +86,10 @@ def _approve(args: argparse.Namespace) -> Any:
         return [ask(gate, Operations.approve_baseline, number) for number in ids]
 
 
-def _is_of(run: str, learned: Body) -> bool:
-    """Return whether values are those of a run, or of one of its steps."""
-    name: str = learned["run"]
-    return name == run or name.startswith(f"{run}:")
-
-
-_LISTED = members("id", "workload", "metric", "sku", "family", "version", "state")
+_LISTED = columns("id", "workload", "metric", "sku", "family", "version", "state")
 APPROVE = Row(
     "approve_baseline",
-    """\
-[ID]          version number, as listed; or --all-of
---all-of RUN  approve every proposed version with values of this run
-""",
+    "[ID]\n--all-of RUN  approve every proposed version with values of this run",
     columns=_LISTED,
     text=_format,
     answer=_approve,
@@ -102,17 +98,12 @@ run = Group(
     {
         "list": Row(
             "list_baselines",
-            """\
---workload W  workload with digest, as listed
---sku SKU     GPU SKU, or cpu
---metric M    metric
---state {}    state (default: any)
-""",
+            "--workload W\n--sku SKU  GPU SKU, or cpu\n--metric M\n--state {}",
             {**_LISTED, "runs": "learnt_from", "values": "values"},
         ),
-        "show": Row("show_baseline", "ID  version number, as listed", text=_format),
+        "show": Row("show_baseline", text=_format),
         "approve": APPROVE,
-        "refuse": Row("refuse_baseline", "ID  version number, as listed", text=_format),
+        "refuse": Row("refuse_baseline", text=_format),
     },
     help="list, show, approve and refuse baselines",
 )

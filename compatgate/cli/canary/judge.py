@@ -28,7 +28,7 @@ from compatgate.canary.peaks import describe_excess
 from compatgate.canary.workload import Better, MetricSpec
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
-from compatgate.kit.cli.output import open_input, print_answer
+from compatgate.kit.cli.output import name_input, open_input, print_answer
 from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
 from compatgate.kit.cli.usage import action
 
@@ -119,10 +119,6 @@ def _read(path: str, field: str) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def _source(path: str) -> str:
-    return "standard input" if path == "-" else path
-
-
 # --- two files -------------------------------------------------------------------------------
 
 
@@ -156,7 +152,7 @@ def _read_measurements(args: argparse.Namespace) -> tuple[MeasurementFile, Measu
     contents = {side: _read(getattr(args, side), side.upper()) for side in sides}
 
     def read(side: str, metric: str | None) -> MeasurementFile:
-        source = _source(getattr(args, side))
+        source = name_input(getattr(args, side))
         return read_measurements(contents[side], source=source, metric=metric, unit=args.unit)
 
     name = args.metric[0] if args.metric and len(args.metric) == 1 else None
@@ -195,7 +191,7 @@ def _spec(
 
 def _judge_pairs(args: argparse.Namespace) -> PairedJudgement:
     def read(path: str, field: str) -> PairedFile:
-        return read_pairs(_read(path, field), source=_source(path))
+        return read_pairs(_read(path, field), source=name_input(path))
 
     pairs = read(args.baseline, "PAIRS")
     history = [read(path, "--history") for path in args.history]

@@ -10,16 +10,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from compatgate.cli.commands import Body, Row, members, print_row, time_of
-from compatgate.cli.gate import Client, Operations, asking
-from compatgate.core.stack import parse_stack_text
+import msgspec
+
+from compatgate.canary.run import Conditions
+from compatgate.cli.commands import Body, Row, columns, format_rows, print_row
+from compatgate.cli.gate import Client, Operations, asking, gate_of
+from compatgate.core.binding import Comparison
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
-from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cli.usage import read_usage
+from compatgate.kit.cli.output import format_fields, format_json_time
+from compatgate.kit.cli.terminal import say, strip_controls
 
-Show = Callable[[str], Body]
-"""A function that asks the gate for a run by its id."""
 POLL_SECONDS = 1.0
 _REPEAT_S = 30.0
 _PATIENCE_S = 600.0
@@ -27,55 +28,58 @@ _PATIENCE_S = 600.0
 _OPEN_STATES = ("queued", "leased", "preparing", "running", "judging")
 _ENDED_STATES = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 _STATES = ("active", "ended", *_OPEN_STATES, *_ENDED_STATES)
-_REQUEST = """\
---suite S (required)  suite to run
---target T            target of the run; optional with --host
---pool P              only this pool of the target (default: each SKU and driver)
---stack LIST          stack under test, for example cuda=12.4,torch=2.4.1+cu124
---image REF           image under test
---entry NAME          matrix entry under test
---against REFERENCE   compare the image in pairs with an entry or an image; auto: with the blessed
-                      entry that it would replace (default for an image on a target); history: by
-                      baselines, in pairs only where they cannot tell; none: judge it alone
---explained REASON    why improbably good values are right: above the published peak, or better by
-                      more than 2 x; kept with the run and its baseline
---host H              staging host (default: any suitable host)
---priority N = 0      priority; higher runs first
-"""
-"""Options that are members of a request for runs."""
+_COLUMNS = columns(
+    *("run: id", "suite", "target", "gpu", "driver"),
+    ("state", lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}"),
+    *(("host", lambda run: run["on_host"] or run["host"]), "created: created_at"),
+    ("reason", lambda run: run["doing"] or run["reason"]),
+)
 
 
-@asking(
-    "run a suite for a target's stack",
-    _REQUEST,
+def _start(args: argparse.Namespace) -> list[Body]:
+    """Queue the runs, and wait until they end."""
+    with gate_of(args) as gate:
+        made: list[Body] = START.ask(args, gate)
+        ids = [run["id"] for run in made]
+        try:
+            if not args.detach:
+                made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
+        except KeyboardInterrupt:
+            end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
+            say(f"\nnot ended yet; {describe_resuming(ids)}; {end}")
+            raise
+    return made
+
+
+def exit_status(runs: Sequence[Body]) -> int:
+    """Return 0: all passed; 1: one failed; 3: otherwise."""
+    states = {run["state"] for run in runs}
+    return 1 if "failed" in states else 0 if states == {"passed"} else 3
+
+
+START = Row(
+    "submit_runs",
     """\
---wait      wait until the runs end (default)
-| --detach  queue the run and exit with 0
+--suite S     suite to run
+--target T    target of the run; optional with --host
+--stack LIST  stack under test, for example cuda=12.4,torch=2.4.1+cu124
+--wait        wait until the runs end (default)
+| --detach    queue the run and exit with 0
+...
 """,
+    _COLUMNS,
+    member="runs",
+    answer=_start,
+    status=lambda made, args: 0 if args.detach else exit_status(made),
+    summary="run a suite for a target's stack",
     epilog="""\
 One run is queued for each SKU and driver of the target's pools. Without --stack and --image the
 workloads run in their own images, and are measured there; this project's programs have no images.
 exit status: 0 passed, 1 failed, 2 bad input, 3 inconclusive, error, timeout or cancelled
 """,
-    priority={"type": int},
 )
-def run_start(args: argparse.Namespace, gate: Client) -> int:
-    """Queue the runs, and wait until they end."""
-    names = [name for name, *_ in read_usage(_REQUEST)]
-    body = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    if args.stack is not None:
-        body["stack"] = parse_stack_text(args.stack)
-    made = ask(gate, Operations.submit_runs, **body)["runs"]
-    if not args.detach:
-        ids = [run["id"] for run in made]
-        try:
-            made = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
-        except KeyboardInterrupt:
-            end = f"to cancel: compatgate canary cancel {' '.join(ids)}"
-            print(f"\nnot ended yet; {describe_resuming(ids)}; {end}", file=sys.stderr)
-            raise
-    print_runs(made, args.format)
-    return 0 if args.detach else exit_status(made)
+CANCEL = Row("cancel_run", "id: ID ...", _COLUMNS, summary="cancel runs")
+RERUN = Row("rerun", columns=_COLUMNS, member="runs")
 
 
 @asking(
@@ -111,14 +115,7 @@ def _follow_logs(gate: Client, args: argparse.Namespace) -> Iterator[str]:
             raise Unavailable(f"the log stopped: {data['detail']}")
         elif name == "end":
             reason = f": {data['reason']}" if data["reason"] else ""
-            print(f"[{data['state']}{reason}]", file=sys.stderr)
-
-
-@asking("cancel runs", "runs: ID ...  run ids, as in canary list")
-def run_cancel(args: argparse.Namespace, gate: Client) -> int:
-    """End runs: at once where they wait, else when their worker next reports."""
-    print_runs([ask(gate, Operations.cancel_run, name) for name in args.runs], args.format)
-    return 0
+            say(f"[{data['state']}{reason}]")
 
 
 def describe_pool(evidence: Body) -> str:
@@ -129,22 +126,9 @@ def describe_pool(evidence: Body) -> str:
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
 
 
-@asking("requeue a finished run", "run: ID  run id, as in canary list")
-def run_rerun(args: argparse.Namespace, gate: Client) -> int:
-    """Requeue a run, for the current state of its target."""
-    print_runs(ask(gate, Operations.rerun, args.run)["runs"], args.format)
-    return 0
-
-
 def print_runs(runs: Sequence[Body], form: str) -> None:
     """Print runs as JSON, or one line per run."""
     print_row(form, LIST, list(runs))
-
-
-def exit_status(runs: Sequence[Body]) -> int:
-    """Return 0: all passed; 1: one failed; 3: otherwise."""
-    states = {run["state"] for run in runs}
-    return 1 if "failed" in states else 0 if states == {"passed"} else 3
 
 
 def describe_resuming(ids: Sequence[str]) -> str:
@@ -153,31 +137,31 @@ def describe_resuming(ids: Sequence[str]) -> str:
     return f"to go on waiting: {commands}"
 
 
-def wait_for_runs(show: Show, ids: Sequence[str]) -> list[Body]:
+def wait_for_runs(show: Callable[[str], Body], ids: Sequence[str]) -> list[Body]:
     """Wait until all runs have ended, also while the gate restarts; print progress on stderr."""
     runs: dict[str, Body] = {}
     lines: dict[str, tuple[str, float]] = {}
 
-    def say(run: Body) -> None:
+    def tell(run: Body) -> None:
         text, now = run_line(run), time.monotonic()
         before, at = lines.get(run["id"], ("", 0.0))
         # A new share or time left is no new activity: a log gets it now and then.
         again = before.partition(", ")[0] == text.partition(", ")[0] and now - at < _REPEAT_S
         if text != before and not again:
             lines[run["id"]] = text, now
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     while True:
         for name in ids:
             if name not in runs or runs[name]["state"] in _OPEN_STATES:
                 runs[name] = _show_patiently(show, ids, name)
-                say(runs[name])
+                tell(runs[name])
         if not any(run["state"] in _OPEN_STATES for run in runs.values()):
             return list(runs.values())
         time.sleep(POLL_SECONDS)
 
 
-def _show_patiently(show: Show, ids: Sequence[str], name: str) -> Body:
+def _show_patiently(show: Callable[[str], Body], ids: Sequence[str], name: str) -> Body:
     """Show a run, and wait while the gate restarts."""
     began = 0.0
     while True:
@@ -187,7 +171,7 @@ def _show_patiently(show: Show, ids: Sequence[str], name: str) -> Body:
             resume = f"the runs go on; {describe_resuming(ids)}"
             if not began:
                 began = time.monotonic()
-                print(f"{error.problem}: waiting for the gate; {resume}", file=sys.stderr)
+                say(f"{error.problem}: waiting for the gate; {resume}")
             elif time.monotonic() - began > _PATIENCE_S:
                 error.hint = resume
                 raise
@@ -206,30 +190,20 @@ LIST = Row(
     "list_runs",
     f"""\
 --state STATE   {", ".join(_STATES)}
---target T      target
---suite S       suite
---entry NAME    entry
---host H        host
---purpose {{}}    purpose
+--target T
+--suite S
+--entry NAME
+--host H
+--purpose {{}}
 --limit N = 50  number of runs
 """,
-    {
-        "run": "id",
-        **members("suite", "target", "gpu", "driver"),
-        "state": lambda run: f"{run['state']}{' (cancelling)' if run['cancelling'] else ''}",
-        "host": lambda run: run["on_host"] or run["host"],
-        "created": time_of("created_at"),
-        "reason": lambda run: run["doing"] or run["reason"],
-    },
+    _COLUMNS,
     settings={"state": {"choices": _STATES}},
     limited=False,
 )
 DISCARD = Row(
     "discard_run",
-    """\
-ID             run id, as in canary list
---reason TEXT  reason why the run does not count; kept in the audit log
-""",
+    "ID\n--reason TEXT  reason why the run does not count; kept in the audit log",
     text=lambda run: f"{run['id']} is discarded; {describe_pool(run['evidence'])}",
     epilog="""\
 A failed run denies its GPU content until it is older than the policy's maxAge, even if later runs
@@ -237,5 +211,138 @@ pass. Discard it only if the image is not the cause: a broken host, for example.
 cannot be restored. Needs the scope bless.
 
 example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 failed"
+""",
+)
+
+
+def _show(args: argparse.Namespace) -> Body:
+    """Show a run, after its end where that is waited for."""
+    with gate_of(args) as gate:
+        if args.wait:
+            wait_for_runs(lambda run: ask(gate, Operations.show_run, run), [args.id])
+        run: Body = SHOW.ask(args, gate)
+    return run
+
+
+def _format_run(run: Body) -> str:
+    """Return a run with everything that is known of it; an older server sends less."""
+    host = run["on_host"] or run["host"]
+    fields = {
+        "suite": run["suite"],
+        "target": " / ".join(filter(None, (run["target"], run["pool"]))),
+        "entry": run["entry"],
+        "stack": ",".join(
+            f"{name}={'+'.join(value) if isinstance(value, list) else value}"
+            for name, value in run["stack"].items()
+        ),
+        "image": run["image"],
+        "against": _describe_reference(run.get("against")),
+        "gpu": run["gpu"],
+        "driver": run["driver"],
+        "nodes": run["nodes"] if run["nodes"] > 1 else None,
+        "host": f"{host} ({run['worker']})" if host and run["worker"] else host,
+        "attempt": f"{run['attempts']} of {run['max_attempts']}" if run["attempts"] else None,
+        "asked for": f"{format_json_time(run['created_at'])} by {run['asked_by']}",
+        "started": format_json_time(run["started_at"]),
+        "finished": format_json_time(run["finished_at"]),
+    }
+    steps = run["steps"]
+    parts = [f"{run_line(run)}\n{format_fields(fields, '  ')}"]
+    if steps:
+        named = columns("step: name", "outcome", "exit: exit_code", "reason")
+        parts.append(format_rows(steps, named))
+    if pairs := run.get("pairs"):
+        parts.append("\n".join(_list_pairs(pairs)))
+    parts += map("\n".join, (_list_witnesses(steps), _list_figures(steps)))
+    if evidence := run.get("evidence"):
+        parts.append(_format_evidence(evidence))
+    return strip_controls("\n\n".join(filter(None, parts)))
+
+
+def _describe_reference(against: Body | None) -> str:
+    if not against:
+        return ""
+    if not against["image"]:
+        return f"nothing: {against['reason']}"
+    entry = f"entry {against['entry']}: " if against["entry"] else ""
+    return f"{entry}{against['image']}" + (f" ({against['reason']})" if against["reason"] else "")
+
+
+def _list_pairs(pairs: Body) -> Iterator[str]:
+    """Yield the outcome of a comparison, and each metric's change with its interval."""
+    yield f"pairs: {pairs['outcome'] or 'undecided'} after {pairs['done']}"
+    yield f"  {pairs['reason']}"
+    if metrics := (pairs["judgement"] or {}).get("metrics"):
+        yield format_rows(metrics, _PAIRS)
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:+.3g} %"
+
+
+def _interval(metric: Body) -> str:
+    low, high = (_share(metric[end]) or "open" for end in ("low", "high"))
+    return "" if metric["effect"] is None else f"{low} to {high}"
+
+
+_PAIRS = columns(
+    *("metric", "outcome", ("change", lambda metric: _share(metric["effect"]))),
+    *(("interval", _interval), ("tolerance", lambda metric: _share(metric["tolerance"])[1:])),
+)
+
+
+def _list_witnesses(steps: Sequence[Body]) -> Iterator[str]:
+    """Yield what the worker saw of each step."""
+    for step in steps:
+        if not (witness := (step["report"] or {}).get("witness")):
+            continue
+        by = f"by the {witness['interpreter']}'s interpreter"
+        yield f"  {step['name']} is {witness['assurance']}, {by}"
+        if witness["not_witnessed"]:
+            unseen = "; ".join(f"{what}: {why}" for what, why in witness["not_witnessed"].items())
+            yield f"    not witnessed: {unseen}"
+        yield from (f"    contradicted: {line}" for line in witness["contradictions"])
+
+
+def _list_figures(steps: Sequence[Body]) -> Iterator[str]:
+    """Yield the shares of published peaks, and the conditions of metrics."""
+    for step in steps:
+        for one in step.get("peaks", ()):
+            yield f"  {step['name']} {one['metric']}: {one['words']}"
+            yield f"    source: {one['source']['title']}, {one['source']['confidence']}"
+    for step in steps:
+        for metric in (step["report"] or {}).get("metrics", ()):
+            result = msgspec.convert(metric.get("conditions"), Conditions | None)
+            if result and result.words:
+                yield f"  {step['name']} {metric['name']}: {result.words}"
+
+
+def _format_evidence(found: Body) -> str:
+    """Return what the evidence of a run is bound to, and the pool that it is in."""
+    bound, gone = found["bound"] or {}, found["discarded"]
+    compared = msgspec.convert(bound.get("compared"), Comparison | None)
+    fields = {
+        "evidence": f"{found['outcome']} on {found['sku']}, driver {found['driver']}",
+        "pool": describe_pool(found),
+        "content": bound.get("content") or bound.get("content_why"),
+        "image": bound.get("image"),
+        "gpus": ", ".join(bound.get("gpus", ())),
+        "reference": compared and compared.reference,
+        "change": compared and compared.words,
+        "discarded": f"by {gone['by']}: {gone['reason']}" if gone else None,
+        "not valid": found.get("changed"),
+    }
+    return format_fields(fields, "  ")
+
+
+SHOW = Row(
+    "show_run",
+    "ID\n--wait  wait until the run ends",
+    text=_format_run,
+    answer=_show,
+    status=lambda run, args: exit_status([run]) if args.wait else 0,
+    summary="show a run and its steps",
+    epilog="""\
+exit status: 0; with --wait as canary run: 0 passed, 1 failed, 3 inconclusive, error or cancelled
 """,
 )

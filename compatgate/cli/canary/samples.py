@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, add_workloads
 from compatgate.kit.cli.output import format_cells, open_input, print_answer, print_json
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import parse_moment
 
@@ -67,7 +66,7 @@ def run_read(args: argparse.Namespace) -> int:
     print_answer(args.format, report, lambda: "\n".join(_list_lines(report)))
     if args.format != "json":
         for problem in report.problems:
-            print(f"problem: {strip_controls(problem)}", file=sys.stderr)
+            say(f"problem: {problem}")
     return int(bool(report.problems or report.truncated))
 
 
@@ -142,7 +141,7 @@ def run_sample(args: argparse.Namespace) -> int:
         print(path)
     for each in taken["refused"]:
         text = f"{each['step']}: no sample: {strip_controls(each['reason'])}"
-        print(text, file=sys.stderr)
+        say(text)
     return int(not paths)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,12 +16,12 @@ from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
 from compatgate.canary.workloads.library import MANIFEST, read_workload
 from compatgate.canary.workloads.lint import Finding, lint_workloads
-from compatgate.cli.commands import format_rows, members
+from compatgate.cli.commands import columns, format_rows
 from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.cli.options import FORMAT, add_workloads
 from compatgate.kit.cli.output import format_cells, print_answer, print_json
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.resources import canary_dir
 
@@ -104,12 +103,12 @@ def run_suites(args: argparse.Namespace) -> int:
         for one in suites
     ]
     answer = bodies[0] if args.name else {"suites": bodies}
-    columns = members("name", "gpus", "workloads", "description")
+    named = columns("name", "gpus", "workloads", "description")
     rows = [
         {**body, "workloads": " ".join(one.workloads)}
         for body, one in zip(bodies, suites, strict=True)
     ]
-    return print_answer(args.format, answer, format_rows(rows, columns))
+    return print_answer(args.format, answer, format_rows(rows, named))
 
 
 @action(
@@ -142,7 +141,7 @@ def run_lint(args: argparse.Namespace) -> int:
             print(f"{finding.file}: {finding.severity}: {finding.message}")
         errors = sum(f.severity == "error" for f in found)
         counts = f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}"
-        print(f"{_count(len(seen), 'workload')}: {counts}", file=sys.stderr)
+        say(f"{_count(len(seen), 'workload')}: {counts}")
     return int(any(f.severity == "error" or args.strict for f in found))
 
 

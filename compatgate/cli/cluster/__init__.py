@@ -1,15 +1,24 @@
-"""Name a cluster, and connect to its API server."""
+"""Run ``compatgate k8s`` and ``hook``: manage what a cluster asks the gate; sign requests."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
+from compatgate.cli.commands import Group
+from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
-from compatgate.kit.cluster_api import ClusterApi
-from compatgate.kit.kubernetes import ClusterAccess
+from compatgate.kit.cli.output import read_bytes
+from compatgate.kit.cli.usage import action
+from compatgate.kit.http.signatures import HEADER, read_secrets, sign
+from compatgate.kit.kubernetes import ClusterAccess, ClusterApi
+from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.admission.manifests import asked_objects
 
 CLUSTER = """\
 cluster:
@@ -39,3 +48,114 @@ def check_name(args: argparse.Namespace) -> None:
         hint = "lower-case letters, digits, '-' and '.'"
         what = f"{args.cluster!r} is not a valid cluster name"
         raise BadInput(what, field="--cluster", value=args.cluster, hint=hint)
+
+
+@action(
+    "print what the webhook of the Helm chart asks about",
+    """\
+--chart-values    print what the webhook asks about, for the value webhook.asked of the Helm chart
+--kinds FILE ...  additional workload kinds and GPU resources, as in compatgate serve
+""",
+    epilog="""\
+The Helm chart makes all objects; it needs this output where the
+gate knows additional kinds.
+
+example:
+  compatgate k8s manifests --chart-values --kinds kinds.yaml > asked.yaml
+""",
+)
+def run_manifests(args: argparse.Namespace) -> int:
+    """Print the value ``webhook.asked`` of the chart as YAML."""
+    import yaml
+
+    if not args.chart_values:
+        hint = "the Helm chart makes the objects, and helm template prints them"
+        raise BadInput("state what to print", field="--chart-values", hint=hint)
+    values = {"webhook": {"asked": asked_objects(load_kinds(args.kinds))}}
+    yaml.safe_dump(values, sys.stdout, sort_keys=False)
+    return 0
+
+
+@action(
+    "set the failure policy of the webhook once the gate answers",
+    CLUSTER,
+    """\
+--name NAME = compatgate  name of the ValidatingWebhookConfiguration
+--failure-policy {Fail,Ignore} (required)
+    result for a GPU pod while no gate answers: Ignore admits it unchecked, Fail refuses it
+--wait DURATION = 4m      time to wait for the gate before Fail is set, like 90s
+""",
+    epilog="""\
+Fail is set only after the gate answered at its Service with a certificate that the
+API server trusts. Until then, and when it does not in time (exit status 3), the policy
+stays as it is. The Helm chart runs this after each installation and upgrade.
+
+example:
+  compatgate k8s webhook --in-cluster --failure-policy Fail --wait 4m
+""",
+)
+def run_webhook(args: argparse.Namespace) -> int:
+    """Set the policy."""
+    from compatgate.service.nodes.kubernetes.webhook import (
+        read_webhook,
+        set_policy,
+        wait_until_ready,
+    )
+
+    wait_s = parse_duration(args.wait, field="--wait").total_seconds()
+    with connect_cluster(args) as api:
+        webhook = read_webhook(api, args.name)
+        if args.failure_policy == "Fail" and webhook.policy != "Fail":
+            webhook = wait_until_ready(lambda: read_webhook(api, args.name), wait_s)
+        changed = set_policy(api, args.name, webhook, args.failure_policy)
+    print(f"failurePolicy {'set to' if changed else 'is'} {args.failure_policy}")
+    return 0
+
+
+run = Group(
+    {
+        "check": "cli.cluster.check:run",
+        "manifests": run_manifests,
+        "nodes": "cli.cluster.nodes:run_nodes",
+        "audit": "cli.cluster.audit:run",
+        "webhook": run_webhook,
+        "reconcile": "cli.cluster.nodes:run_reconcile",
+    },
+    epilog="""\
+examples:
+  helm template ./chart | compatgate k8s check - --server https://gate.example
+  kubectl get nodes -o json | compatgate k8s nodes --file -
+  compatgate k8s audit --namespace ml-train --server https://gate.example
+  compatgate k8s reconcile --cluster prod-eu
+""",
+)
+
+
+@action(
+    "print the header that signs a request to a webhook",
+    """\
+--secret NAME=FILE (required)  signing key, as in serve --hook-secret (NAME=env:VARIABLE)
+--url URL (required)  URL of the request, with its query
+body: FILE            file with the exact body ("-": standard input)
+""",
+    epilog="""\
+example:
+  url=https://gate.example/hooks/generic
+  curl -s "$url" -H 'Content-Type: application/json' --data-binary @question.json \\
+    -H "$(compatgate hook sign --secret ci=ci.key --url "$url" question.json)"
+""",
+)
+def run_sign(args: argparse.Namespace) -> int:
+    """Print the header that signs a request."""
+    (secret,) = read_secrets([args.secret], "--secret")
+    parts = urlsplit(args.url)
+    if parts.scheme not in ("http", "https") or not parts.path:
+        hint = "like https://gate.example/hooks/generic"
+        raise BadInput("is not a webhook URL", field="--url", value=args.url, hint=hint)
+    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    body = read_bytes(args.body, "FILE")
+    print(f"{HEADER}: {sign(secret.key, int(time.time()), 'POST', path, body)}")
+    return 0
+
+
+run_hook = Group({"sign": run_sign})

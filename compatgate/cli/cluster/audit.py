@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 
 from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.cluster.nodes import decide_nodes
+from compatgate.cli.commands import columns, format_rows
 from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
@@ -22,11 +22,11 @@ from compatgate.documents.specs import TargetSpec, WaiverDoc
 from compatgate.errors import Unavailable, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, repeat
-from compatgate.kit.cli.output import print_json, print_table
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import now, today
-from compatgate.kit.cluster_api import ClusterApi
+from compatgate.kit.kubernetes import ClusterApi
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.questions import parse_exemptions
 from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 120.0
 """Timeout in seconds; the gate may have to read images first."""
-_COLUMNS = ("result", "namespace", "pod", "target", "rule", "why")
+_COLUMNS = columns(
+    *("result: outcome", "pod.namespace", "pod: pod.name", "target", "rule", "why: message")
+)
 _MAX_FAILURES = 10
 _WRITE_COUNTS = ("made", "changed", "unchanged", "removed")
 _SHOWN_OUTCOMES = ("fail", "error", "warn", "skip")
@@ -170,13 +172,9 @@ def _print_results(
         body |= {"written": msgspec.to_builtins(written)} if written else {}
         print_json(body)
         return
-    rows = [
-        (r.outcome, r.pod.namespace, r.pod.name, r.target, r.rule, r.message)
-        for outcome in _SHOWN_OUTCOMES
-        for r in results
-        if r.outcome == outcome
-    ]
-    print_table(_COLUMNS, rows, empty="admission would admit every running GPU pod")
+    shown = [one for outcome in _SHOWN_OUTCOMES for one in results if one.outcome == outcome]
+    empty = "admission would admit every running GPU pod"
+    print(format_rows(shown, _COLUMNS) if shown else empty)
     counts = Counter[str](r.outcome for r in results)
     pods = len({(r.pod.namespace, r.pod.name) for r in results})
     _note(f"{pods} GPU pods", {name: counts[name] for name in ("pass", *_SHOWN_OUTCOMES)})
@@ -185,14 +183,14 @@ def _print_results(
         _note(f"{len(nodes)} GPU nodes", dict(sorted(states.items())))
     if written is not None:
         made = ", ".join(f"{getattr(written, name)} {name}" for name in _WRITE_COUNTS)
-        print(f"reports: {made}, {len(written.failed)} failed", file=sys.stderr)
+        say(f"reports: {made}, {len(written.failed)} failed")
         for why in written.failed[:_MAX_FAILURES]:
-            print(strip_controls(f"error: {why}"), file=sys.stderr)
+            say(f"error: {why}")
 
 
 def _note(what: str, counts: Mapping[str, int]) -> None:
     parts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    print(f"{what}: {parts or 'none'}", file=sys.stderr)
+    say(f"{what}: {parts or 'none'}")
 
 
 def _to_json(result: PodResult) -> dict[str, Any]:

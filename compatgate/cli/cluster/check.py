@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,6 +36,7 @@ from compatgate.errors import (
 )
 from compatgate.formats.reports import open_reports
 from compatgate.gate_client import ask, make_client
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action, titled
 from compatgate.service.cluster.admission.kinds import Kinds, load_kinds
 from compatgate.service.cluster.admission.questions import parse_exemptions
@@ -117,13 +117,13 @@ def _check_all(args: argparse.Namespace) -> int:
         checked = _check(manifests, source, args.unmatched, mistakes) if source else []
     answers = [answer for one in checked for answer in make_answers(one)]
     status = publish_answers(args, reports, answers)
-    print(_summary(manifests.objects, checked), file=sys.stderr)
+    say(_summary(manifests.objects, checked))
     for one in checked:
         group, kind = one.manifest.group, one.manifest.kind
         by_operator = "." in group and not group.endswith(".k8s.io") and kinds.of(group, kind)
         if by_operator and not one.uses_gpus:
             note = "asks for no GPU; pods that its operator adds were not checked"
-            print(f"{one.manifest.name}: {note}", file=sys.stderr)
+            say(f"{one.manifest.name}: {note}")
     if mistakes:
         noun = "1 object was" if len(mistakes) == 1 else f"{len(mistakes)} objects were"
         raise ManyProblems(f"{noun} not checked", mistakes)

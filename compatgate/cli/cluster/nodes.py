@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.gate import Client, Operations, gate_of
-from compatgate.cli.nodes.reports import print_nodes
+from compatgate.cli.nodes import print_nodes
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import print_json, read_bytes
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import name_input, print_json, read_bytes
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
-from compatgate.kit.cluster_api import ClusterApi
+from compatgate.kit.kubernetes import ClusterApi
 from compatgate.service.nodes.kubernetes.connection import (
     ClusterNode,
     list_nodes,
@@ -68,8 +67,8 @@ def run_nodes(args: argparse.Namespace) -> int:
         with connect_cluster(args) as api:
             nodes = list_nodes(api)
     else:
-        origin = "standard input" if args.file == "-" else args.file
-        nodes = parse_nodes(read_bytes(args.file, "--file", LARGEST), origin)
+        data = read_bytes(args.file, "--file", LARGEST)
+        nodes = parse_nodes(data, name_input(args.file))
     nodes = [node for node in nodes if node.has_gpus]
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
@@ -151,5 +150,5 @@ def _apply(api: ClusterApi, found: list[Plan], form: str) -> int:
     print_summary(found, ())
     failed = sum(outcome["done"] == "failed" for outcome in outcomes)
     if failed:
-        print(f"error: {failed} nodes could not be changed", file=sys.stderr)
+        say(f"error: {failed} nodes could not be changed")
     return 3 if failed else 0

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from compatgate.cli.audit.attest import read_key_file
+from compatgate.cli.attest import read_key_file
 from compatgate.cli.commands import Group
 from compatgate.cli.gate import Operations, open_rooms
 from compatgate.documents.quantities import parse_duration

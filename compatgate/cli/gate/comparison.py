@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from compatgate.check.question import read_changes
+from compatgate.cli.commands import Row
 from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.cli.matrix.files import join_files
-from compatgate.core.rule import EXIT_ALLOWED, exit_code, worst_exit
+from compatgate.core.rule import exit_code, worst_exit
 from compatgate.discovery.node_labels import read_nodes
 from compatgate.documents.sources import Source, read_paths
 from compatgate.documents.specs import KINDS, key_of, to_body
 from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit import clock
-from compatgate.kit.cli.options import CHANGES, FORMAT, FORMAT_OR_MARKDOWN, PLACE, read_moment
+from compatgate.kit.cli.options import CHANGES, FORMAT, FORMAT_OR_MARKDOWN, PLACE
 from compatgate.kit.cli.output import read_text
 from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.terminal import wants_colour, width_of
 from compatgate.kit.cli.usage import action, command
 from compatgate.service.changes.comparison.matrix_sections import (
     backtest_status,
@@ -29,10 +30,12 @@ from compatgate.service.changes.comparison.matrix_sections import (
     report_dependents,
     report_packages,
 )
-from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, QUESTIONS
+from compatgate.service.changes.comparison.schemas import QUESTIONS
 from compatgate.service.changes.comparison.sections import (
     Body,
+    Report,
     print_reports,
+    render_text,
     report_plan,
     report_what_if,
 )
@@ -164,24 +167,25 @@ def read_document_name(text: str) -> Body:
     return {"kind": kinds[kind.lower()], "name": name}
 
 
-@asking(
-    "list the targets, recorded stacks and nodes that depend on an entry",
-    "name: ENTRY  name of the entry",
+def _render(report: Report) -> str:
+    return render_text(report, width_of(sys.stdout), colour=wants_colour(sys.stdout))
+
+
+DEPENDENTS = Row(
+    "list_dependents",
+    "name: ENTRY",
+    text=lambda answer: _render(report_dependents(answer)),
+    summary="list the targets, recorded stacks and nodes that depend on an entry",
 )
-def show_dependents(args: argparse.Namespace, gate: Client) -> int:
-    """Print what depends on an entry."""
-    answer = ask(gate, Operations.list_dependents, args.name)
-    print_reports([report_dependents(answer)], answer, args.format)
-    return 0
-
-
-@asking(
-    "show what packages: enforce would stop on targets that audit packages",
-    f"""\
---target TARGET                     only this target
---since TIME                        time of the first decision (default: {DAYS} days ago)
---decisions N = {PACKAGES_DECISIONS}  check at most N decisions, the newest
-""",
+PACKAGES = Row(
+    "packages_report",
+    text=lambda answer: (
+        _render(report_packages(answer))
+        if answer["targets"]
+        else "every target enforces packages: nothing to report"
+    ),
+    status=lambda answer, _: packages_status(answer),
+    summary="show what packages: enforce would stop on targets that audit packages",
     epilog="""\
 examples:
   compatgate matrix packages-report
@@ -194,16 +198,6 @@ exit status: 0 enforce would stop nothing, 1 enforce would stop a decision or an
 input, 3 unknown: a target has neither decisions nor entries, or not everything could be checked.
 """,
 )
-def run_packages(args: argparse.Namespace, gate: Client) -> int:
-    """Print the packages report."""
-    since = read_moment(args.since, "--since")
-    report = gate.packages_report(target=args.target, since=since, decisions=args.decisions)
-    answer = msgspec.to_builtins(report)
-    if not report.targets and args.format == "text":
-        print(f"{args.target or 'every target'} enforces packages: nothing to report")
-        return EXIT_ALLOWED
-    print_reports([report_packages(answer)] if report.targets else [], answer, args.format)
-    return packages_status(answer)
 
 
 @command(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.cli.commands import Cell, Row, format_rows, members, time_of
+from compatgate.cli.commands import Row, columns, format_rows
 from compatgate.cli.gate import (
     RUN_MEMBERS,
     Client,
@@ -16,13 +16,12 @@ from compatgate.cli.gate import (
     asking,
     drop_members,
     drop_storage_members,
-    gate_of,
 )
 from compatgate.cli.matrix.files import describe_preview, describe_result, format_changes
 from compatgate.core.components import resolve_component
 from compatgate.core.rule import REFUSING
 from compatgate.documents.text import to_yaml
-from compatgate.errors import BadInput, NotFound
+from compatgate.errors import BadInput, NotFound, naming
 from compatgate.gate_client import Body, ask, ask_all
 from compatgate.kit.cli.options import AUTHORSHIP, LIMIT, reason_of, user_name
 from compatgate.kit.cli.output import format_json_time, print_answer
@@ -35,40 +34,22 @@ _KIND = "--kind {entry,waiver,target}  kind, if several documents have this name
 _WAIVER_DAYS = 7
 
 
-def _document_name(body: Body) -> str:
-    return str(body["metadata"]["name"])
+def _name_pools(target: Body) -> list[str]:
+    return [f"{pool['gpu']}/{pool['driver']}" for pool in target["spec"]["pools"]]
 
 
-def _join_targets(body: Body) -> str:
-    return ",".join(body["spec"]["targets"])
-
-
-_COLUMNS: dict[str, dict[str, Cell]] = {
-    "entries": {
-        "entry": _document_name,
-        "status": lambda body: body["spec"]["status"],
-        "targets": _join_targets,
-        "revision": "revision",
-        "components": lambda body: " ".join(
-            f"{name} {text}" for name, text in body["spec"]["components"].items()
-        ),
-    },
-    "targets": {
-        "target": _document_name,
-        "mode": lambda body: body["spec"]["policy"]["mode"],
-        "revision": "revision",
-        "pools": lambda body: " ".join(
-            f"{pool['gpu']}/{pool['driver']}" for pool in body["spec"]["pools"]
-        ),
-    },
-    "waivers": {
-        "waiver": _document_name,
-        "rules": lambda body: ",".join(body["spec"]["rules"]),
-        "targets": _join_targets,
-        "owner": lambda body: body["spec"]["owner"],
-        "expires": lambda body: body["spec"]["expires"],
-        "revision": "revision",
-    },
+_LISTS = {
+    "entries": columns(
+        *("entry: metadata.name", "spec.status", "spec.targets", "revision"),
+        "spec.components",
+    ),
+    "targets": columns(
+        *("target: metadata.name", "mode: spec.policy.mode", "revision", ("pools", _name_pools))
+    ),
+    "waivers": columns(
+        *("waiver: metadata.name", "spec.rules", "spec.targets"),
+        *("spec.owner", "spec.expires", "revision"),
+    ),
 }
 
 
@@ -95,17 +76,14 @@ def show_list(args: argparse.Namespace, gate: Client) -> int:
             hint = f"filter {args.kind} by {', '.join(f for f in _FILTERS if f in taken)}"
             raise BadInput(f"{args.kind} have no {one}", field=f"--{one}", value=value, hint=hint)
     if args.component is not None:
-        try:
+        with naming("--component"):
             filters["component"] = resolve_component(args.component).component.name
-        except BadInput as error:
-            error.field = "--component"
-            raise
     listing: Any = getattr(Operations, name)
     found = ask_all(gate, args.limit, listing, **filters)
     return print_answer(
         args.format,
         [drop_members(RUN_MEMBERS, body) for body in found],
-        format_rows(found, _COLUMNS[args.kind]) if found else f"no {args.kind}",
+        format_rows(found, _LISTS[args.kind]) if found else f"no {args.kind}",
     )
 
 
@@ -144,7 +122,7 @@ def delete_document(args: argparse.Namespace, gate: Client) -> int:
         kinds = " and ".join(body["kind"] for body in found)
         what = f"{args.name!r} names several documents: {kinds}"
         raise BadInput(what, field="name", value=args.name, hint="choose one with --kind")
-    kind, name = found[0]["kind"], _document_name(found[0])
+    kind, name = found[0]["kind"], found[0]["metadata"]["name"]
     delete: Any = getattr(Operations, f"delete_{kind.lower()}")
     revision = ask(gate, delete, name, reason=reason_of(args, f"matrix delete {name}"))["revision"]
     answer = {"kind": kind, "name": name, "revision": revision}
@@ -180,32 +158,21 @@ def _format_revision(row: Body) -> str:
     )
 
 
-def _show_log(args: argparse.Namespace) -> Any:
-    if args.revision is None:
-        return LOG.ask(args)
-    with gate_of(args) as gate:
-        return ask(gate, Operations.show_revision, args.revision)
-
-
 LOG = Row(
     "list_revisions",
     """\
---name NAME   only revisions of this document
---since TIME  first day, for example 2026-11-03
---until TIME  end time, for example 2026-11-03T18:00:00Z
-[REVISION]    revision to show in full
+--name NAME
+--since TIME
+--until TIME
+[number: REVISION]  revision to show in full
 """,
-    {
-        "revision": "number",
-        "made": time_of("made_at"),
-        **members("author", "action"),
-        "documents": "count",
-        "proposal": lambda row: row["proposal"] or "direct",
-        "reason": "reason",
-    },
+    columns(
+        *("revision: number", "made: made_at", "author", "action", "documents: count"),
+        *(("proposal", lambda row: row["proposal"] or "direct"), "reason"),
+    ),
     text=_format_revision,
-    settings={"revision": {"type": int}},
-    answer=_show_log,
+    settings={"number": {"type": int}},
+    show="show_revision",
     summary="list revisions, or show what one changed",
 )
 
@@ -232,8 +199,7 @@ its stack. --dry-run shows which other recorded questions it would allow.
 def waive(args: argparse.Namespace, gate: Client) -> int:
     """Import a waiver of what denied a verdict, or show what it would allow."""
     if not args.reason and not args.dry_run:
-        hint = "state the reason, which verdicts show"
-        raise BadInput("is missing", field="--reason", hint=hint)
+        raise BadInput("is missing", field="--reason", hint="state the reason, which verdicts show")
     verdict = ask(gate, Operations.show_verdict, args.verdict)
     document = _draft(args, verdict)
     reason = args.reason or "dry run"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, NotFound, quote_error
 from compatgate.kit.cli.output import write_output
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.files import replacing
 
 _FOLDERS = {"Target": "targets", "Entry": "entries", "Waiver": "waivers"}
@@ -113,8 +113,7 @@ def _write_folder(folder: Path, found: Iterable[Document]) -> int:
         for source, edit in edits:
             count += _write(Path(source.file), edit.text, source.text)
             for name in edit.rewritten:
-                note = f"note: {source.file}: {name} was rewritten without its comments"
-                print(note, file=sys.stderr)
+                say(f"note: {source.file}: {name} was rewritten without its comments")
         for path, document in sorted(new.items()):
             path.parent.mkdir(parents=True, exist_ok=True)
             count += _write(path, to_yaml([to_sorted_body(document)]))

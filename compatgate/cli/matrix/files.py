@@ -1,4 +1,4 @@
-"""Import files of the matrix, and say in words what they change; report packages.
+"""Run ``compatgate matrix`` import and example; say in words what files change.
 
 All files are sent as one text, so that they make one revision; mistakes name file and line.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from compatgate.errors import CompatgateError, ManyProblems
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of, revision_or_time
 from compatgate.kit.cli.output import print_answer, print_json
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
 from compatgate.resources import matrix_dir
@@ -149,8 +148,7 @@ def note_expired(changes: Iterable[Body]) -> None:
         after = change["after"]
         expires = after["spec"].get("expires") if after else None
         if expires and expires < today().isoformat():
-            text = f"note: {change['kind']} {change['name']} ended on {expires}: it waives nothing"
-            print(text, file=sys.stderr)
+            say(f"note: {change['kind']} {change['name']} ended on {expires}: it waives nothing")
 
 
 @action("print an example matrix to start from")

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatgate.check.question import read_changes
-from compatgate.cli.commands import Row, time_of
-from compatgate.cli.gate import Client, Operations, asking, gate_of
+from compatgate.cli.commands import Row, columns
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.cli.gate.comparison import read_document_name
 from compatgate.cli.matrix.files import format_changes
 from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
-from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of
+from compatgate.kit.cli.options import AUTHOR, AUTHORSHIP, FORCE, note_warnings, reason_of
 from compatgate.kit.cli.output import format_json_time, print_answer
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
@@ -158,23 +158,9 @@ def _list_blockers(found: Body) -> list[str]:
     return lines
 
 
-@asking(
-    "undo a revision",
-    """\
-REVISION   revision to revert
---propose  create a proposal even if no policy requires one
-""",
-    AUTHORSHIP,
-    revision={"type": int},
-)
-def revert(args: argparse.Namespace, gate: Client) -> int:
-    """Restore what a revision changed, as a new revision or a proposal."""
-    why = reason_of(args, f"revert revision {args.revision}")
-    found = ask(gate, Operations.revert_revision, args.revision, reason=why, propose=args.propose)
-    which = found["proposal"]
-    made = f"proposal {which}" if which else f"revision {found['revision']}"
-    lines = [*format_changes(found["changes"]), f"{made} reverts revision {args.revision}"]
-    return print_answer(args.format, found, "\n".join(lines))
+def _format_reverted(found: Body) -> str:
+    made = f"proposal {found['proposal']}" if found["proposal"] else f"revision {found['revision']}"
+    return "\n".join([*format_changes(found["changes"]), f"{made} reverts the revision"])
 
 
 def _format_state(proposal: Body, what: str) -> str:
@@ -202,6 +188,10 @@ def _format_approval(one: Body) -> str:
     return "\n".join([*lines, *format_changes(one["changes"])])
 
 
+def _name_outcome(one: Body) -> str:
+    return str(one["state"]) if one["revision"] is None else f"merged: {one['revision']}"
+
+
 def _name_state(one: Body) -> str:
     if one["state"] == "waiting":
         return "waiting" if one["open"] else "expired"
@@ -216,39 +206,22 @@ def _list(args: argparse.Namespace) -> Any:
     return [one for one in LIST.ask(args) if one["state"] not in ("merged", "closed")][:most]
 
 
-def _show_approvals(args: argparse.Namespace) -> Any:
-    if not args.id:
-        return APPROVALS.ask(args)
-    with gate_of(args) as gate:
-        return ask(gate, Operations.show_approval, args.id)
-
-
-_ID = "ID               proposal id\n"
 _READ = """\
 --digest DIGEST  digest of the edits that you read, as matrix show prints it; without it, they are
                  shown
 """
-_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 LIST = Row(
     "list_proposals",
     """\
---state {}       only proposals in this state (default: open)
---target TARGET  only proposals that affect this target
---author AUTHOR  only proposals of this author
---all            include merged and closed proposals
+--state {}  only proposals in this state (default: open)
+--all       include merged and closed proposals
+...
 """,
-    {
-        "id": "id",
-        "state": lambda one: (
-            one["state"] if one["revision"] is None else f"merged: {one['revision']}"
-        ),
-        "author": "author",
-        "made": time_of("made_at"),
-        "targets": lambda one: ",".join(one["targets"]),
-        "changes": lambda one: shorten(one["documents"], 3),
-        "approved by": lambda one: ", ".join(approval["by"] for approval in one["approvals"]),
-        "reason": "reason",
-    },
+    columns(
+        *("id", ("state", _name_outcome), "author", "made: made_at", "targets"),
+        ("changes", lambda one: shorten(one["documents"], 3)),
+        *("approved by: approvals.by", "reason"),
+    ),
     answer=_list,
 )
 APPROVALS = Row(
@@ -257,42 +230,41 @@ APPROVALS = Row(
 --all  include decided and expired approval requests
 [ID]   id of an approval request, to show with its changes
 """,
-    {
-        "id": "id",
-        "author": "author",
-        "asked": time_of("made_at"),
-        "until": time_of("expires_at"),
-        "state": _name_state,
-        "targets": lambda one: ",".join(one["targets"]),
-        "changes": lambda one: ", ".join(f"{c['kind']} {c['name']}" for c in one["changes"][:3]),
-        "reason": "reason",
-    },
+    columns(
+        *("id", "author", "asked: made_at", "until: expires_at", ("state", _name_state), "targets"),
+        ("changes", lambda one: [f"{c['kind']} {c['name']}" for c in one["changes"][:3]]),
+        "reason",
+    ),
     "no change waits for a second person",
     values=lambda args: {"waiting": None if args.all else True},
     text=_format_approval,
-    answer=_show_approvals,
+    show="show_approval",
 )
 REFUSE = Row(
     "refuse_change",
-    "ID             approval id, as printed when the change was refused\n" + _AUTHOR,
+    f"ID\n{AUTHOR}",
     text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
 )
-APPROVE = Row("approve_proposal", _ID + _READ + _AUTHOR, text=_format_approved)
+APPROVE = Row("approve_proposal", f"ID\n{_READ}{AUTHOR}", text=_format_approved)
 RETRACT = Row(
     "retract_approval",
-    _ID + _AUTHOR,
+    f"ID\n{AUTHOR}",
     text=lambda one: _format_state(one, "no longer has your approval"),
 )
 MERGE = Row(
     "merge_proposal",
-    f"""\
-{_ID}{_READ}{_AUTHOR}\
---override REASON  reason to merge without the canary evidence that a policy requires; stays visible
-""",
+    f"ID\n{_READ}{AUTHOR}--override REASON",
     text=lambda one: _format_state(one, f"was merged by {one['decided_by']}"),
 )
 CLOSE = Row(
     "close_proposal",
-    _ID + "-m, --comment COMMENT  comment, shown in the history\n" + _AUTHOR,
+    f"ID\n-m, --comment COMMENT  comment, shown in the history\n{AUTHOR}",
     text=lambda one: _format_state(one, f"was closed by {one['decided_by']}: nothing changed"),
+)
+REVERT = Row(
+    "revert_revision",
+    "number: REVISION  revision to revert\n...",
+    text=_format_reverted,
+    reason="revert revision {number}",
+    summary="undo a revision",
 )

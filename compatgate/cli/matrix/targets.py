@@ -11,7 +11,7 @@ import re
 import sys
 
 from compatgate.catalog import load_facts
-from compatgate.cli.commands import Group, Row, members
+from compatgate.cli.commands import Group, Row, columns
 from compatgate.cli.gate import drop_storage_members
 from compatgate.cli.gate.comparison import run_what_if
 from compatgate.discovery.drafts import draft_target, read_drafts
@@ -19,8 +19,8 @@ from compatgate.discovery.node_labels import LARGEST
 from compatgate.documents.specs import NAME_PATTERN
 from compatgate.documents.text import to_json, to_yaml
 from compatgate.errors import BadInput, InconclusiveInput
-from compatgate.kit.cli.output import read_text
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import name_input, read_text
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 
 
@@ -52,10 +52,7 @@ def run_from(args: argparse.Namespace) -> int:
     facts = load_facts()
     if args.files.count("-") > 1:
         raise BadInput("standard input can be read only once", field="files")
-    texts = [
-        ("standard input" if path == "-" else path, read_text(path, "files", LARGEST))
-        for path in args.files
-    ]
+    texts = [(name_input(path), read_text(path, "files", LARGEST)) for path in args.files]
     draft = read_drafts(texts, facts).filled(
         facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
     )
@@ -70,7 +67,8 @@ def run_from(args: argparse.Namespace) -> int:
     ]
     remarks = [" ".join(strip_controls(text).split()) for text in remarks]
     if args.format == "json":
-        print("".join(f"note: {remark}\n" for remark in remarks), end="", file=sys.stderr)
+        for remark in remarks:
+            say(f"note: {remark}")
         print(to_json([document]), end="")
     else:
         print("".join(f"# {remark}\n" for remark in remarks) + to_yaml([document]), end="")
@@ -85,8 +83,7 @@ def run_from(args: argparse.Namespace) -> int:
 
 DELETE: Row = Row(
     "delete_target",
-    "NAME  name of the target",
-    text=lambda made: f"{made['name']} is deleted (revision {made['revision']})",
+    text="{name} is deleted (revision {revision})",
     reason="target delete {name}",
     answer=lambda args: {"name": args.name, "deleted": True, **DELETE.ask(args)},
 )
@@ -94,28 +91,17 @@ run = Group(
     {
         "list": Row(
             "list_targets",
-            """\
---label KEY=VALUE  only targets with this label
---owner OWNER      only targets of this owner
---gpu GPU          GPU, exactly as the target spells it
---driver VERSION   driver, exactly as the target states it
---search TEXT      part of the name
-""",
-            {
-                "target": lambda pool: pool["of"]["metadata"]["name"],
-                "mode": lambda pool: pool["of"]["spec"]["policy"]["mode"],
-                "pool": "name",
-                **members("gpu", "driver"),
-                "nodes": "count",
-                "revision": lambda pool: pool["of"]["revision"],
-            },
+            "--label KEY=VALUE\n...",
+            columns(
+                *("target: of.metadata.name", "mode: of.spec.policy.mode", "pool: name"),
+                *("gpu", "driver", "nodes: count", "revision: of.revision"),
+            ),
             items=lambda targets, args: [
                 {**pool, "of": target} for target in targets for pool in target["spec"]["pools"]
             ],
         ),
         "show": Row(
             "show_target",
-            "NAME  name of the target",
             text=lambda target: to_yaml([drop_storage_members(target)]).rstrip("\n"),
             summary="print a target as a document",
         ),

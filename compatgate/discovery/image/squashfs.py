@@ -22,7 +22,7 @@ from compatgate.discovery.image.layer import Budget
 from compatgate.discovery.image.tar import ByteFeed, Content, Member
 from compatgate.discovery.registry.limits import damaged_error, too_large_error
 from compatgate.errors import BadInput, quote_error
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 
 MAGIC = b"hsqs"
 _SUPERBLOCK = struct.Struct("<4sIIIIHHHHHHQQQQQQQQ")

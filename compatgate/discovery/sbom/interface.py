@@ -17,7 +17,7 @@ from compatgate.core.components import component_pattern
 from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.observations import Conflict, Observation
 from compatgate.errors import BadInput, quote_error
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
 LARGEST_FILE = 64 * 1024 * 1024

@@ -35,6 +35,7 @@ AUTHORSHIP = """\
 --reason REASON  reason, kept with the revision
 changed_by: --author AUTHOR  author (default: your user name; a server records the token's name)
 """
+AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
 CHANGES = """\
 --set NAME=VALUE,... ...  change: driver, gpu, os or cpu of the pools, or a component of every stack
 --pool NAME               change only this pool

@@ -42,12 +42,6 @@ def format_fields(fields: Mapping[str, object], indent: str = "", width: int = 1
     return strip_controls("\n".join(lines))
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print a table for people; the last column is not padded."""
-    lines = [*rows]
-    print(format_cells([name.upper() for name in head], lines) if lines else empty)
-
-
 def format_cells(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table of values, each on one line without control characters, ``-`` for none."""
     return format_table(head, [[*map(_cell, row)] for row in rows])
@@ -143,6 +137,11 @@ def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's "nvidia-smi > file"
         return data.decode("utf-16", "replace")
     return data.decode("utf-8", "replace")
+
+
+def name_input(path: str) -> str:
+    """Return the name of a file for messages; ``-`` is standard input."""
+    return "standard input" if path == "-" else path
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TextIO
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -71,6 +72,11 @@ def strip_controls(text: str) -> str:
     if ("::" in text or "##[" in text) and os.environ.get("GITHUB_ACTIONS") == "true":
         return strip_commands(text)
     return text
+
+
+def say(text: str) -> None:
+    """Print a line for people on standard error, whatever the format of the answer is."""
+    print(strip_controls(text), file=sys.stderr)
 
 
 def strip_commands(text: str) -> str:

@@ -10,15 +10,20 @@ of a help are indented. A line that ends with a colon begins a group.
     --better {lower,higher}  option with choices
     --attach [IMAGE]         option whose value may be missing
     | --detach               alternative to the option above
+
+A command with many settings lists `Setting` objects in a class, whose attributes are their values:
+option, variable, reading and help of each stand in one place. Values are read when they are used,
+so that ``--help`` imports no service.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 Part = str | Callable[[Any], None]
 """A usage, or a function that adds options which several commands share."""
@@ -27,9 +32,11 @@ Settings = Mapping[str, Any]
 """Arguments of ``add_argument``."""
 _DEST = re.compile(r"(\w+): ")
 _FLAGS = re.compile(r"-{1,2}[a-z][a-z-]*(, --[a-z][a-z-]*)?( |$)")
+_VARIABLE = re.compile(r"\(default: \$(\w+)")
 _REQUIRED = " (required)"
 _NARGS = {(False, False): None, (True, False): "?", (False, True): "+", (True, True): "*"}
 """Number of values of an argument, by whether it is optional and repeated."""
+T = TypeVar("T")
 
 
 class Action(NamedTuple):
@@ -88,11 +95,12 @@ def add_usage(group: argparse._ActionsContainer, usage: str, **settings: Setting
             place = group.add_argument_group(names[:-1])
             continue
         name, flags, keywords = _read_names(names)
+        own = settings.get(name, {})
+        about = about or own.get("help", "")
         if keywords.get("default") and "(default:" not in about:
             about += " (default: %(default)s)"
         choices = {"choices": keywords["choices"]} if "choices" in keywords else {}
-        keywords |= {"help": about, **settings.get(name, {}), **choices}
-        keywords["help"] = about or keywords["help"]
+        keywords |= {**own, "help": about, **choices}
         if not flags[0].startswith("-"):
             keywords.pop("required", None)
         if not names.startswith("| "):
@@ -137,6 +145,9 @@ def bounded_seconds(what: str, least: float, most: float) -> Callable[[str], flo
 
 
 POSITIVE = bounded("a number from 1", 1)
+COUNT = bounded("a number from 1 to 1024", 1, 1024)
+"""Number of processes, threads or concurrent runs."""
+PORT = bounded("a port, 0 to 65535", 0, 65535)
 ABOVE_0 = math.ulp(0.0)
 """Least number of seconds where none is not allowed."""
 
@@ -182,3 +193,88 @@ def _read_names(names: str) -> tuple[str, list[str], dict[str, Any]]:
     elif may_be_missing:
         keywords["nargs"] = "?"
     return name, words, {"dest": name, **keywords, **required}
+
+
+class Heading(NamedTuple):
+    """A group of options in the help; empty: those without a group."""
+
+    title: str
+
+
+class Shared(NamedTuple):
+    """Options that other commands have as well; their values are attributes of the arguments."""
+
+    part: Part
+
+
+class Setting(Generic[T]):
+    """A setting: its option, else its variable, as its reader reads it.
+
+    ``read`` takes the text, or None, and the source's name for errors; ``type`` reads the text
+    while the command line is parsed, instead. ``variable`` is the first that the help names.
+    """
+
+    def __init__(
+        self,
+        usage: str,
+        read: Callable[[Any, str], T] = lambda value, field: value,
+        *,
+        type: Callable[[str], T] | None = None,  # noqa: A002 - as argparse names it
+        variable: str | None = None,
+    ) -> None:
+        ((self.name, (self.option,), _, about),) = read_usage(usage)
+        self._usage = usage
+        self._read = read
+        named = _VARIABLE.search(about)
+        self._variable = variable if variable is not None else named[1] if named else ""
+        self._argparse = {"type": type} if type else {}
+
+    def add(self, group: argparse._ActionsContainer) -> None:
+        """Add the option."""
+        add_usage(group, self._usage, **{self.name: self._argparse})
+
+    def __get__(self, settings: CommandSettings, owner: object = None) -> T:
+        """Return the value."""
+        stated = getattr(settings.args, self.name)
+        if not stated and self._variable:
+            return self._read(os.environ.get(self._variable) or None, self._variable)
+        return self._read(stated, self.option)
+
+
+class Repeated(Setting[tuple[T, ...]]):
+    """A setting that may be repeated; the items of the variable, comma-separated, are added."""
+
+    def __init__(
+        self,
+        usage: str,
+        read: Callable[[Any, str], tuple[T, ...]] = lambda texts, field: tuple(texts),
+        *,
+        variable: str | None = None,
+    ) -> None:
+        super().__init__(usage, read, variable=variable)
+
+    def __get__(self, settings: CommandSettings, owner: object = None) -> tuple[T, ...]:
+        """Return the values."""
+        items = os.environ.get(self._variable, "").split(",") if self._variable else []
+        named = [item.strip() for item in items if item.strip()]
+        stated = self._read(getattr(settings.args, self.name), self.option)
+        return (*stated, *self._read(named, self._variable)) if named else stated
+
+
+class CommandSettings:
+    """The settings of one call of a command; a subclass declares them."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+
+    @classmethod
+    def add_to(cls, parser: argparse.ArgumentParser) -> None:
+        """Add the option of every setting, each below its heading."""
+        group: argparse._ActionsContainer = parser
+        for item in vars(cls).values():
+            if isinstance(item, Heading):
+                group = parser.add_argument_group(item.title) if item.title else parser
+            elif isinstance(item, Shared):
+                add_parts(group, [item.part])
+            elif isinstance(item, Setting):
+                item.add(group)

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.kit.database.failures import explain_failure
 from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private, save_log
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
 PLACE_HINT = f"name a place with --database, or in {ENVIRONMENT}"

@@ -35,9 +35,9 @@ from compatgate.errors import (
     Unauthorized,
     Unavailable,
 )
-from compatgate.kit.http.notes import note_of
 from compatgate.kit.http.schemas import ListQuery
 from compatgate.kit.logs import fields
+from compatgate.kit.tracing import note_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -253,8 +253,7 @@ def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> Proble
         invalid = ', error="invalid_token"' if "HTTP_AUTHORIZATION" in environ else ""
         sent.append(("WWW-Authenticate", f'Bearer realm="compatgate"{invalid}'))
     elif isinstance(error, Forbidden):
-        challenge = 'Bearer realm="compatgate", error="insufficient_scope"'
-        sent.append(("WWW-Authenticate", challenge))
+        sent.append(("WWW-Authenticate", 'Bearer realm="compatgate", error="insufficient_scope"'))
     elif isinstance(error, TooBusy | TooManyRequests):
         sent.append(("Retry-After", str(error.retry_after_s)))
     return ProblemAnswer(error.status, sent, msgspec.json.encode(to_problem(error)))

@@ -204,8 +204,7 @@ def read_reason(header: str | None, other: object) -> str:
         try:
             field, value = REASON_HEADER, header.encode("latin-1").decode("utf-8")
         except ValueError:
-            what = "must be UTF-8 text"
-            raise BadInput(what, field=REASON_HEADER, value=header) from None
+            raise BadInput("must be UTF-8 text", field=REASON_HEADER, value=header) from None
     if value is None or value == "":
         raise BadInput(
             "a change needs a reason",

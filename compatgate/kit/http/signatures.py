@@ -46,12 +46,11 @@ def read_secrets(values: Iterable[str], field: str) -> tuple[Secret, ...]:
     for value in values:
         name, _, source = value.partition("=")
         if not _NAME.fullmatch(name) or not source:
-            hint = "NAME=FILE or NAME=env:VARIABLE, like ci=/etc/compatgate/ci.key"
             raise BadInput(
                 "is not a named secret",
                 field=field,
                 value=name,
-                hint=hint,
+                hint="NAME=FILE or NAME=env:VARIABLE, like ci=/etc/compatgate/ci.key",
             )
         if name in found:
             raise BadInput(f"{name} is named twice", field=field, value=name)
@@ -97,8 +96,7 @@ def verify(
     """
     stated = _SIGNATURE_PATTERN.fullmatch(header.strip())
     if stated is None:
-        hint = "t=SECONDS,v1=HEX of HMAC-SHA256"
-        raise _refuse("the signature is malformed", hint)
+        raise _refuse("the signature is malformed", "t=SECONDS,v1=HEX of HMAC-SHA256")
     at = int(stated[1])
     if abs(now - at) > WINDOW_S:
         hint = f"sign every request separately; clocks may differ by {WINDOW_S} seconds"

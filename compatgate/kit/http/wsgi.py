@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from compatgate.kit.http import replies
 from compatgate.kit.http.lanes import SHORT_THREADS, Lane
-from compatgate.kit.http.notes import NOTE, note_of
 from compatgate.kit.http.replies import TooBusy, WholeAnswer
+from compatgate.kit.tracing import NOTE, note_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

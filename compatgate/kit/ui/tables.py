@@ -233,8 +233,7 @@ def choose_columns(table: Table) -> Table:
     for key in wanted:
         if key not in keys:
             hint = suggest_name(key, keys) or f"columns: {', '.join(keys)}"
-            problem = "is not a column of this table"
-            raise BadInput(problem, field="columns", value=key, hint=hint)
+            raise BadInput("is not a column of this table", field="columns", value=key, hint=hint)
     return replace(table, hidden=frozenset(keys) - set(wanted)) if wanted else table
 
 

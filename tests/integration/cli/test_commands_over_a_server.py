@@ -204,7 +204,7 @@ def test_tokens_are_limited_and_rotated(remote: Run, local: Run) -> None:
     assert (status, out.startswith("cg_")) == (0, True), err
     assert out != made[1]
     listed = remote("token", "list")[1]
-    assert "lab,prod-*" in listed
+    assert "lab, prod-*" in listed
     assert "active, expires in 2 days" in listed
     assert remote("token", "list") == local("token", "list")
     for words, field in (

@@ -15,7 +15,7 @@ from api_server import kubeconfig, serving
 
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import read_paths
-from compatgate.kit import cluster_api
+from compatgate.kit import kubernetes as cluster_api
 from compatgate.kit.database.database import ENVIRONMENT, Database
 from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
@@ -35,7 +35,7 @@ def objects() -> Iterator[Objects]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_api, "_PAUSES", (0.01, 0.02, 0.02))
+    monkeypatch.setattr(cluster_api, "RETRY_PAUSES", (0.01, 0.02, 0.02))
 
 
 @pytest.fixture(scope="module")

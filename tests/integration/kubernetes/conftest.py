@@ -17,7 +17,7 @@ from compatgate.canary.executors import Handle, Job, Status, kubernetes
 from compatgate.canary.executors.kubernetes import KubernetesExecutor, job_view
 from compatgate.canary.hosts import Host, Kubernetes
 from compatgate.canary.workload import ImageSpec, Limits, MetricSpec, Workload
-from compatgate.kit import cluster_api
+from compatgate.kit import kubernetes as cluster_api
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 
@@ -51,7 +51,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_api, "_PAUSES", (0.05, 0.1, 0.1))
+    monkeypatch.setattr(cluster_api, "RETRY_PAUSES", (0.05, 0.1, 0.1))
     monkeypatch.setattr(job_view, "_JOB_EVERY_S", 0.2)
     monkeypatch.setattr(job_view, "_PAUSE_S", 0.1)
     monkeypatch.setattr(job_view, "_TICK_S", 0.1)

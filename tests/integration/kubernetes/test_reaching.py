@@ -11,7 +11,7 @@ from api_objects import Fault
 from api_server import kubeconfig
 from cluster_fake import Cluster
 
-from compatgate import release
+from compatgate import resources
 from compatgate.canary.executors import Job
 from compatgate.canary.executors.kubernetes import KubernetesExecutor
 from compatgate.canary.hosts import Host, Kubernetes
@@ -103,4 +103,4 @@ def test_a_worker_without_the_client_says_what_to_install(
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     with pytest.raises(BadInput, match="not installed") as caught:
         executor.left()
-    assert caught.value.hint == release.install_hint("kubernetes")
+    assert caught.value.hint == resources.install_hint("kubernetes")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 import pytest
 
-from compatgate.cli.commands import Group, Row, name_option, print_row, time_of, values_of
+from compatgate.cli.commands import Group, Row, columns, name_option, print_row, values_of
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.principal import SCOPES
 
 CREATE = Row("create_token", "--name NAME\nscopes: --scope SCOPES")
 NODES = Row("list_nodes")
-RUNS = Row("list_runs", columns={"id": "id", "queued": time_of("queued_at")})
+RUNS = Row("list_runs", columns=columns("id", "queued: queued_at"))
 
 
 def parsed(row: Row, *words: str) -> argparse.Namespace:
@@ -92,7 +93,7 @@ def test_an_error_about_an_argument_names_its_option() -> None:
 
 def test_a_list_is_a_table_and_an_answer_a_text(capsys: pytest.CaptureFixture[str]) -> None:
     run = {"id": "r1", "queued_at": "2026-11-03T09:30:00.5Z"}
-    assert print_row("text", RUNS, [run]) == 0
+    print_row("text", RUNS, [run])
     assert capsys.readouterr().out == "ID  QUEUED\nr1  2026-11-03 09:30:00Z\n"
     print_row("text", RUNS, [])
     assert capsys.readouterr().out == "no runs\n"
@@ -100,3 +101,67 @@ def test_a_list_is_a_table_and_an_answer_a_text(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "cg_1\n"
     print_row("json", RUNS, [run])
     assert capsys.readouterr().out.startswith("[\n  {")
+
+
+def test_a_row_states_only_what_it_says_better_than_the_api() -> None:
+    row = Row("list_nodes", "--stale {yes,no}\n...")
+    assert values(row, "--stale", "no", "--cluster", "east") == {"stale": False, "cluster": "east"}
+    (stale, *_, disagrees) = row.options()
+    assert (stale.flag, disagrees.flag) == ("--stale", "--disagrees")
+
+
+def test_an_argument_that_the_api_does_not_describe_is_described_by_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for row, texts in (
+        (Row("show_node"), ("name of the node", "--cluster")),
+        (Row("list_upgrades"), ("only this state", "only this target")),
+        (Row("approve_baseline"), ("id of the baseline",)),
+    ):
+        with pytest.raises(SystemExit):
+            parsed(row, "--help")
+        shown = capsys.readouterr().out
+        assert all(text in shown for text in texts)
+
+
+def test_a_text_may_be_a_template(capsys: pytest.CaptureFixture[str]) -> None:
+    print_row(
+        "text", Row("show_node", text="removed {cluster}/{name}"), {"cluster": "a", "name": "b"}
+    )
+    assert capsys.readouterr().out == "removed a/b\n"
+
+
+class Gate:
+    """Answers operations with their path."""
+
+    def send(self, request: Any) -> Any:
+        return {"path": request.url, "runs": [request.url]}
+
+
+def test_a_row_asks_for_one_where_its_option_is_stated() -> None:
+    row = Row("list_revisions", "[number: REVISION]", show="show_revision")
+    args = parsed(row, "42")
+    assert row.ask(args, Gate())["path"] == "/api/v1/revisions/42"
+
+
+def test_a_row_asks_for_each_of_several_and_shows_the_member_that_it_names() -> None:
+    cancel = Row("cancel_run", "id: ID ...")
+    asked = cancel.ask(parsed(cancel, "run_1", "run_2"), Gate())
+    assert [one["path"] for one in asked] == [f"/api/v1/runs/run_{n}/cancel" for n in (1, 2)]
+    rerun = Row("rerun", member="runs")
+    assert rerun.ask(parsed(rerun, "run_1"), Gate()) == ["/api/v1/runs/run_1/rerun"]
+
+
+def test_a_column_shows_a_member_by_its_path(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = columns("name: metadata.name", "spec.targets", "by: votes.by", "limits", "asked_by")
+    one = {
+        "metadata": {"name": "a"},
+        "spec": {"targets": ["t", "u"]},
+        "votes": [{"by": "ada"}, {"by": "bob"}],
+        "limits": {"cuda": "12.*"},
+        "asked_by": None,
+    }
+    print_row("text", Row("list_runs", columns=shown), [one])
+    head, row = (re.split("  +", line) for line in capsys.readouterr().out.splitlines())
+    assert head == ["NAME", "TARGETS", "BY", "LIMITS", "ASKED BY"]
+    assert row == ["a", "t, u", "ada, bob", "cuda 12.*", "-"]

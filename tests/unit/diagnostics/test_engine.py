@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.diagnostics.engine import granted_gpus
+from compatgate.diagnostics.container import granted_gpus
 
 GPU = [["gpu"]]
 

@@ -1,6 +1,6 @@
 """What users copy and open names nothing that anyone could register while no release is published.
 
-Once one is, `compatgate.release` changes, and with it the first patterns here.
+Once one is, `compatgate.resources` changes, and with it the first patterns here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate import release
+from compatgate import resources
 
 ROOT = Path(__file__).parents[3]
 NOT_COPIED = (
@@ -100,4 +100,4 @@ def test_nothing_is_installed_run_or_opened_from_a_name_that_nobody_owns() -> No
 
 
 def test_a_hint_about_an_extra_names_the_place_of_a_release() -> None:
-    assert release.install_hint("nvml") == "in a checkout of compatgate: pip install '.[nvml]'"
+    assert resources.install_hint("nvml") == "in a checkout of compatgate: pip install '.[nvml]'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compatgate.catalog import load_facts
-from compatgate.check.solved import install_line
+from compatgate.check.solve import install_line
 
 FACTS = load_facts(overlays=[])
 

@@ -23,7 +23,7 @@ from compatgate.errors import (
     NotFound,
     quote_error,
 )
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 
 TIMEOUT_S = 60
 """Timeout of an engine's answer; streams (logs, pulls, builds) may be silent for longer."""

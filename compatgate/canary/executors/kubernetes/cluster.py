@@ -21,8 +21,13 @@ from compatgate.errors import (
     NotFound,
     quote_error,
 )
-from compatgate.kit.cluster_api import ClusterApi
-from compatgate.kit.kubernetes import ClusterAccess, ServerBusy, explain_refusal, refusal_text
+from compatgate.kit.kubernetes import (
+    ClusterAccess,
+    ClusterApi,
+    ServerBusy,
+    explain_refusal,
+    refusal_text,
+)
 
 TIMEOUT_S = (10, 30)
 """Timeout of a connection and of an answer."""

@@ -24,7 +24,7 @@ from compatgate.documents.sources import (
 from compatgate.documents.text import RawDocument, read_nodes
 from compatgate.errors import BadInput, ManyProblems, locate_error, quote_error
 from compatgate.kit.principal import SCOPES, check_patterns
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 from compatgate.service.access.identity.settings import (
     OWNERS,
     ClaimNames,

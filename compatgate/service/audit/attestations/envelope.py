@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 
 from compatgate.core.evaluate import format_moment
 from compatgate.errors import BadInput, CompatgateError, quote_error
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 from compatgate.service.audit.attestations.statement import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,

@@ -12,8 +12,7 @@ from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import TargetSpec
 from compatgate.errors import BadInput, CompatgateError
-from compatgate.kit.cluster_api import ClusterApi
-from compatgate.kit.kubernetes import read_labels, read_list, read_mapping, read_text
+from compatgate.kit.kubernetes import ClusterApi, read_labels, read_list, read_mapping, read_text
 from compatgate.service.cluster.admission import review
 from compatgate.service.cluster.admission.claims import KnownClaims, no_claims
 from compatgate.service.cluster.admission.kinds import Kinds, PodKind

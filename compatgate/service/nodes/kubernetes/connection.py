@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import BadInput, CompatgateError, quote_error
-from compatgate.kit.cluster_api import ClusterApi
 from compatgate.kit.kubernetes import (
     UNREPORTED_LABELS,
     ClusterAccess,
+    ClusterApi,
     ObjectMissing,
     read_labels,
     read_list,

@@ -18,8 +18,7 @@ from compatgate.core.request import DriverState
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit.cli.output import print_json
 from compatgate.kit.cli.terminal import strip_controls
-from compatgate.kit.cluster_api import ClusterApi
-from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
+from compatgate.kit.kubernetes import ClusterApi, ObjectExists, ObjectMissing
 from compatgate.service.nodes.kubernetes.connection import ClusterNode, node_of
 
 LABEL = "compatgate.dev/driver"

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.errors import CompatgateError, Conflict, NotFound, Unavailable
-from compatgate.kit.cluster_api import ClusterApi
-from compatgate.kit.kubernetes import ObjectExists, ObjectMissing, to_one_line
+from compatgate.kit.kubernetes import ClusterApi, ObjectExists, ObjectMissing, to_one_line
 from compatgate.service.nodes.kubernetes.audit import Outcome, PodResult
 
 GROUP, VERSION = "wgpolicyk8s.io", "v1alpha2"

@@ -17,8 +17,7 @@ import httpx
 from msgspec import Struct
 
 from compatgate.errors import BadInput, Unavailable, quote_error
-from compatgate.kit.cluster_api import ClusterApi
-from compatgate.kit.kubernetes import read_list, read_mapping, read_text
+from compatgate.kit.kubernetes import ClusterApi, read_list, read_mapping, read_text
 
 Policy = Literal["Fail", "Ignore"]
 WEBHOOK = "pods.compatgate.dev"

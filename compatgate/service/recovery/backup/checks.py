@@ -18,7 +18,7 @@ from compatgate import version
 from compatgate.documents.quantities import describe_seconds
 from compatgate.errors import BadInput, CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
-from compatgate.release import install_hint
+from compatgate.resources import install_hint
 from compatgate.service.gate.decisions.last_known import SnapshotFile
 from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 

@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compatgate.errors import BadInput
-from compatgate.kit.http.rate import Rate, RateLimiter, parse_rate, peer_key
+from compatgate.kit.http.limits import Rate, RateLimiter, parse_rate, peer_key
 from compatgate.service.app import Rooms
 
 Clock = Callable[[float], None]
@@ -25,7 +25,7 @@ ASK = {
 def later(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Moves the clock of limits on."""
     now = [1000.0]
-    monkeypatch.setattr("compatgate.kit.http.rate.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("compatgate.kit.http.limits.time.monotonic", lambda: now[0])
 
     def move(seconds: float) -> None:
         now[0] += seconds

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.client.credentials import Credential, load, path_of, remove, store
+from compatgate.client.settings import (
+    Credential,
+    credential_path,
+    load_credential,
+    remove_credential,
+    store_credential,
+)
 from compatgate.errors import BadInput
 from compatgate.gate_client import make_client
 from compatgate.kit.clock import now
@@ -28,40 +34,40 @@ def credential(server: str = GATE, secret: str = "cgs_x", hours: int = 1) -> Cre
 
 
 def test_a_credential_is_kept_for_its_gate_alone(config: Path) -> None:
-    path = store(credential())
+    path = store_credential(credential())
     assert path.is_relative_to(config)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    found = load(GATE)
+    found = load_credential(GATE)
     assert found
     assert found.secret == "cgs_x"
     assert "cgs_x" not in repr(found)
-    assert load("https://other.example") is None
-    assert load(f"{GATE}/prefix") is None
+    assert load_credential("https://other.example") is None
+    assert load_credential(f"{GATE}/prefix") is None
     assert [file.name for file in path.parent.iterdir()] == [path.name]
-    assert remove(GATE)
-    assert not remove(GATE)
-    assert load(GATE) is None
+    remove_credential(GATE)
+    remove_credential(GATE)
+    assert load_credential(GATE) is None
 
 
 def test_a_credential_that_has_expired_is_not_used() -> None:
-    store(credential(hours=-1))
-    assert load(GATE) is None
+    store_credential(credential(hours=-1))
+    assert load_credential(GATE) is None
 
 
 def test_a_damaged_file_counts_as_none() -> None:
-    store(credential())
-    path_of(GATE).write_bytes(b"{")
-    assert load(GATE) is None
-    store(credential(server="https://other.example"))
-    path_of("https://other.example").replace(path_of(GATE))
-    assert load(GATE) is None
+    store_credential(credential())
+    credential_path(GATE).write_bytes(b"{")
+    assert load_credential(GATE) is None
+    store_credential(credential(server="https://other.example"))
+    credential_path("https://other.example").replace(credential_path(GATE))
+    assert load_credential(GATE) is None
 
 
 def test_a_folder_that_cannot_be_written_is_named(config: Path) -> None:
     (config / "compatgate").write_text("a file")
     with pytest.raises(BadInput, match="cannot write"):
-        store(credential())
+        store_credential(credential())
 
 
 def _sent(token: str | None = None, url: str = GATE) -> str | None:
@@ -71,7 +77,7 @@ def _sent(token: str | None = None, url: str = GATE) -> str | None:
 
 def test_commands_use_it_when_no_token_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _sent() is None
-    store(credential())
+    store_credential(credential())
     assert _sent() == "cgs_x"
     assert _sent(url=f"{GATE}/api/v1/") == "cgs_x"
     assert _sent("cg_option") == "cg_option"

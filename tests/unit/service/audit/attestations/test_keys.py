@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from securesystemslib.signer import CryptoSigner
 
-from compatgate.cli.audit.attest import read_key_file
+from compatgate.cli.attest import read_key_file
 from compatgate.errors import BadInput, Unavailable
 from compatgate.service.audit.attestations.keys import SECRET, key_set, read_keys, signer_maker
 

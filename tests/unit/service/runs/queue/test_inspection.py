@@ -17,7 +17,7 @@ from compatgate.canary.judge.metric import judge_metric
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Conditions, Device, Env
 from compatgate.canary.workload import MetricSpec
-from compatgate.cli.canary import show as cli_show
+from compatgate.cli.canary import runs as cli_runs
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.web.pages.run_comparison import compare_parts
@@ -93,7 +93,7 @@ def test_conditions_are_told_where_a_program_recorded_them() -> None:
             },
         },
     ]
-    (line,) = cli_show._list_figures(steps)
+    (line,) = cli_runs._list_figures(steps)
     said = "gemm-0 fp16: SM clock 1980 MHz, 61 C, held by power limit in 1 of 1 values"
     assert line.strip() == said
 

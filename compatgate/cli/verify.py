@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from datetime import datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from compatgate.check.question import read_stack
-from compatgate.cli.audit.attest import read_key_file
+from compatgate.cli.attest import read_key_file
 from compatgate.core.evaluate import format_moment
 from compatgate.core.rule import exit_code
 from compatgate.discovery.registry.image_spec import is_digest, is_loopback
@@ -19,7 +17,7 @@ from compatgate.errors import BadInput, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.cli.options import FORMAT, read_moment
 from compatgate.kit.cli.output import format_fields, print_answer, print_json, read_bytes
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command
 from compatgate.service.audit.attestations.attached import verify_attached
 from compatgate.service.audit.attestations.envelope import (
@@ -78,21 +76,25 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     at = read_moment(args.now, "--now") or clock.now()
     try:
-        found = _find(args, _keys(args), at)
+        keys = _keys(args)
+        if args.from_registry:
+            found = verify_attached(args.image, keys, args.target, args.platform, at)
+        else:
+            expected = ExpectedStatement(_subjects(args), args.target)
+            data = read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES)
+            found = verify(data, keys, expected, at)
     except VerificationFailed as error:
         body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
         if args.format == "json":
             print_json(body)
         else:
             hint = f" ({error.hint})" if error.hint else ""
-            text = f"refused ({error.reason}): {error.problem}{hint}"
-            print(strip_controls(text), file=sys.stderr)
+            say(f"refused ({error.reason}): {error.problem}{hint}")
         return error.exit_code
     print_answer(args.format, _to_json(found), lambda: _format(found))
     named = args.from_registry or args.image or args.digest or args.stack
     if args.format == "text" and not named:
-        text = "note: no image, digest or stack was named: compare the subject yourself"
-        print(text, file=sys.stderr)
+        say("note: no image, digest or stack was named: compare the subject yourself")
     return exit_code(found.predicate.verdict, allowed=found.predicate.allowed)
 
 
@@ -108,14 +110,6 @@ def _check(args: argparse.Namespace) -> None:
         raise BadInput(what, field="--from-registry", hint=hint)
     if not args.from_registry and not args.envelope:
         raise BadInput("name the envelope file", hint="or use --from-registry")
-
-
-def _find(args: argparse.Namespace, keys: list[Any], now: datetime) -> VerifiedStatement:
-    if args.from_registry:
-        return verify_attached(args.image, keys, args.target, args.platform, now)
-
-    expected = ExpectedStatement(_subjects(args), args.target)
-    return verify(read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES), keys, expected, now)
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:

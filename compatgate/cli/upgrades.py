@@ -5,25 +5,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from compatgate.cli.commands import Body, Cell, Group, Row, format_rows, members, time_of
+from compatgate.cli.commands import Body, Group, Row, columns, format_rows
+from compatgate.kit.cli.options import AUTHOR
 from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.sections import shorten
 
 EXIT = {"start": 0, "done": 0, "roll back": 1, "wait": 3}
 """Exit status by answer; ``done`` of a wave means that nothing is left to do."""
-_WAVES: dict[str, Cell] = {
-    "wave": "number",
-    **members("answer", "nodes", "upgraded"),
-    "excluded": "left_out",
-    "domains": lambda wave: shorten([one["name"] for one in wave["domains"]], 2),
-    "started": time_of("started_at"),
-    "finished": time_of("finished_at"),
-}
-
-
-def _drivers(good: Body) -> str:
-    return ", ".join(f"{pool} {driver}" for pool, driver in good["drivers"].items())
+_WAVES = columns(
+    *("wave: number", "answer", "nodes", "upgraded", "excluded: left_out"),
+    ("domains", lambda wave: shorten([one["name"] for one in wave["domains"]], 2)),
+    *("started: started_at", "finished: finished_at"),
+)
 
 
 def _format_upgrade(upgrade: Body) -> str:
@@ -64,24 +58,17 @@ def _format_answer(answer: Body) -> str:
             until = format_json_time(answer["held_until"])
             lines.append(f"held for {answer['holder']} until {until}; ask again before")
     if good := answer["known_good"]:
-        lines.append(f"known good: revision {good['revision']}, drivers {_drivers(good)}")
+        drivers = ", ".join(f"{pool} {driver}" for pool, driver in good["drivers"].items())
+        lines.append(f"known good: revision {good['revision']}, drivers {drivers}")
     return strip_controls("\n".join(lines))
 
 
-_UPGRADES: dict[str, Cell] = {
-    "upgrade": "name",
-    **members("target", "driver", "state"),
-    "waves": lambda one: f"{one['finished']}/{one['waves']}",
-    **members("nodes", "author"),
-    "made": time_of("made_at"),
-    "why": "why",
-}
-_FREEZES: dict[str, Cell] = {
-    "freeze": "name",
-    "from": time_of("since"),
-    "to": time_of("until"),
-    **members("targets", "owner", "reason"),
-}
+_UPGRADES = columns(
+    *("upgrade: name", "target", "driver", "state"),
+    ("waves", lambda one: f"{one['finished']}/{one['waves']}"),
+    *("nodes", "author", "made: made_at", "why"),
+)
+_FREEZES = columns("freeze: name", "from: since", "to: until", "targets", "owner", "reason")
 
 
 def _format_freeze(freeze: Body) -> str:
@@ -102,40 +89,29 @@ def _make_body(args: argparse.Namespace) -> Body:
     }
 
 
-_NAME = "name: UPGRADE  name of the upgrade\n"
-_AUTHOR = "changed_by: --author NAME  author of the change (default: your user name)\n"
+_NAME = "name: UPGRADE\n"
 
 
 def _change(operation: str, usage: str = _NAME) -> Row:
     action = operation.rpartition("_")[0].replace("_", "-")
-    reason = f"upgrade {action} {{name}}"
-    return Row(operation, usage, text=_format_upgrade, reason=reason)
+    return Row(operation, usage, text=_format_upgrade, reason=f"upgrade {action} {{name}}")
 
 
 run = Group(
     {
         "list": Row(
             "list_upgrades",
-            """\
---state {}     only this state
---target NAME  only upgrades of this target
-""",
-            _UPGRADES,
+            columns=_UPGRADES,
         ),
         "show": Row("show_upgrade", _NAME, text=_format_upgrade),
         "may-start": Row(
             "may_start",
-            f"""\
-{_NAME}{_AUTHOR}\
---wave N   wave number (default: the next wave)
---by NAME  person or tool that would roll the wave (default: the caller's name)
---dry-run
-""",
+            f"{_NAME}{AUTHOR}--wave N\n--by NAME\n--dry-run",
             text=_format_answer,
-            status=lambda answer: EXIT[answer["answer"]],
+            status=lambda answer, _: EXIT[answer["answer"]],
         ),
-        "approve": Row("approve_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
-        "retract": Row("retract_upgrade", _NAME + _AUTHOR, text=_format_upgrade),
+        "approve": Row("approve_upgrade", _NAME + AUTHOR, text=_format_upgrade),
+        "retract": Row("retract_upgrade", _NAME + AUTHOR, text=_format_upgrade),
         "stop": _change("stop_upgrade"),
         "resume": _change("resume_upgrade"),
         "roll-back": _change("roll_back_upgrade"),
@@ -145,38 +121,23 @@ run = Group(
         "freeze": Row(
             "set_freeze",
             """\
-name: FREEZE        name of the freeze
+name: FREEZE
 since: --from TIME  start of the freeze
 until: --to TIME    end of the freeze
---owner NAME        owner of the freeze
+--owner NAME
 targets: --target PATTERN ...  target or pattern; may be repeated (default: every target)
 """,
             text=_format_freeze,
             reason="freeze {name}",
         ),
         "unfreeze": Row(
-            "delete_freeze",
-            "name: FREEZE  name of the freeze",
-            text=_format_freeze,
-            reason="unfreeze {name}",
+            "delete_freeze", "name: FREEZE", text=_format_freeze, reason="unfreeze {name}"
         ),
-        "freezes": Row(
-            "list_freezes",
-            """\
---target NAME  only freezes that hold waves of this target
---ended
-""",
-            _FREEZES,
-        ),
+        "freezes": Row("list_freezes", columns=_FREEZES),
         "known-good": Row(
             "list_known_good",
             "",
-            {
-                **members("target", "revision"),
-                "drivers": _drivers,
-                "upgrade": "upgrade",
-                "marked": time_of("marked_at"),
-            },
+            columns("target", "revision", "drivers", "upgrade", "marked: marked_at"),
             "no known-good states",
         ),
         "create": Row(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from compatgate.gate_client import make_client
 from compatgate.kit.cli.options import SERVER
 from compatgate.kit.cli.output import read_bytes, write_output
 from compatgate.kit.cli.parser import server_of
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
 from compatgate.service.audit.attestations.attached import attach_verdict
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if args.attach is not None:
         image = args.attach or (predicate.image.reference if predicate.image else "")
         for made in attach_verdict(image, envelope, found, key, args.platform):
-            print(f"attached as {made}", file=sys.stderr)
+            say(f"attached as {made}")
     return exit_code(predicate.verdict, allowed=predicate.allowed)
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from compatgate.catalog import load_facts
-from compatgate.cli.commands import Body, Cell, Group, Row, declared_rows, format_rows, time_of
+from compatgate.cli.commands import Body, Group, Row, columns, declared_rows, format_rows
 from compatgate.cli.gate import Operations, gate_of
 from compatgate.discovery.probe import probe_machine, read_probe
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, repeat
-from compatgate.kit.cli.output import format_json_time, print_answer, read_text
+from compatgate.kit.cli.output import format_fields, format_json_time, print_answer, read_text
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
@@ -36,28 +36,18 @@ def _remarks(node: Body) -> str:
     return "; ".join([*remarks, *node["disagreements"], *node["notes"]])
 
 
-_COLUMNS: dict[str, Cell] = {
-    "cluster": "cluster",
-    "node": "name",
-    "driver": "driver",
-    "gpus": format_gpus,
-    "targets": "targets",
-    "driver is": "driver_state",
-    "seen": time_of("seen_at"),
-    "remarks": _remarks,
-}
-_DRIFT: dict[str, Cell] = {
-    "cluster": "cluster",
-    "node": "name",
-    "target": "target",
-    "what": "what",
-    "has": lambda line: line["have"] or "not known",
-    "declared": "declared",
-    "since": time_of("since"),
-    "seen": lambda line: (
-        f"{format_json_time(line['seen_at'])}{' (stale)' if line['stale'] else ''}"
-    ),
-}
+def _seen(node: Body) -> str:
+    return f"{format_json_time(node['seen_at'])}{' (stale)' if node['stale'] else ''}"
+
+
+_COLUMNS = columns(
+    *("cluster", "node: name", "driver", ("gpus", format_gpus), "targets"),
+    *("driver is: driver_state", "seen: seen_at", ("remarks", _remarks)),
+)
+_DRIFT = columns(
+    *("cluster", "node: name", "target", "what", ("has", lambda one: one["have"] or "not known")),
+    *("declared", "since", ("seen", _seen)),
+)
 
 
 @action(
@@ -157,18 +147,16 @@ def print_nodes(form: str, nodes: Sequence[Body], empty: str) -> int:
 
 def format_node(node: Body) -> str:
     """Return every detail of a node as lines."""
-    stale = ", stale" if node["stale"] else ""
     facts = {
         "driver": f"{node['driver'] or 'not known'}, {node['driver_state']}: {node['driver_why']}",
         "GPUs": format_gpus(node) or "none known",
-        **({"platform": node["platform"]} if node["platform"] else {}),
-        **({"node": _format_parts(node["node"])} if node["node"] else {}),
+        "platform": node["platform"],
+        "node": _format_parts(node["node"] or {}),
         "targets": ", ".join(node["targets"]) or "none",
         "since": format_json_time(node["since"]),
-        "seen": f"{format_json_time(node['seen_at'])}{stale}, by {node['reported_by']}",
+        "seen": f"{_seen(node)}, by {node['reported_by']}",
     }
-    lines = [f"{node['cluster']}/{node['name']}"]
-    lines += [f"  {name:<8} {strip_controls(str(value))}" for name, value in facts.items()]
+    lines = [f"{node['cluster']}/{node['name']}", format_fields(facts, "  ", 8)]
     for title, texts in (
         ("drift", [one["message"] for one in node["drift"]]),
         ("sources disagree", node["disagreements"]),
@@ -193,22 +181,10 @@ def _source_text(witness: dict[str, Any]) -> str:
     return f"{witness['witness']}, {format_json_time(witness['seen_at'])}: {what}"
 
 
-_WHERE = """\
---cluster NAME    cluster
---target NAME     target
---gpu GPU         GPU, in any spelling
---stale {yes,no}  only nodes without a report for a day
-"""
-_ONE = """\
-NAME            name of the node
---cluster NAME  cluster, if several have a node with this name
-"""
+_STALE = "--stale {yes,no}\n..."
 DRIFT = Row(
     "list_drift",
-    f"""\
-{_WHERE}\
---what PROPERTY  property that differs: driver, gpu, platform, or a part like fabric-manager
-""",
+    f"--what PROPERTY\n{_STALE}",
     _DRIFT,
     "no reported node differs from its target (nodes list shows all)",
     items=lambda nodes, args: [
@@ -220,25 +196,10 @@ DRIFT = Row(
 )
 run = Group(
     {
-        "list": Row(
-            "list_nodes",
-            f"""\
-{_WHERE}\
---search TEXT      part of the name, case-insensitive
---driver DRIVER    driver version
---driver-state {{}}  driver state: whether an entry allows the driver
---disagrees        only nodes whose sources disagree
-""",
-            _COLUMNS,
-            _NONE,
-        ),
+        "list": Row("list_nodes", _STALE, _COLUMNS, _NONE),
         "drift": DRIFT,
-        "show": Row("show_node", _ONE, text=format_node),
-        "remove": Row(
-            "remove_node",
-            "--reason REASON  reason, kept in the audit log\n" + _ONE,
-            text=lambda node: f"removed {node['cluster']}/{node['name']}",
-        ),
+        "show": Row("show_node", text=format_node),
+        "remove": Row("remove_node", text="removed {cluster}/{name}"),
         **declared_rows("nodes"),
         "report": _report,
         "import": _import,

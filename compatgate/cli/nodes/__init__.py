@@ -1,1 +1,0 @@
-"""Show nodes and drive upgrades from the command line."""
