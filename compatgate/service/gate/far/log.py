@@ -7,14 +7,14 @@ and sends them again until the central gate has them; it knows each by writer an
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.errors import Conflict, quote_error
-from compatgate.service.gate.decisions.batch_store import Delivery, ForkedChain
-from compatgate.service.gate.decisions.delivery import Row
+from compatgate.errors import Conflict
+from compatgate.service.gate.decisions.batch_store import Delivery, ForkedChain, Row
 from compatgate.service.gate.far.schemas import MAX_BATCHES, name_caller
 from compatgate.service.gate.questions.decider import NewDecision
 
@@ -69,6 +69,8 @@ class CentralDestination:
 
     is_direct = False
     longest_retry_s = 30.0
+    in_doubt = False
+    turn = nullcontext()
 
     def __init__(self, central: Central) -> None:
         self.name = central.name
@@ -95,12 +97,11 @@ class CentralDestination:
             self.close()
             raise
 
-    def rest(self) -> None:
-        """Keep the connection for the next delivery."""
+    def rehearse(self) -> None:
+        """Do nothing: decisions are recorded in the spool."""
 
-    def explain(self, error: BaseException) -> str:
-        """Return an error in words."""
-        return quote_error(error)
+    def interrupt(self) -> None:
+        """Do nothing: nobody waits for a delivery."""
 
     def divide(self, rows: Sequence[Row], known: Container[str]) -> Iterator[Sequence[Row]]:
         """Yield the decisions, with callers of this far gate, in parts that fit into requests.

@@ -16,8 +16,7 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.gate.decisions.batch_store import CommitMode
-from compatgate.service.gate.decisions.decision_log import DecisionLog
-from compatgate.service.gate.decisions.delivery import LogState
+from compatgate.service.gate.decisions.decision_log import DecisionLog, LogState
 from compatgate.service.gate.decisions.outages import Degraded, OutageKeeper, OutageOptions
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.questions import decider
