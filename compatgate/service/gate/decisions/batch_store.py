@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -115,45 +115,6 @@ class Delivery(Struct, frozen=True, gc=False):
 
 class ForkedChain(Exception):
     """The database has another batch of this writer and sequence."""
-
-
-class Destination(Protocol):
-    """The receiver of batches, as a log reaches it from one thread.
-
-    Attributes:
-        name: writers of the log are called after it; empty: they have only an id.
-        is_direct: the log writes to it, and uses the spool only while it is away.
-        longest_retry_s: longest pause between two attempts to deliver, in seconds.
-        in_doubt: the last `write` failed, and may have stored its batches all the same.
-    """
-
-    name: str
-    is_direct: bool
-    longest_retry_s: float
-    in_doubt: bool
-
-    @property
-    def owner(self) -> str:
-        """Return whose spools are delivered to it; those of others are left alone."""
-
-    @property
-    def turn(self) -> AbstractContextManager[None]:
-        """Return the turn among the processes that write; hold it while `write` begins."""
-
-    def write(self, deliveries: Sequence[Delivery]) -> None:
-        """Store batches, in order; batches that are stored stay as they are."""
-
-    def rehearse(self) -> None:
-        """Raise if no decision can be stored; store nothing."""
-
-    def divide(self, rows: Sequence[Row], known: Container[str]) -> Iterable[Sequence[Row]]:
-        """Return decisions as batches for the spool; it has or gets the ``known`` verdicts."""
-
-    def interrupt(self) -> None:
-        """Let another thread's call fail that waits for an answer; call this from any thread."""
-
-    def close(self) -> None:
-        """Close the connection."""
 
 
 class DecisionWriter:

@@ -1,18 +1,18 @@
 """Log decisions before their answers leave: at the destination, or in a spool while it is away.
 
 Concurrent decisions share a batch. Each process is a writer with a hash chain of its own
-(`batches`). A batch is a value: a batch whose fate is unknown is stored again as it is, which
-changes nothing if the destination has it.
+(`batches`). A batch is a value: one whose fate is unknown is stored again as it is, which changes
+nothing if the destination has it.
 
 Two threads store batches, and the log's mode says which of them:
 
 - **direct**: the shipper writes each batch to the database.
-- **spooling**: the spooler appends each batch to the spool, and the shipper delivers the spool, in
-  order, until it is empty.
+- **spooling**: the spooler appends each batch to the spool, and the shipper delivers the spool
+  (`delivery`).
 
 A write that fails or stalls, and a database that is known to be silent, turn direct into spooling.
 Only the shipper turns back: once the spool is empty, and the database records a rehearsed decision.
-So the shipper alone waits for the destination, and the spooler for the spool's disk alone. Without
+So the shipper alone waits for the destination, and the spooler alone for the spool's disk. Without
 a spool the log is always direct, and what cannot be written is an error. The log of a far gate has
 the central gate as its destination, and is always spooling.
 """
@@ -21,15 +21,13 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from datetime import datetime
-from itertools import islice
 
 from msgspec import Struct
 
@@ -40,12 +38,12 @@ from compatgate.service.gate.decisions.batch_store import (
     CommitMode,
     DecisionWriter,
     Delivery,
-    Destination,
     ForkedChain,
     Row,
 )
 from compatgate.service.gate.decisions.batches import NUMBERS, Anchors, DecisionBatch, WriterChain
-from compatgate.service.gate.decisions.spool import Spool, SpoolFile, SpoolOptions
+from compatgate.service.gate.decisions.delivery import Courier, Destination
+from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
 
 CAPACITY = 10_000
@@ -59,14 +57,10 @@ _QUICK_SECONDS = 2.0
 _MANY = 4
 """Decisions of a batch from which on the next one waits for as many."""
 _GATHER_SECONDS = 0.0008
-_STOP_SECONDS = 5.0
-_TOGETHER = 50
-"""Batches that are delivered together."""
-_NEARLY = 200
-"""With fewer batches left in the spool, new ones wait a moment for the end of the delivery."""
 _JOIN_SECONDS = 1.0
-_RETRY_SECONDS = 0.5
+"""Wait of a batch for the destination once nearly everything is delivered."""
 _OTHERS_SECONDS = 5.0
+_STOP_SECONDS = 5.0
 _KNOWN_VERDICTS = 16_384
 _KNOWN_SECONDS = 3600.0
 """After this time a verdict is sent again: the destination may have archived it."""
@@ -98,8 +92,7 @@ class Batch:
     """Decisions of one transaction, collected and then on their way; without any, a rehearsal.
 
     Attributes:
-        made: the batch as a value, once a write may have stored it; it does not change any more.
-        wanted: decisions that the log waits for, and then sets `is_enough`.
+        made: the batch as a value, once the destination may have it; it never changes then.
     """
 
     def __init__(self) -> None:
@@ -108,8 +101,10 @@ class Batch:
         self.began = time.monotonic()
         self.made: DecisionBatch | None = None
         self.in_doubt = False
-        self.wanted: int | None = None
-        self.is_enough = threading.Event()
+
+    def bodies(self) -> dict[str, str]:
+        """Return the JSON of the verdicts, by id."""
+        return {decision.verdict_id: body for decision, body in self.rows}
 
 
 class RecentIds:
@@ -159,7 +154,6 @@ class DecisionLog:
         self._make_destination = destination or (
             lambda: DecisionWriter(database, commit, is_hasty=spool is not None)
         )
-        self._spool: Spool | None = None
         self._begin()
         alive = weakref.ref(self)
 
@@ -182,20 +176,20 @@ class DecisionLog:
         self._for_shipper = threading.Condition(self._lock)
         self._for_spooler = threading.Condition(self._lock)
         self._spooling = threading.Lock()
-        """Held while a batch goes to the spool, and before all else."""
+        """Held while a batch goes to the spool; taken before the other lock."""
         self._batches: deque[Batch] = deque()
-        """The first is being stored, the last may be open to further decisions."""
+        """The first one is being stored, the last one may be open to further decisions."""
         self._open: Batch | None = None
         self._queued = 0
         self._sizes: deque[int] = deque([0, 0], maxlen=2)
+        self._expected = 0
         self._outage: tuple[datetime, str] | None = None
-        self._is_nearly_done = False
-        self._pause = _RETRY_SECONDS
-        self._reported = ""
-        self._closing = threading.Event()
+        self._is_closed = False
+        self._spool: Spool | None = None
         self._threads: list[threading.Thread] = []
         if self._options is not None:
             self._spool = Spool(self._options, self._destination.owner)
+            self._courier = Courier(self._destination, self._spool, self._explain)
             try:
                 self._spool.open()
             except Unavailable as error:
@@ -203,8 +197,8 @@ class DecisionLog:
             self._start()
 
     def _start(self) -> None:
-        """Start what does not run yet; without a spool that is late, as processes fork before."""
-        work = [self._ship, self._take_to_spool][: 1 if self._spool is None else 2]
+        """Start the threads; without a spool at the first batch, as processes fork before."""
+        work = (self._ship,) if self._spool is None else (self._ship, self._take_to_spool)
         for target in work[len(self._threads) :]:
             thread = threading.Thread(target=target, name="decisions", daemon=True)
             try:
@@ -233,8 +227,6 @@ class DecisionLog:
         waiting = (spool.batches, spool.used, spool.size, spool.oldest, spool.count_aside())
         return LogState(outage is not None, since, reason, *waiting)
 
-    # --- callers --------------------------------------------------------------------------------
-
     def record(self, decision: NewDecision, body: str) -> None:
         """Store a decision, and wait until that is done; after an error no answer may leave."""
         wait_until_committed(self.submit([(decision, body)]), PATIENCE_SECONDS)
@@ -259,34 +251,63 @@ class DecisionLog:
                 batch = self._open = self._enqueue()
             batch.rows.extend(rows)
             self._queued += len(rows)
-            if batch.wanted is not None and len(batch.rows) >= batch.wanted:
-                batch.is_enough.set()
+            if self._expected and len(batch.rows) >= self._expected:
+                self._for_shipper.notify()
         return batch.done
 
     def rehearse(self) -> None:
         """Check that a decision can be recorded, without changing the log."""
         if self._is_direct:
-            with self._lock:
-                rehearsal = self._enqueue()
             try:
-                wait_until_committed(rehearsal.done, PATIENCE_SECONDS)
+                with self._lock:
+                    rehearsal = self._enqueue()
+                return wait_until_committed(rehearsal.done, PATIENCE_SECONDS)
             except Unavailable:
                 if self._spool is None:
                     raise
-            else:
-                return
-        assert self._spool is not None  # noqa: S101 - a log without one is direct
-        self._spool.check()
+        if self._spool is not None:
+            self._spool.check()
 
     def _enqueue(self) -> Batch:
-        """Return a new batch in the queue; call this with the lock."""
-        if self._closing.is_set():
+        """Return a new batch at the end of the queue; call this with the lock."""
+        if self._is_closed:
             raise Unavailable("the decision log is closed", hint="the gate stops: ask again")
         self._start()
         batch = Batch()
         self._batches.append(batch)
         (self._for_shipper if self._is_direct else self._for_spooler).notify()
         return batch
+
+    def _finish(self, batch: Batch, error: Exception | None, *, is_direct: bool) -> None:
+        """Take the first batch off the queue and tell its callers, unless the spooler has it."""
+        with self._lock:
+            if is_direct != self._is_direct:
+                return
+            self._close_batch(batch)
+            self._batches.popleft()
+            self._queued -= len(batch.rows)
+            self._sizes.append(len(batch.rows))
+            if batch.made is not None and error is not None:
+                self._chain.begin()  # the database may have it: nothing else may get its number
+            elif batch.made is not None and is_direct:
+                self._chain.take(batch.made)
+                self._known.add(batch.made.claims)
+                self._anchors.stored(self._chain)
+            self._for_shipper.notify()
+        if error is None:
+            batch.done.set_result(None)
+        else:
+            known = isinstance(error, CompatgateError)
+            batch.done.set_exception(error if known else unavailable(self._database, error))
+
+    def _close_batch(self, batch: Batch) -> None:
+        """Close a batch to further decisions; call this with the lock."""
+        if self._open is batch:
+            self._open = None
+
+    def _explain(self, error: Exception) -> str:
+        is_database = self._destination.is_direct
+        return unavailable(self._database, error).problem if is_database else quote_error(error)
 
     # --- the shipper ----------------------------------------------------------------------------
 
@@ -295,20 +316,24 @@ class DecisionLog:
         patience: float | None = 0.0  # a process that is gone may have left its spool
         while True:
             with self._lock:
-                has_work = self._for_shipper.wait_for(self._has_shipment, patience)
+                is_wanted = self._for_shipper.wait_for(self._has_shipment, patience)
             if self._write_first():
                 continue
-            if self._closing.is_set():
+            if self._is_closed:
                 return
             if self._spool is not None:
-                deliver = self._deliver_own if has_work else self._deliver_others
-                deliver(self._spool)
-            patience = _OTHERS_SECONDS if self._spool is not None else None
+                patience = _OTHERS_SECONDS
+                if is_wanted:
+                    self._deliver_spool(self._spool)
+                else:
+                    self._courier.deliver_others(self._write_first)
+            else:
+                patience = None
 
     def _has_shipment(self) -> bool:
         if self._is_direct or self._spool is None:
-            return bool(self._batches) or self._closing.is_set()
-        return self._outage is not None or bool(self._spool.batches) or self._closing.is_set()
+            return bool(self._batches) or self._is_closed
+        return self._outage is not None or bool(self._spool.batches) or self._is_closed
 
     def _write_first(self) -> bool:
         """Write the first batch in direct mode; return False if there is none."""
@@ -339,39 +364,36 @@ class DecisionLog:
         They ask again as soon as they are answered. Without this, the first of them would have a
         batch alone, and the others would wait for its sync.
         """
-        expected = max(self._sizes)
-        if expected < _MANY:
-            return
-        with self._lock:
-            if len(batch.rows) >= expected:
-                return
-            batch.wanted = expected
-        batch.is_enough.wait(_GATHER_SECONDS)
+        if (expected := max(self._sizes)) >= _MANY:
+            with self._lock:
+                if len(batch.rows) < expected:
+                    self._expected = expected
+                    self._for_shipper.wait(_GATHER_SECONDS)
+                    self._expected = 0
 
     def _write(self, batch: Batch) -> None:
         """Write a batch, and once more, with every verdict, if that fails quickly.
 
         The server restarted, or another program deleted verdicts that this one wrote.
         """
-        began = time.monotonic()
         try:
             self._write_once(batch)
         except Exception:
-            if time.monotonic() - began > (STALL_SECONDS if self._spool else _QUICK_SECONDS):
+            took_s = time.monotonic() - batch.began
+            if took_s > (STALL_SECONDS if self._spool is not None else _QUICK_SECONDS):
                 raise
             self._known.clear()
             self._write_once(batch)
 
     def _write_once(self, batch: Batch) -> None:
-        """Write a batch as long as it is the shipper's; if it is in doubt, as it was made."""
+        """Write a batch, unless the spooler has taken it; one in doubt is written as it is."""
         with self._destination.turn:  # before the batch is closed: others join it in the meantime
             if not batch.rows:
                 self._destination.rehearse()
                 return
             with self._lock:
-                self._close(batch)
-            bodies = {one.verdict_id: body for one, body in batch.rows}
-            new = {key: body for key, body in bodies.items() if key not in self._known}
+                self._close_batch(batch)
+            new = {key: body for key, body in batch.bodies().items() if key not in self._known}
             made = batch.made or self._chain.make([one for one, _ in batch.rows], new)
             with self._lock:
                 if not self._is_direct:
@@ -381,9 +403,9 @@ class DecisionLog:
                 self._destination.write([Delivery(made, new)])
             except BaseException:
                 with self._lock:
-                    batch.in_doubt |= self._destination.in_doubt  # also of the attempt before
+                    batch.in_doubt |= self._destination.in_doubt  # or the attempt before was
                     if self._is_direct and not batch.in_doubt:
-                        batch.made = None  # it is certainly not stored
+                        batch.made = None
                 raise
 
     def _turn_to_spool(self, why: Exception) -> None:
@@ -402,108 +424,36 @@ class DecisionLog:
             self._for_spooler.notify()
         _log.warning("decisions go to the spool: %s", reason)
 
-    def _turn_back(self, spool: Spool) -> bool:
-        """Return to writing directly, unless there is more to deliver."""
-        with self._destination.turn:  # an empty spool shows nothing of the destination
-            self._destination.rehearse()
-        with self._spooling, self._lock:
-            if spool.batches:
-                return False
-            if self._outage is not None:
-                self._outage = None
-                self._anchors.stored(self._chain)
-                _log.warning("the database is back, and has all decisions")
-        self._pause, self._reported = _RETRY_SECONDS, ""
-        return True
-
-    def _deliver_own(self, spool: Spool) -> None:
-        """Deliver the spool, and turn back; after an error, try again later."""
-        spread = random.uniform(0.5, 1.0)  # noqa: S311 - to spread gates in time
-        self._closing.wait(self._pause * spread)  # give the destination time to come back
+    def _deliver_spool(self, spool: Spool) -> None:
+        """Deliver the spool, and turn back to direct mode once nothing is left."""
         try:
-            while not self._closing.is_set():
-                if batches := spool.peek(_TOGETHER):
-                    self._deliver(batches, spool.delivered)
-                    self._is_nearly_done = spool.batches < _NEARLY
-                elif self._turn_back(spool):
-                    break
-        except Exception as error:
-            self._pause = min(2 * self._pause, self._destination.longest_retry_s)
-            if isinstance(error, ForkedChain):
-                with self._spooling:
-                    self._set_aside(error, spool)
-                    self._chain.begin()
-                    self._known.clear()
-            else:
-                self._report("decisions wait in the spool", error)
+            while self._courier.empty_spool():
+                with self._spooling, self._lock:
+                    if not spool.batches:
+                        if self._outage is not None:
+                            self._outage = None
+                            self._anchors.stored(self._chain)
+                            _log.warning("the database is back, and has all decisions")
+                        break
+        except ForkedChain as error:
+            with self._spooling:
+                self._courier.set_aside(error, spool)
+                self._chain.begin()
+                self._known.clear()
         with self._lock:
-            self._is_nearly_done = False
             self._for_spooler.notify()
-
-    def _deliver(self, batches: Sequence[Delivery], delivered: Callable[[int], object]) -> None:
-        """Deliver batches, also those before a fork."""
-        try:
-            with self._destination.turn:
-                self._destination.write(batches)
-        except ForkedChain:
-            if len(batches) == 1:
-                raise
-            for one in batches:
-                self._deliver([one], delivered)
-        else:
-            delivered(len(batches))
-
-    def _deliver_others(self, spool: Spool) -> None:
-        """Deliver the files of processes that are gone; batches of this one come in between."""
-        for file in spool.others():
-            is_done, counts = False, list[int]()
-            try:
-                records = file.scan()
-                while batches := list(islice(records, _TOGETHER)):
-                    self._deliver(batches, counts.append)
-                    self._write_first()
-                    if self._closing.is_set():
-                        return
-                is_done = True
-                if counts:
-                    _log.warning("%s: %d batches are delivered", file.path, sum(counts))
-            except ForkedChain as error:
-                self._set_aside(error, file)
-            except Exception as error:
-                self._report(f"{file.path} waits", error)
-                return
-            finally:
-                file.close(remove=is_done)
-
-    def _set_aside(self, error: ForkedChain, spool: Spool | SpoolFile) -> None:
-        """Set a spool aside for the operator: a forked chain can never be delivered."""
-        try:
-            place = spool.set_aside()
-        except OSError as reason:
-            _log.error("the spool of a forked chain cannot be set aside: %s", reason)
-        else:
-            what = "decisions cannot be delivered, as %s; their spool is set aside: %s"
-            _log.error(what, error, place)
-
-    def _report(self, what: str, error: Exception) -> None:
-        """Log why nothing is delivered, once for each reason."""
-        is_database = self._destination.is_direct
-        reason = unavailable(self._database, error).problem if is_database else quote_error(error)
-        if self._reported != f"{what}: {reason}":
-            self._reported = f"{what}: {reason}"
-            _log.warning("%s", self._reported)
 
     # --- the spooler ----------------------------------------------------------------------------
 
     def _take_to_spool(self) -> None:
-        """Take batches to the spool, in direct mode once a write stalls."""
+        """Take batches to the spool; in direct mode, look whether a write stalls."""
         while True:
             with self._lock:
                 self._for_spooler.wait_for(self._has_batch_to_spool, _LOOK_SECONDS)
                 batch = self._batches[0] if self._batches else None
                 is_direct = self._is_direct
             if batch is None:
-                if self._closing.is_set():
+                if self._is_closed:
                     return
             elif not is_direct:
                 self._spool_first(batch)
@@ -513,15 +463,15 @@ class DecisionLog:
                 self._destination.interrupt()
 
     def _has_batch_to_spool(self) -> bool:
-        return not self._is_direct if self._batches else self._closing.is_set()
+        return not self._is_direct if self._batches else self._is_closed
 
     def _may_join(self) -> bool:
-        """Return whether new batches may go to the spool, or wait for the end of a delivery.
+        """Return whether a batch need not wait for the end of a delivery, which it would put off.
 
-        Near the end they would put it off. A spool that is always in use is waited for when it is
-        half full: its file begins anew once it is empty.
+        A spool that is always in use is waited for when it is half full: its file begins anew once
+        it is empty.
         """
-        if self._is_direct or not self._is_nearly_done or self._spool is None:
+        if self._is_direct or not self._courier.is_nearly_done or self._spool is None:
             return True
         return not self._destination.is_direct and self._spool.used <= self._spool.size // 2
 
@@ -545,54 +495,25 @@ class DecisionLog:
             self._spool.check()
             return
         with self._lock:
-            self._close(batch)
-        if batch.made is not None:  # the database has all of it or nothing
-            parts = iter([(batch.made, {one.verdict_id: body for one, body in batch.rows})])
-        else:
-            parts = self._make_parts(batch)
-        for made, bodies in parts:
-            self._spool.append(Delivery(made, bodies, late=True))
-            self._chain.take(made)
-            self._known.add(bodies)
-
-    def _make_parts(self, batch: Batch) -> Iterator[tuple[DecisionBatch, dict[str, str]]]:
+            self._close_batch(batch)
+        if batch.made is not None:  # with every verdict: the database has all of it or nothing
+            self._append_made(self._spool, batch.made, batch.bodies())
+            return
         for rows in self._destination.divide(batch.rows, self._known):
             new = {one.verdict_id: body for one, body in rows if one.verdict_id not in self._known}
-            yield self._chain.make([one for one, _ in rows], new), new
+            made = self._chain.make([one for one, _ in rows], new)
+            self._append_made(self._spool, made, new)
 
-    # --- both -----------------------------------------------------------------------------------
-
-    def _close(self, batch: Batch) -> None:
-        """Close a batch to further decisions."""
-        if self._open is batch:
-            self._open = None
-
-    def _finish(self, batch: Batch, error: Exception | None, *, is_direct: bool) -> None:
-        """Take the first batch off the queue and tell its callers, unless the spooler has it."""
-        with self._lock:
-            if is_direct != self._is_direct:
-                return
-            self._close(batch)
-            self._batches.popleft()
-            self._queued -= len(batch.rows)
-            self._sizes.append(len(batch.rows))
-            if batch.made is not None and error is not None:
-                self._chain.begin()  # the database may have it, so nothing may take its number
-            elif batch.made is not None and is_direct:
-                self._chain.take(batch.made)
-                self._known.add(batch.made.claims)
-                self._anchors.stored(self._chain)
-            if not is_direct:
-                self._for_shipper.notify()
-        if error is None:
-            batch.done.set_result(None)
-        else:
-            known = isinstance(error, CompatgateError)
-            batch.done.set_exception(error if known else unavailable(self._database, error))
+    def _append_made(self, spool: Spool, made: DecisionBatch, bodies: dict[str, str]) -> None:
+        spool.append(Delivery(made, bodies, late=True))
+        self._chain.take(made)
+        self._known.add(bodies)
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""
-        self._closing.set()
+        self._is_closed = True
+        if self._spool is not None:
+            self._courier.ending.set()
         for thread in self._threads:
             with self._lock:
                 self._for_shipper.notify()
