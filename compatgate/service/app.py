@@ -36,7 +36,6 @@ from compatgate.service.gate.far.gate import (
     PreparedFarGate,
     known_callers,
 )
-from compatgate.service.gate.far.keeper import BundleStore
 from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.revisions import Edit
@@ -152,17 +151,8 @@ def open_far_rooms(
         callers: their secrets are the only tokens that this gate knows.
         spool_size: bytes of each process's spool.
     """
-    store = BundleStore(prepared.options)
     snapshots = Snapshots(NoDatabase(prepared.options), prepared.facts, StoredEvidence())
-    gate = FarGate(
-        snapshots,
-        store,
-        prepared.present,
-        images=images,
-        wheels=wheels,
-        spool_size=spool_size,
-        away=prepared.away,
-    )
+    gate = FarGate(snapshots, prepared, images=images, wheels=wheels, spool_size=spool_size)
     return FarRooms(gate, callers)
 
 

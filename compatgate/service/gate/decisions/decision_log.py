@@ -25,7 +25,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 
@@ -61,9 +61,9 @@ _JOIN_SECONDS = 1.0
 """Wait of a batch for the destination once nearly everything is delivered."""
 _OTHERS_SECONDS = 5.0
 _STOP_SECONDS = 5.0
-_KNOWN_VERDICTS = 16_384
+_KNOWN_VERDICTS = 32_768
 _KNOWN_SECONDS = 3600.0
-"""After this time a verdict is sent again: the destination may have archived it."""
+"""After this time verdicts are sent again: the destination may have archived them."""
 _INHERITED: list[Destination] = []
 """Destinations of a parent process: to let go of their connections could disturb the parent."""
 _log = logging.getLogger("compatgate.gate")
@@ -107,33 +107,6 @@ class Batch:
         return {decision.verdict_id: body for decision, body in self.rows}
 
 
-class RecentIds:
-    """Ids added lately, in two generations; the older one is dropped when the newer one is full.
-
-    Dropping all at once would make the next batches store every verdict again.
-    """
-
-    def __init__(self) -> None:
-        self._newer: set[str] = set()
-        self._older: set[str] = set()
-        self._until = time.monotonic() + _KNOWN_SECONDS
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._newer or key in self._older
-
-    def add(self, keys: Iterable[str]) -> None:
-        """Add ids; forget the older ones if they are many, or old."""
-        if len(self._newer) >= _KNOWN_VERDICTS or time.monotonic() > self._until:
-            self._older, self._newer = self._newer, set()
-            self._until = time.monotonic() + _KNOWN_SECONDS
-        self._newer.update(keys)
-
-    def clear(self) -> None:
-        """Forget every id."""
-        self._newer.clear()
-        self._older.clear()
-
-
 class DecisionLog:
     """A log of decisions, written in batches for any number of threads.
 
@@ -171,7 +144,9 @@ class DecisionLog:
         self._destination = self._make_destination()
         self._chain = WriterChain(self._destination.name)
         self._anchors = Anchors(self._database)
-        self._known = RecentIds()
+        self._known: set[str] = set()
+        """Verdicts that the destination has, or gets."""
+        self._known_until = 0.0
         self._lock = threading.Lock()
         self._for_shipper = threading.Condition(self._lock)
         self._for_spooler = threading.Condition(self._lock)
@@ -191,7 +166,7 @@ class DecisionLog:
             self._spool = Spool(self._options, self._destination.owner)
             self._courier = Courier(self._destination, self._spool, self._explain)
             try:
-                self._spool.open()
+                self._spool.check()
             except Unavailable as error:
                 _log.warning("no decision can be spooled: %s", error)
             self._start()
@@ -261,10 +236,12 @@ class DecisionLog:
             try:
                 with self._lock:
                     rehearsal = self._enqueue()
-                return wait_until_committed(rehearsal.done, PATIENCE_SECONDS)
+                wait_until_committed(rehearsal.done, PATIENCE_SECONDS)
             except Unavailable:
                 if self._spool is None:
                     raise
+            else:
+                return
         if self._spool is not None:
             self._spool.check()
 
@@ -290,15 +267,22 @@ class DecisionLog:
             if batch.made is not None and error is not None:
                 self._chain.begin()  # the database may have it: nothing else may get its number
             elif batch.made is not None and is_direct:
-                self._chain.take(batch.made)
-                self._known.add(batch.made.claims)
-                self._anchors.stored(self._chain)
+                self._take(batch.made)
+                self._anchors.stored()
             self._for_shipper.notify()
         if error is None:
             batch.done.set_result(None)
         else:
             known = isinstance(error, CompatgateError)
             batch.done.set_exception(error if known else unavailable(self._database, error))
+
+    def _take(self, made: DecisionBatch) -> None:
+        """Make a batch that is stored part of the chain, and remember its verdicts."""
+        self._chain.take(made)
+        if len(self._known) > _KNOWN_VERDICTS or time.monotonic() > self._known_until:
+            self._known.clear()
+            self._known_until = time.monotonic() + _KNOWN_SECONDS
+        self._known.update(made.claims)
 
     def _close_batch(self, batch: Batch) -> None:
         """Close a batch to further decisions; call this with the lock."""
@@ -432,7 +416,7 @@ class DecisionLog:
                     if not spool.batches:
                         if self._outage is not None:
                             self._outage = None
-                            self._anchors.stored(self._chain)
+                            self._anchors.stored()
                             _log.warning("the database is back, and has all decisions")
                         break
         except ForkedChain as error:
@@ -497,17 +481,14 @@ class DecisionLog:
         with self._lock:
             self._close_batch(batch)
         if batch.made is not None:  # with every verdict: the database has all of it or nothing
-            self._append_made(self._spool, batch.made, batch.bodies())
+            self._spool.append(Delivery(batch.made, batch.bodies(), late=True))
+            self._take(batch.made)
             return
         for rows in self._destination.divide(batch.rows, self._known):
             new = {one.verdict_id: body for one, body in rows if one.verdict_id not in self._known}
             made = self._chain.make([one for one, _ in rows], new)
-            self._append_made(self._spool, made, new)
-
-    def _append_made(self, spool: Spool, made: DecisionBatch, bodies: dict[str, str]) -> None:
-        spool.append(Delivery(made, bodies, late=True))
-        self._chain.take(made)
-        self._known.add(bodies)
+            self._spool.append(Delivery(made, new, late=True))
+            self._take(made)
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""

@@ -12,8 +12,8 @@ import gzip
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -282,33 +282,31 @@ def apply_bundle(
     """Replace the file with a newer bundle; a reader sees the old one or the new one."""
     require_newer(new, None if allow_older else present, "use --allow-older once")
     changed = present is None or present.content != new.content
-    try:
-        if changed:
+    if changed:
+        with _explaining("write", path, "--to"):
             mode = path.stat().st_mode & 0o777 if path.exists() else PRIVATE_MODE
             with replacing(path, mode) as file:
                 file.write(new.content)
-    except OSError as error:
-        reason = quote_error(error)
-        raise BadInput(f"cannot write {path}: {reason}", field="--to", value=str(path)) from None
     return PulledBundle(present.version if present else None, new.version, changed)
 
 
 def confirm_bundle(path: Path) -> None:
     """Note in the file's time that the gate has no newer bundle."""
-    try:
+    with _explaining("update the time of", path, "--to"):
         path.touch()
-    except OSError as error:
-        reason = quote_error(error)
-        raise BadInput(
-            f"cannot update the time of {path}: {reason}", field="--to", value=str(path)
-        ) from None
 
 
 def bundle_age(path: str) -> timedelta:
     """Return the time since a file was pulled, or its gate last confirmed it."""
-    try:
+    with _explaining("read", path, "bundle"):
         confirmed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
-    except OSError as error:
-        reason = quote_error(error)
-        raise BadInput(f"cannot read {path}: {reason}", field="bundle", value=path) from None
     return clock.now() - confirmed
+
+
+@contextmanager
+def _explaining(what: str, path: str | Path, field: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = f"cannot {what} {path}: {quote_error(error)}"
+        raise BadInput(problem, field=field, value=str(path)) from None

@@ -72,32 +72,29 @@ class NoDatabase(Database):
 
 
 class FarGate(Gate):
-    """A read-only gate.
-
-    ``away``: why the central gate did not answer at the start; None: it did.
-    """
+    """A read-only gate."""
 
     def __init__(
         self,
         snapshots: Snapshots,
-        store: BundleStore,
-        present: AppliedBundle,
+        prepared: PreparedFarGate,
         *,
         images: ImageSettings | None = None,
         wheels: WheelSettings | None = None,
         spool_size: int,
-        away: str | None = None,
     ) -> None:
-        self._central = store.options.central
+        options = prepared.options
+        self._central = options.central
         super().__init__(
             snapshots,
             overlays=(),
             images=images,
             wheels=wheels,
-            spool=SpoolOptions(store.options.folder / "spool", spool_size),
+            spool=SpoolOptions(options.folder / "spool", spool_size),
         )
-        self.bundle = BundleKeeper(store, present, self._use, away)
-        self._use(present)
+        store = BundleStore(options)
+        self.bundle = BundleKeeper(store, prepared.present, self._use, prepared.away)
+        self._use(prepared.present)
         self.snapshots.keeper = self.bundle
         self.bundle.start()
 

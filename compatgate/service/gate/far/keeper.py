@@ -173,6 +173,12 @@ class BundleKeeper:
     ``away``: why the central gate did not answer at the start; None: it did.
     """
 
+    check = expire = follow_change = staticmethod(lambda: None)
+    """Do nothing: polls come by themselves, no request waits for one, and nothing changes here."""
+    check_now = is_recent = staticmethod(lambda: True)
+    """Requests read memory alone: it has all that there is."""
+    is_away = staticmethod(lambda: False)
+
     def __init__(
         self,
         store: BundleStore,
@@ -193,7 +199,7 @@ class BundleKeeper:
         threading.Thread(target=self._run, name="bundle", daemon=True).start()
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop to poll."""
         self._ended.set()
 
     def age_s(self) -> float:
@@ -220,57 +226,32 @@ class BundleKeeper:
             hint="bring the central gate back; serve --max-stale sets the limit",
         )
 
-    def check(self) -> None:
-        """Do nothing: polls come by themselves, and no request waits for one."""
-
-    def check_now(self) -> bool:
-        """Return True: what is in memory is all that there is."""
-        return True
-
-    def follow_change(self) -> None:
-        """Do nothing: this gate changes nothing."""
-
-    def expire(self) -> None:
-        """Do nothing, as `check`."""
-
-    def is_recent(self) -> bool:
-        """Return True: requests read memory alone."""
-        return True
-
-    def is_away(self) -> bool:
-        """Return False: the tokens in memory are all that there are."""
-        return False
-
     def _run(self) -> None:
         every = self._store.options.every_s
         pause, retry = 0.0, min(_FIRST_RETRY_S, every)
         while not self._ended.wait(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - to spread gates
-            if self._poll():
-                pause, retry = every, min(_FIRST_RETRY_S, every)
-            else:
+            began = time.monotonic()
+            try:
+                if (new := self._store.poll(self.present)) is not None:
+                    self.present = new
+                    self._use(new)
+            except Exception as error:
+                self._note_failure(error)
                 pause, retry = retry, min(2 * retry, every)
+                continue
+            if self._failure is not None:
+                _log.warning("the central gate confirms the bundle again")
+            self._confirmed, self._failure = began, None
+            pause, retry = every, min(_FIRST_RETRY_S, every)
 
-    def _poll(self) -> bool:
-        began = time.monotonic()
-        try:
-            new = self._store.poll(self.present)
-            if new is not None:
-                self.present = new
-                self._use(new)
-        except CompatgateError as error:
-            self._failed(error.problem)
-            return False
-        except Exception as error:
-            _log.exception("the poll for a bundle failed")
-            self._failed(f"the poll failed: {quote_error(error)}")
-            return False
-        if self._failure is not None:
-            _log.warning("the central gate confirms the bundle again")
-        self._confirmed, self._failure = began, None
-        return True
-
-    def _failed(self, reason: str) -> None:
-        before = self._failure
-        self._failure = (before[0] if before else clock.now(), reason)
-        if before is None or before[1] != reason:
+    def _note_failure(self, error: Exception) -> None:
+        """Note why a poll failed; log it once for each reason."""
+        if isinstance(error, CompatgateError):
+            reason = error.problem
+        else:
+            reason = f"the poll failed: {quote_error(error)}"
+            _log.error("the poll for a bundle failed", exc_info=error)
+        since, before = self._failure or (clock.now(), "")
+        self._failure = (since, reason)
+        if before != reason:
             _log.error("no new bundle: %s", reason)

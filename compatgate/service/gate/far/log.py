@@ -138,7 +138,8 @@ def make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]
     size, last = 0, None
     for delivery in deliveries:
         batch = delivery.batch
-        length = _estimate_size(delivery)
+        bodies = sum(len(body) * 5 // 4 for body in delivery.bodies.values())  # quotes are escaped
+        length = len(batch.content) + batch.count * _NAMES_BYTES + bodies
         follows = (
             last is not None
             and (batch.writer, batch.sequence) == (last.writer, last.sequence + 1)
@@ -148,25 +149,15 @@ def make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]
         if last is not None and not follows:
             yield {"writer": last.writer, "batches": batches}
             batches, size = [], 0
-        batches.append(_to_json(delivery))
+        batches.append(
+            {
+                "sequence": batch.sequence,
+                "previous": batch.previous,
+                "hash": batch.hash,
+                "decisions": [dict(zip(_COLUMNS, line, strict=True)) for line in batch.lines],
+                "verdicts": {key: delivery.bodies[key] for key in batch.claims},
+            }
+        )
         size, last = size + length, batch
     if last is not None:
         yield {"writer": last.writer, "batches": batches}
-
-
-def _to_json(delivery: Delivery) -> Mapping[str, Any]:
-    batch = delivery.batch
-    return {
-        "sequence": batch.sequence,
-        "previous": batch.previous,
-        "hash": batch.hash,
-        "decisions": [dict(zip(_COLUMNS, line, strict=True)) for line in batch.lines],
-        "verdicts": {key: delivery.bodies[key] for key in batch.claims},
-    }
-
-
-def _estimate_size(delivery: Delivery) -> int:
-    """Estimate the bytes of a batch in a request: quotes in the text of verdicts are escaped."""
-    batch = delivery.batch
-    bodies = sum(len(body) * 5 // 4 for body in delivery.bodies.values())
-    return len(batch.content) + batch.count * _NAMES_BYTES + bodies
