@@ -276,6 +276,9 @@ class DecisionLog:
             known = isinstance(error, CompatgateError)
             batch.done.set_exception(error if known else unavailable(self._database, error))
 
+    def _first(self) -> Batch | None:
+        return self._batches[0] if self._batches else None
+
     def _take(self, made: DecisionBatch) -> None:
         """Make a batch that is stored part of the chain, and remember its verdicts."""
         self._chain.take(made)
@@ -301,33 +304,33 @@ class DecisionLog:
         while True:
             with self._lock:
                 is_wanted = self._for_shipper.wait_for(self._has_shipment, patience)
-            if self._write_first():
-                continue
-            if self._is_closed:
-                return
-            if self._spool is not None:
+                if self._is_closed and not (self._is_direct and self._batches):
+                    return
+            if self._spool is None:
+                patience = None
+                self._write_first()
+            elif not self._write_first():
                 patience = _OTHERS_SECONDS
                 if is_wanted:
                     self._deliver_spool(self._spool)
                 else:
                     self._courier.deliver_others(self._write_first)
-            else:
-                patience = None
 
     def _has_shipment(self) -> bool:
         if self._is_direct or self._spool is None:
-            return bool(self._batches) or self._is_closed
-        return self._outage is not None or bool(self._spool.batches) or self._is_closed
+            return self._is_closed or bool(self._batches)
+        return self._is_closed or self._outage is not None or self._spool.batches > 0
 
     def _write_first(self) -> bool:
         """Write the first batch in direct mode; return False if there is none."""
         with self._lock:
-            if not self._is_direct or not self._batches:
+            batch = self._first()
+            if batch is None or not self._is_direct:
                 return False
-            batch = self._batches[0]
             batch.began = time.monotonic()
         if self._spool is not None and self._database.is_silent():
-            self._turn_to_spool(Unavailable("the database does not answer", field="database"))
+            silent = Unavailable("the database does not answer", field="database")
+            self._turn_to_spool(batch, silent)
             return True
         self._gather(batch)
         error: Exception | None = None
@@ -337,7 +340,7 @@ class DecisionLog:
         except Exception as problem:
             error = problem
         if error is not None and self._spool is not None and batch.rows:
-            self._turn_to_spool(error)
+            self._turn_to_spool(batch, error)
         else:
             self._finish(batch, error, is_direct=True)
         return True
@@ -392,8 +395,11 @@ class DecisionLog:
                         batch.made = None
                 raise
 
-    def _turn_to_spool(self, why: Exception) -> None:
-        """Turn to spooling: the spooler takes the first batch, and the next ones."""
+    def _turn_to_spool(self, batch: Batch, why: Exception) -> bool:
+        """Turn to spooling: the spooler takes the first batch and the next ones.
+
+        Return False if the batch is stored meanwhile, or the other thread has turned.
+        """
         if isinstance(why, CompatgateError):
             self._database.on_error(refused=False)  # `unavailable` counts the others
             reason = why.problem
@@ -401,24 +407,20 @@ class DecisionLog:
             reason = unavailable(self._database, why).problem
         self._database.look()  # whoever sees the spool in use finds the outage known, too
         with self._lock:
-            if not self._is_direct:
-                return
+            if not self._is_direct or batch is not self._first():
+                return False
             self._outage = (clock.now(), reason)
             self._known.clear()
             self._for_spooler.notify()
         _log.warning("decisions go to the spool: %s", reason)
+        return True
 
     def _deliver_spool(self, spool: Spool) -> None:
         """Deliver the spool, and turn back to direct mode once nothing is left."""
         try:
             while self._courier.empty_spool():
-                with self._spooling, self._lock:
-                    if not spool.batches:
-                        if self._outage is not None:
-                            self._outage = None
-                            self._anchors.stored()
-                            _log.warning("the database is back, and has all decisions")
-                        break
+                if self._turn_back(spool):
+                    break
         except ForkedChain as error:
             with self._spooling:
                 self._courier.set_aside(error, spool)
@@ -427,6 +429,19 @@ class DecisionLog:
         with self._lock:
             self._for_spooler.notify()
 
+    def _turn_back(self, spool: Spool) -> bool:
+        """Turn to direct mode after an outage; return False if there is more to deliver."""
+        with self._spooling, self._lock:
+            if spool.batches:
+                return False
+            if self._outage is not None:
+                self._outage = None
+                for batch in self._batches:  # they waited for the spool, not for a write
+                    batch.began = time.monotonic()
+                self._anchors.stored()
+                _log.warning("the database is back, and has all decisions")
+            return True
+
     # --- the spooler ----------------------------------------------------------------------------
 
     def _take_to_spool(self) -> None:
@@ -434,17 +449,16 @@ class DecisionLog:
         while True:
             with self._lock:
                 self._for_spooler.wait_for(self._has_batch_to_spool, _LOOK_SECONDS)
-                batch = self._batches[0] if self._batches else None
+                batch = self._first()
                 is_direct = self._is_direct
-            if batch is None:
-                if self._is_closed:
+                if batch is None and self._is_closed:
                     return
-            elif not is_direct:
+            if batch is not None and not is_direct:
                 self._spool_first(batch)
-            elif batch.began < time.monotonic() - STALL_SECONDS:
+            elif batch is not None and batch.began < time.monotonic() - STALL_SECONDS:
                 what = f"a write to the database takes longer than {STALL_SECONDS:g} s"
-                self._turn_to_spool(Unavailable(what, field="database"))
-                self._destination.interrupt()
+                if self._turn_to_spool(batch, Unavailable(what, field="database")):
+                    self._destination.interrupt()
 
     def _has_batch_to_spool(self) -> bool:
         return not self._is_direct if self._batches else self._is_closed
@@ -492,7 +506,8 @@ class DecisionLog:
 
     def close(self) -> None:
         """Store the queued decisions, anchor the chain, and close the connection."""
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True
         if self._spool is not None:
             self._courier.ending.set()
         for thread in self._threads:
