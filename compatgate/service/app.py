@@ -33,9 +33,9 @@ from compatgate.service.gate.far.gate import (
     FarGate,
     LoggedRefusals,
     NoDatabase,
-    PreparedFarGate,
     known_callers,
 )
+from compatgate.service.gate.far.keeper import BundleKeeper
 from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.revisions import Edit
@@ -139,7 +139,7 @@ class Rooms:
 
 
 def open_far_rooms(
-    prepared: PreparedFarGate,
+    bundle: BundleKeeper,
     callers: Sequence[Secret],
     images: ImageSettings,
     wheels: WheelSettings | None,
@@ -151,8 +151,9 @@ def open_far_rooms(
         callers: their secrets are the only tokens that this gate knows.
         spool_size: bytes of each process's spool.
     """
-    snapshots = Snapshots(NoDatabase(prepared.options), prepared.facts, StoredEvidence())
-    gate = FarGate(snapshots, prepared, images=images, wheels=wheels, spool_size=spool_size)
+    facts = bundle.present.snapshot.facts
+    snapshots = Snapshots(NoDatabase(bundle.options), facts, StoredEvidence())
+    gate = FarGate(snapshots, bundle, images=images, wheels=wheels, spool_size=spool_size)
     return FarRooms(gate, callers)
 
 

@@ -127,7 +127,7 @@ class SnapshotFile:
         """
         body = _encode(content)
         sha256 = hashlib.sha256(body).hexdigest()
-        with self._locked():
+        with self._reporting(), locked(self._lock):
             known = self._read_confirmed()
             if known is not None and known.confirmed_at > content.confirmed_at:
                 return known.state == state
@@ -139,7 +139,7 @@ class SnapshotFile:
 
     def adopt(self, state: str, moment: datetime) -> bool:
         """Note that the database confirmed the file at a moment, if the file has this state."""
-        with self._locked():
+        with self._reporting(), locked(self._lock):
             known = self._read_confirmed()
             if known is None or known.state != state or not self.path.exists():
                 return False
@@ -155,11 +155,10 @@ class SnapshotFile:
             return None
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Lock the files, and log the first of several errors: no decision depends on a write."""
+    def _reporting(self) -> Iterator[None]:
+        """Log the first of several errors: no decision depends on a write."""
         try:
-            with locked(self._lock):
-                yield
+            yield
         except OSError as error:
             if not self._failing:
                 reason = error.strerror or error
