@@ -16,11 +16,11 @@ from compatgate.errors import Unavailable
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.service.gate.decisions import decision_log
+from compatgate.service.gate.decisions import decision_log, delivery
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
-from compatgate.service.gate.decisions.batches import DecisionBatch, StoredBatch
+from compatgate.service.gate.decisions.batches import DecisionBatch, StoredBatch, WriterChain
 from compatgate.service.gate.decisions.decision_log import DecisionLog
-from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain.verification import AuditChain
 
@@ -60,9 +60,9 @@ class _Writer:
         self.busy -= 1
         if self.error:
             raise self.error
-        for delivery in deliveries:
-            self.stored.append(delivery.batch)
-            self.verdicts.append(set(delivery.bodies))
+        for one in deliveries:
+            self.stored.append(one.batch)
+            self.verdicts.append(set(one.bodies))
 
     def close(self) -> None:
         pass
@@ -288,6 +288,41 @@ def test_closing_writes_what_was_submitted(log: DecisionLog, writer: _Writer) ->
         log.submit([(_decision(name), "{}")])
     log.close()
     assert sorted(name for batch in writer.batches for name in batch) == ["a", "b", "c"]
+
+
+def test_a_closed_log_takes_no_decision(log: DecisionLog, writer: _Writer) -> None:
+    log.record(_decision("before"), "{}")
+    log.close()
+    with pytest.raises(Unavailable, match="the decision log is closed"):
+        log.record(_decision("after"), "{}")
+    assert writer.batches == [["before"]]
+
+
+def test_what_a_dead_process_left_does_not_hold_up_answers(
+    writer: _Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "_TOGETHER", 1)
+    database = Database.open(f"{tmp_path}/gate.db")
+    tables.prepare_schema(database)
+    options = SpoolOptions(tmp_path / "spool", 1 << 20)
+    dead, chain = Spool(options, writer.owner), WriterChain()
+    for name in "abc":
+        made = chain.make([_decision(name)], {"vd_1": "{}"})
+        chain.take(made)
+        dead.append(Delivery(made, {"vd_1": "{}"}, late=True))
+    dead.close()
+    writer.may_write.clear()
+    log = DecisionLog(database, "sync", options, lambda: writer)
+    while not writer.busy:
+        time.sleep(0.001)
+    own = log.submit([(_decision("own"), "{}")])
+    writer.may_write.set()
+    own.result(10)
+    while len(writer.batches) < 4:
+        time.sleep(0.001)
+    assert writer.batches == [["a"], ["own"], ["b"], ["c"]]
+    log.close()
+    database.close()
 
 
 def test_batches_continue_each_other(log: DecisionLog, writer: _Writer) -> None:
