@@ -36,9 +36,9 @@ from compatgate.service.matrix.snapshots.snapshot import (
     Payload,
     load_bundle,
     open_bundle,
+    open_envelope,
     seal_bundle,
 )
-from compatgate.strict_json import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Key, Signer, SSlibKey
@@ -120,7 +120,7 @@ def sign_bundle(content: bytes, signer: Signer) -> bytes:
     """Return a sealed bundle with a signature."""
     from compatgate.service.audit.attestations.envelope import sign_payload
 
-    envelope, payload = _open_envelope(content, "the bundle")
+    envelope, payload = open_envelope(content, "the bundle")
     signed = sign_payload(payload, BUNDLE_TYPE, signer)
     made = replace(envelope, signatures=tuple(signed["signatures"]))
     return msgspec.json.format(_encode(made), indent=1) + b"\n"
@@ -131,7 +131,7 @@ def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> Trusted
     from securesystemslib.dsse import Envelope as Signed
     from securesystemslib.exceptions import VerificationError
 
-    envelope, payload = _open_envelope(content, name)
+    envelope, payload = open_envelope(content, name)
     given = ", ".join(key.keyid[:16] for key in keys)
     if not envelope.signatures:
         hint = "sign it: compatgate bundle export --sign KEY, or serve --signing-key"
@@ -159,20 +159,6 @@ def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> Trusted
         ) from None
     assert signed.payload == payload  # noqa: S101 - both decode the same text
     return TrustedBundle(open_bundle(content, name), next(iter(accepted)), content)
-
-
-def _open_envelope(content: bytes, name: str) -> tuple[Envelope, bytes]:
-    hint = "create one with: compatgate bundle export"
-    try:
-        envelope = msgspec.json.decode(content, type=Envelope)
-        payload = base64.b64decode(envelope.payload, validate=True)
-    except (msgspec.MsgspecError, *DECODE_ERRORS, binascii.Error, ValueError):
-        what = f"{name} is not a bundle, or is truncated"
-        raise BadInput(what, field="bundle", value=name, hint=hint) from None
-    if envelope.payload_type != BUNDLE_TYPE:
-        what = f"{name} is not a bundle: it holds {envelope.payload_type[:100]}"
-        raise BadInput(what, field="bundle", value=name, hint=hint)
-    return envelope, payload
 
 
 def read_bundle_keys(paths: Sequence[str], option: str = "--key") -> list[SSlibKey]:
