@@ -248,7 +248,7 @@ class Spool:
     def check(self) -> None:
         """Check that a batch could be stored; make the file if it is missing."""
         with self._using() as file:
-            if file.used > self._options.size - self._options.size // 50:
+            if self._options.size - _HEADER.size - file.used < self._options.size // 50:
                 raise OSError("the spool is full")
 
     @property
