@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.performance import sha256
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 from compatgate.kit.clock import from_iso
 from compatgate.kit.files import sync_path
 from compatgate.service.gate.decisions.batch_store import Delivery
@@ -232,7 +232,7 @@ class Spool:
                     self._file = SpoolFile.create(folder, size, self._database)
                 yield self._file
             except OSError as error:
-                reason = error.strerror or str(error)
+                reason = quote_error(error)
                 raise Unavailable(
                     f"the spool {self._options.folder} takes no decision: {reason}",
                     field="state",

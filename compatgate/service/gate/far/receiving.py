@@ -218,7 +218,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if "FOREIGN KEY" in str(error).upper():
+            if _is_missing_verdict(error):
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -307,3 +307,8 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
         if text and not text.isprintable():
             raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
     return msgspec.convert(one, NewDecision, from_attributes=True)
+
+
+def _is_missing_verdict(error: Exception) -> bool:
+    """Return whether a driver's error says that a decision has no verdict."""
+    return "FOREIGN KEY" in str(error).upper()
