@@ -12,7 +12,6 @@ from compatgate.service.attention.notices import repository as notices
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.gate.decisions import batches
-from compatgate.service.gate.decisions import repository as gate
 from compatgate.service.matrix.documents import models as matrix
 from compatgate.service.matrix.proposals import models as proposals
 from compatgate.service.nodes.reports import health
@@ -22,7 +21,7 @@ from compatgate.service.runs.evidence import discards, evidence
 from compatgate.service.runs.queue import models as runs
 
 CAPABILITIES = (
-    audit, baselines, batches, discards, evidence, gate, health, identity, matrix, nodes, notices,
+    audit, baselines, batches, discards, evidence, health, identity, matrix, nodes, notices,
     proposals, runs, tokens, upgrades,
 )  # fmt: skip
 """Modules that define tables; importing them fills the metadata."""

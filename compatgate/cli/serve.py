@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from compatgate.service.app import Rooms
     from compatgate.service.cluster.admission.service import AdmissionOptions
     from compatgate.service.gate.decisions.batch_store import CommitMode
-    from compatgate.service.gate.far.gate import PreparedFarGate
+    from compatgate.service.gate.far.keeper import BundleKeeper
     from compatgate.service.gate.questions.images import ImageSettings
     from compatgate.service.gate.questions.wheels import WheelSettings
     from compatgate.web.service import Settings
@@ -112,8 +112,8 @@ def _serve(settings: ServeSettings) -> int:
     make_rooms: Callable[[], Rooms]
     if is_far:
         images, wheels = read_images(settings), read_wheels(settings)
-        callers, prepared = settings.callers, get_bundle(settings)
-        make_rooms = partial(open_far_rooms, prepared, callers, images, wheels, settings.spool_size)
+        callers, bundle = settings.callers, get_bundle(settings)
+        make_rooms = partial(open_far_rooms, bundle, callers, images, wheels, settings.spool_size)
     else:
         make_rooms = _prepare(settings, commit, local=local)
     open_scopes = web.anonymous - set(LOOPBACK_SCOPES.split(",") if local else ())
@@ -311,14 +311,13 @@ def _report(prepared: Prepared, *, has_files: bool) -> None:
         sys.stderr.flush()
 
 
-def get_bundle(settings: ServeSettings) -> PreparedFarGate:
+def get_bundle(settings: ServeSettings) -> BundleKeeper:
     """Get the bundle, and tell on standard error what the gate begins with."""
     from sqlalchemy import make_url
 
     from compatgate.client.settings import TOKEN, base_of
     from compatgate.service.gate.far.bundles import read_bundle_keys
-    from compatgate.service.gate.far.gate import prepare_far_gate
-    from compatgate.service.gate.far.keeper import BundleOptions
+    from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions
     from compatgate.service.gate.far.log import Central
 
     import_httpx()
@@ -332,7 +331,7 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
         raise BadInput("is too short", field="--max-stale", value=stated, hint=hint)
     token_file = Path(settings.bundle_token) if settings.bundle_token else None
     central = Central(url, "" if token_file else os.environ.get(TOKEN, ""), token_file)
-    prepared = prepare_far_gate(
+    bundle = BundleKeeper(
         BundleOptions(
             central,
             read_bundle_keys(settings.bundle_keys, "--bundle-key"),
@@ -341,9 +340,10 @@ def get_bundle(settings: ServeSettings) -> PreparedFarGate:
             max_stale,
         )
     )
-    revision = prepared.present.trusted.bundle.payload.revision
-    logs.tell(f"far gate {prepared.options.central.name} of {url}: matrix revision {revision}")
-    if prepared.away is not None:
-        age = describe_seconds(prepared.confirmed_s)
-        logs.tell(f"warning: {prepared.away}; starting with the last good bundle, {age} old")
-    return prepared
+    bundle.prepare()
+    revision = bundle.present.trusted.version.revision
+    logs.tell(f"far gate {bundle.options.central.name} of {url}: matrix revision {revision}")
+    if (degraded := bundle.degraded()) is not None:
+        age = describe_seconds(degraded.snapshot_age_s)
+        logs.tell(f"warning: {degraded.reason}; starting with the last good bundle, {age} old")
+    return bundle

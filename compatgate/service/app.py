@@ -33,10 +33,9 @@ from compatgate.service.gate.far.gate import (
     FarGate,
     LoggedRefusals,
     NoDatabase,
-    PreparedFarGate,
     known_callers,
 )
-from compatgate.service.gate.far.keeper import BundleStore
+from compatgate.service.gate.far.keeper import BundleKeeper
 from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.documents.revisions import Edit
@@ -140,7 +139,7 @@ class Rooms:
 
 
 def open_far_rooms(
-    prepared: PreparedFarGate,
+    bundle: BundleKeeper,
     callers: Sequence[Secret],
     images: ImageSettings,
     wheels: WheelSettings | None,
@@ -152,17 +151,9 @@ def open_far_rooms(
         callers: their secrets are the only tokens that this gate knows.
         spool_size: bytes of each process's spool.
     """
-    store = BundleStore(prepared.options)
-    snapshots = Snapshots(NoDatabase(prepared.options), prepared.facts, StoredEvidence())
-    gate = FarGate(
-        snapshots,
-        store,
-        prepared.present,
-        images=images,
-        wheels=wheels,
-        spool_size=spool_size,
-        away=prepared.away,
-    )
+    facts = bundle.present.snapshot.facts
+    snapshots = Snapshots(NoDatabase(bundle.options), facts, StoredEvidence())
+    gate = FarGate(snapshots, bundle, images=images, wheels=wheels, spool_size=spool_size)
     return FarRooms(gate, callers)
 
 

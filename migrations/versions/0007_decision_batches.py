@@ -20,8 +20,7 @@ from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import BigKey, UtcTime
 from compatgate.service.access.tokens.repository import digest_token
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.gate.decisions.batches import NUMBERS, decode_claims
-from compatgate.service.gate.decisions.repository import encode_decision_lines
+from compatgate.service.gate.decisions.batches import NUMBERS, decode_claims, encode_decision_lines
 from compatgate.service.gate.questions.verdict_bodies import read_body
 
 revision = "0007"

@@ -19,7 +19,7 @@ from typing import Any
 from serving import Server
 
 from compatgate.service.app import open_rooms
-from compatgate.service.gate.decisions.repository import read_decision_lines
+from compatgate.service.gate.decisions.service import read_decision_lines
 
 ADMISSION_DEADLINE = 5.0
 _HOOK = f"/hooks/kubernetes/validate?timeout={ADMISSION_DEADLINE:.0f}s"

@@ -24,7 +24,7 @@ from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.far.bundles import BundleRefused, sign_bundle
 from compatgate.service.gate.far.gate import NoDatabase, ReadOnlyGate
-from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions, BundleStore
+from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions
 from compatgate.service.gate.far.log import Central, CentralDestination
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.snapshots.snapshot import BUNDLE_FORMAT, Payload, seal_bundle
@@ -145,7 +145,7 @@ def test_after_a_fork_another_writer_goes_on(stand: Stand, tmp_path: Path) -> No
     log.record(*row("before"))
     until(lambda: log.state.batches == 0)
     forked = (409, {}, json.dumps(PROBLEM).encode())
-    stand.answers = [forked, forked]
+    stand.answers = [forked]
     log.record(*row("forked"))
     until(lambda: log.state.set_aside == 1)
     log.record(*row("after"))
@@ -240,14 +240,14 @@ def signers() -> Sequence[Any]:
 
 
 @pytest.fixture
-def store(stand: Stand, signers: Sequence[Any], tmp_path: Path) -> BundleStore:
+def store(stand: Stand, signers: Sequence[Any], tmp_path: Path) -> BundleKeeper:
     public = signers[0].public_key.keyval["public"].encode()
     keys = read_keys(public, "key")
-    return BundleStore(BundleOptions(Central(stand.url, token="cg_far"), keys, tmp_path))
+    return BundleKeeper(BundleOptions(Central(stand.url, token="cg_far"), keys, tmp_path))
 
 
 def test_the_last_good_bundle_stays_until_a_better_one_comes(
-    stand: Stand, store: BundleStore, signers: Sequence[Any]
+    stand: Stand, store: BundleKeeper, signers: Sequence[Any]
 ) -> None:
     trusted, other = signers
     assert store.read() is None
@@ -286,7 +286,7 @@ def test_the_last_good_bundle_stays_until_a_better_one_comes(
 
 
 def test_a_replayed_bundle_is_refused_even_by_an_empty_state_folder(
-    stand: Stand, store: BundleStore, signers: Sequence[Any]
+    stand: Stand, store: BundleKeeper, signers: Sequence[Any]
 ) -> None:
     now, hour = clock.now(), timedelta(hours=1)
 
@@ -307,15 +307,17 @@ def test_a_replayed_bundle_is_refused_even_by_an_empty_state_folder(
 
 
 def test_no_decision_rests_on_a_bundle_whose_validity_has_ended(
-    store: BundleStore, signers: Sequence[Any]
+    store: BundleKeeper, signers: Sequence[Any]
 ) -> None:
     until = clock.now() + timedelta(seconds=0.3)
     content = sign_bundle(make_bundle(5, issued_at=clock.now(), valid_until=until), signers[0])
     store.path.write_bytes(content)
     present = store.read()
     assert present is not None
-    keeper = BundleKeeper(store, present, lambda _: None)
-    keeper.require_usable()
+    store.present = present
+    store.start(lambda _: None)
+    store.close()
+    store.require_usable()
     sleep(0.4)
     with pytest.raises(Unavailable, match="the bundle expired at"):
-        keeper.require_usable()
+        store.require_usable()

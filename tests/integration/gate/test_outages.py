@@ -74,7 +74,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.fixture
 def kept(rooms: Rooms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rooms:
     """A gate with a target that keeps its snapshot in the folder ``state``."""
-    monkeypatch.setattr(outages, "_WRITE_SECONDS", 0.0)
+    monkeypatch.setattr(outages, "_WRITE_SECONDS", 0.05)
     monkeypatch.setattr(outages, "_TOKENS_SECONDS", 0.1)
     rooms.matrix.create("Target", TARGET, BY)
     (tmp_path / "state").mkdir()

@@ -17,7 +17,7 @@ from compatgate.kit.database.sqlite import WriterTurn
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.gate.decisions import batches, service
-from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.decisions.batches import DecisionBatch, WriterChain
 from compatgate.service.gate.questions.decider import NewDecision
@@ -100,14 +100,14 @@ def test_a_writer_that_died_is_anchored_by_another(
     mine = _store(writer, alive, 2)
     writer.close()
     with database.writing() as session:
-        batches.append_anchor(session, {alive.writer: (alive.sequence, alive.head)})
+        batches.append_anchor(session)
     link = AuditLog(database).list_audit(action=batches.ACTION).items[0]
     assert link.detail["writers"] == {
         last.writer: [1, last.hash],
         mine.writer: [1, mine.hash],
     }
     with database.writing() as session:
-        batches.append_anchor(session, {})
+        batches.append_anchor(session)
     assert len(AuditLog(database).list_audit().items) == 1, "nothing new, no link"
 
 
@@ -143,7 +143,7 @@ def _store_as_0006_does(database: Database) -> None:
     ]
     names = ("id", *NewDecision.__struct_fields__)
     insert = f"INSERT INTO decisions ({', '.join(names)}) VALUES (:{', :'.join(names)})"
-    content = decisions.encode_decision_lines(lines)
+    content = batches.encode_decision_lines(lines)
     detail = {"first": 1, "count": 3, "sha256": sha256(content)}
     detail["verdicts"] = {"vd_old": sha256(b'{"id":"vd_old"}')}
     with database.writing() as session:
@@ -162,13 +162,19 @@ def _store_as_0006_does(database: Database) -> None:
             audit.append(session, at=BEGAN, actor="gate", action=action, subject="ci", detail=told)
 
 
-def test_only_what_is_stored_is_anchored(database: Database, writer: DecisionWriter) -> None:
-    chain = WriterChain()
-    _store(writer, chain, 1)
-    with database.writing() as session:
-        other, changed = ("other", (7, "ab" * 32)), (chain.writer, (chain.sequence, "cd" * 32))
-        batches.append_anchor(session, dict([other, ("begun", (0, "0" * 64))]))
-        batches.append_anchor(session, dict([changed]))
+def test_each_anchor_has_what_was_stored_since_the_one_before(
+    database: Database, writer: DecisionWriter
+) -> None:
+    chain, found = WriterChain(), []
+    for number in (1, 2):
+        _store(writer, chain, number)
+        made = _store(writer, chain, number + 10)
+        with database.writing() as session:
+            batches.append_anchor(session)
+        found.append({made.writer: [made.sequence, made.hash]})
+    writer.close()
+    links = AuditLog(database).list_audit(action=batches.ACTION).items
+    assert [link.detail["writers"] for link in links] == found[::-1]
     report = AuditChain(database).verify()
     assert report.ok, report.problems
     assert report.unanchored == 0
@@ -230,7 +236,7 @@ def _link_as_0006_does(database: Database, first: int) -> None:
     lines = [[first + n, "vd_1", f"2026-11-03T09:00:0{n}.000000Z", *rest] for n in (0, 1)]
     names = ("id", *NewDecision.__struct_fields__)
     insert = f"INSERT INTO decisions ({', '.join(names)}) VALUES (:{', :'.join(names)})"
-    content = decisions.encode_decision_lines(lines)
+    content = batches.encode_decision_lines(lines)
     detail = {"first": first, "count": 2, "sha256": sha256(content)}
     with database.writing() as session:
         session.execute(text(insert), [dict(zip(names, line, strict=True)) for line in lines])

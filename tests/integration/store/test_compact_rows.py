@@ -15,7 +15,7 @@ from sqlalchemy import text
 from compatgate.core.performance import sha256
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain, decision_values
 from compatgate.service.gate.questions.decider import NewDecision

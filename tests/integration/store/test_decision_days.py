@@ -8,17 +8,14 @@ from sqlalchemy import insert
 
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.gate.decisions.repository import (
-    Decision,
-    Verdict,
-    find_verdict_ids,
-    list_decisions,
-)
 from compatgate.service.gate.decisions.service import (
     Bar,
+    Decision,
     Decisions,
+    Verdict,
     count_bars,
-    count_stopped_by_target,
+    find_verdict_ids,
+    list_decisions,
     list_denied_verdicts,
 )
 
@@ -87,9 +84,8 @@ def test_only_the_newest_are_counted_where_there_are_too_many(database: Database
 def test_what_was_stopped_is_counted_by_target(database: Database) -> None:
     made = [(START, DENIED, "prod"), (START, STOPPED, "prod"), (START, ALLOWED, "dev")]
     _decide(database, (START - timedelta(days=1), DENIED, "old"), *made, (START, DENIED, None))
-    with database.reading() as session:
-        assert count_stopped_by_target(session, START) == {"prod": 2}
-        assert count_stopped_by_target(session, START + timedelta(days=1)) == {}
+    days = (clock.now() - START).days
+    assert Decisions(database).stopped_per_target(days + 1) == {"prod": 2}
     assert Decisions(database).stopped_per_target(7) == {}
 
 

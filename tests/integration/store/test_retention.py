@@ -18,7 +18,7 @@ from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import NUMBERS, WriterChain
-from compatgate.service.gate.decisions.repository import read_decision_lines
+from compatgate.service.gate.decisions.service import read_decision_lines
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain import retention
 from compatgate.service.recovery.chain.retention import DeletedMonth, Retention

@@ -226,7 +226,7 @@ def _answer_until_killed(url: str, folder: Path, answered: Connection) -> None:
 def test_the_spool_of_a_killed_process_is_delivered_by_another(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compatgate.service.gate.decisions.delivery._OTHERS_SECONDS", 0.1)
+    monkeypatch.setattr("compatgate.service.gate.decisions.decision_log._OTHERS_SECONDS", 0.1)
     spool = tmp_path / "spool"
     other = open_gate(database_url, spool)
     reading, writing = forked().Pipe(duplex=False)

@@ -32,8 +32,8 @@ from compatgate.service.attention.reports.timeline import (
     run_events,
 )
 from compatgate.service.changes.comparison.recorded import evaluate_again
-from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.decisions.repository import GivenAnswer
+from compatgate.service.gate.decisions import service as decisions
+from compatgate.service.gate.decisions.service import GivenAnswer
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.queue import repository as runs

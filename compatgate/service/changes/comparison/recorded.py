@@ -20,7 +20,7 @@ from compatgate.core.rule import Verdict
 from compatgate.core.rules.caveats import some_pools
 from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError
-from compatgate.service.gate.decisions import repository as decisions_log
+from compatgate.service.gate.decisions import service as decisions_log
 from compatgate.service.gate.decisions.service import (
     MAX_VERDICTS,
     AskedStack,

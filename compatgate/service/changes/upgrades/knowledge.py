@@ -26,7 +26,7 @@ from compatgate.kit.principal import matches
 from compatgate.service.changes.upgrades.freezes import list_freezes
 from compatgate.service.changes.upgrades.models import UpgradeRow
 from compatgate.service.changes.upgrades.repository import group_keys, make_key, split_key
-from compatgate.service.gate.decisions.repository import Decision
+from compatgate.service.gate.decisions.batches import Decision
 from compatgate.service.gate.decisions.service import find_first_since
 from compatgate.service.matrix.proposals.agreement import Demand
 from compatgate.service.matrix.snapshots.snapshot import Snapshot

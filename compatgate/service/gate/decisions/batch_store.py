@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import os
 import socket
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import islice
 from typing import Any, Literal
@@ -89,8 +88,8 @@ _HURRY = (
     " SET idle_in_transaction_session_timeout = '5s'"
 )
 """The server rolls back what a process leaves that is cut off."""
-_INHERITED_CONNECTIONS: list[Any] = []
-"""Connections of a parent process: using or closing them could disturb the parent."""
+Row = tuple[NewDecision, str]
+"""A decision, and the JSON of its verdict, stored if its id is new."""
 
 
 @cache
@@ -119,7 +118,7 @@ class ForkedChain(Exception):
 
 
 class DecisionWriter:
-    """A writer with one connection; one thread at a time may use it, at its ``turn``.
+    """The database as a destination, with one connection; one thread at a time may write.
 
     Args:
         commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
@@ -127,9 +126,12 @@ class DecisionWriter:
         is_hasty: wait for a lock for a second only: there is a spool.
 
     Attributes:
-        turn: among the processes that write; hold it while `write` begins.
-        in_doubt: the last `write` failed after it had sent its COMMIT: what it wrote may be stored.
+        in_doubt: the last transaction failed after it had sent its COMMIT.
     """
+
+    name = ""
+    is_direct = True
+    longest_retry_s = 4.0
 
     def __init__(
         self, database: Database, commit: CommitMode = "sync", *, is_hasty: bool = False
@@ -140,9 +142,17 @@ class DecisionWriter:
         self.turn = WriterTurn(database)
         self.in_doubt = False
         self._connection: Any = None
-        self._process = os.getpid()
         self._checkpointer = Checkpointer(database)
         self._log_sync = LogSync(database)
+
+    @property
+    def owner(self) -> str:
+        """Return the database as messages show it."""
+        return self._database.shown
+
+    def divide(self, rows: Sequence[Row], _: Container[str]) -> Iterable[Sequence[Row]]:
+        """Return the decisions as one batch."""
+        return (rows,)
 
     def write(self, deliveries: Sequence[Delivery]) -> None:
         """Store batches, in order, in one transaction; batches that are stored stay as they are.
@@ -150,63 +160,52 @@ class DecisionWriter:
         Also those are on disk afterwards: another writer may not have synced them yet. The turn
         ends before the disk is waited for.
         """
-        cursor = None
-        self.in_doubt = False
-        try:
-            cursor = self._cursor()
-            self._begin(cursor)
+        with self._transaction() as cursor:
             rows = self._store(cursor, deliveries)
-            self.in_doubt = True
-            self._commit(cursor)
-        except BaseException:
-            self._abandon(cursor)
-            raise
-        self.in_doubt = False
         self._checkpointer.wrote(rows)
 
-    def _commit(self, cursor: Any) -> None:
-        """Commit, let the next writer begin, wait for the disk, and see that the log is there."""
-        cursor.execute("COMMIT")
-        self.turn.end()
-        self._log_sync.sync()
-        self._database.file.require()
-
-    def rehearse(self, decision: NewDecision) -> None:
+    def rehearse(self) -> None:
         """Store a decision, undo it, and commit: the log does not change.
 
         The database does the same work as for a real decision, down to its disk.
         """
+        decision = NewDecision(
+            "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
+        )
+        batch = WriterChain().make([decision], {})
+        with self._transaction() as cursor:
+            cursor.execute("SAVEPOINT rehearsal")
+            self._store(cursor, [Delivery(batch, {decision.verdict_id: "{}"})])
+            cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
+        self._checkpointer.wrote(2)  # SQLite writes the pages to its log anyway
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """Give a cursor; commit, let the next writer begin, and wait for the disk."""
         cursor = None
+        self.in_doubt = False
         try:
             cursor = self._cursor()
             self._begin(cursor)
-            cursor.execute("SAVEPOINT rehearsal")
-            batch = WriterChain().make([decision], {})
-            self._store(cursor, [Delivery(batch, {decision.verdict_id: "{}"})])
-            cursor.execute("ROLLBACK TO SAVEPOINT rehearsal")
-            self._commit(cursor)
+            yield cursor
+            self.in_doubt = True
+            cursor.execute("COMMIT")
+            self.turn.end()
+            self._log_sync.sync()
+            self._database.file.require()
         except BaseException:
-            self._abandon(cursor)
+            with suppress(Exception):  # SQLite is locked as long as an unfinished cursor exists
+                if cursor is not None:
+                    cursor.execute("ROLLBACK")
+            with suppress(Exception):
+                self._let_go()
             raise
-        self._checkpointer.wrote(2)  # SQLite writes the pages to its log anyway
-
-    def _abandon(self, cursor: Any) -> None:
-        """Roll back: SQLite holds its lock as long as an unfinished cursor exists."""
-        with suppress(Exception):
-            if cursor is not None:
-                cursor.execute("ROLLBACK")
-        with suppress(Exception):
-            self._let_go()
+        self.in_doubt = False
 
     def _cursor(self) -> Any:
         self._database.file.require()
-        if self._connection is not None and self._process != os.getpid():
-            _INHERITED_CONNECTIONS.append(self._connection)
-            self._connection = None
-            self._checkpointer.forget()
         if self._connection is None:
             self._connection = self._database.engine.raw_connection()
-            self._process = os.getpid()
             if self._database.is_sqlite:
                 self._connection.cursor().execute(f"PRAGMA wal_autocheckpoint = {MAX_LOG_PAGES}")
                 self._log_sync.prepare(self._connection.cursor())
@@ -251,7 +250,19 @@ class DecisionWriter:
     ) -> list[tuple[int, Delivery]]:
         """Store batches without their decisions, and return the new ones by number."""
         new = []
-        numbers = self._insert_batches(cursor, [_batch_row(one) for one in deliveries])
+        rows = [
+            (
+                one.batch.writer,
+                one.batch.sequence,
+                one.batch.count,
+                one.batch.decided_at,
+                one.late,
+                encode_claims(one.batch.claims),
+                bytes.fromhex(one.batch.hash),
+            )
+            for one in deliveries
+        ]
+        numbers = self._insert_batches(cursor, rows)
         for number, delivery in zip(numbers, deliveries, strict=True):
             batch = delivery.batch
             if number is not None:
@@ -319,59 +330,3 @@ class DecisionWriter:
         self._log_sync.close()
         if connection is not None:
             connection.invalidate()
-
-
-def _batch_row(delivery: Delivery) -> tuple[Any, ...]:
-    """Return a batch as parameters of `_INSERT_BATCH`."""
-    batch = delivery.batch
-    return (
-        batch.writer,
-        batch.sequence,
-        batch.count,
-        batch.decided_at,
-        delivery.late,
-        encode_claims(batch.claims),
-        bytes.fromhex(batch.hash),
-    )
-
-
-class Rehearsal:
-    """Records a decision that never stays.
-
-    ``writer``: of the rehearsal alone, so that it waits for no batch.
-    """
-
-    def __init__(self, writer: DecisionWriter, stall_s: float) -> None:
-        self._writer = writer
-        self._stall_s = stall_s
-        self._began: float | None = None
-
-    def run(self) -> None:
-        """Raise why no decision can be recorded."""
-        began = self._began = time.monotonic()
-        try:
-            try:
-                self._practise()
-            except Exception:
-                if time.monotonic() - began > self._stall_s:
-                    raise
-                self._practise()  # the server restarted
-        finally:
-            self._began = None
-
-    def _practise(self) -> None:
-        decision = NewDecision(
-            "vd_rehearsal", clock.now(), None, "unknown", False, 0, None, "readyz", "rehearsal", 0
-        )
-        with self._writer.turn:
-            self._writer.rehearse(decision)
-
-    def interrupt_late(self) -> None:
-        """Cut the connection of a rehearsal that has stalled."""
-        if self._began is not None and self._began < time.monotonic() - self._stall_s:
-            self._writer.interrupt()
-
-    def close(self) -> None:
-        """Close the connection, unless a rehearsal hangs on it."""
-        if self._began is None:
-            self._writer.close()

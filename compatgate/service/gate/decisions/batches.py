@@ -28,6 +28,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 from sqlalchemy import (
     Boolean,
+    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -63,10 +64,8 @@ ACTION = "decisions.anchor"
 ANCHOR_SECONDS = 10.0
 """Time between two anchors of a process that logs decisions."""
 RECENT_BATCHES = 20_000
-"""Batches that an anchor looks through for writers that died before they had anchored."""
+"""Batches that an anchor looks through for writers that have moved on, or died, since the last."""
 _log = logging.getLogger("compatgate.gate")
-Heads = dict[str, tuple[int, str]]
-"""Sequence and hash of the last batch, by writer."""
 
 
 class StoredBatch(Base):
@@ -102,6 +101,52 @@ class WriterHead(Base):
     sequence: Mapped[int] = mapped_column(BigKey, comment="Of the batch")
     hash: Mapped[str] = mapped_column(Text, comment="Of the batch, hex")
     link: Mapped[int] = mapped_column(BigKey, comment="Number of the audit link")
+
+
+class Verdict(Base):
+    """A verdict; its id is a digest of its basis, so each verdict is stored once."""
+
+    __tablename__ = "verdicts"
+
+    id: Mapped[str] = mapped_column(Text, primary_key=True, comment="vd_...")
+    body: Mapped[str] = mapped_column(Text, comment="The answer as JSON, as first given")
+    packed: Mapped[bytes | None] = mapped_column(
+        LargeBinary, comment="The answer as JSON, Zstandard"
+    )
+    batch: Mapped[int | None] = mapped_column(
+        BigKey, comment="That brought it; null: an audit link did"
+    )
+    image: Mapped[str | None] = mapped_column(Text, comment="Of its decisions")
+
+
+class Decision(Base):
+    """An answered question."""
+
+    __tablename__ = "decisions"
+    __table_args__ = (
+        Index(None, "target", "id"),
+        Index(None, "decided_at"),
+        Index(None, "verdict_id"),
+    )
+
+    id: Mapped[int] = mapped_column(
+        BigKey,
+        primary_key=True,
+        autoincrement=False,
+        comment="1000 x its batch, plus its place in it",
+    )
+    verdict_id: Mapped[str] = mapped_column(ForeignKey("verdicts.id"))
+    decided_at: Mapped[datetime] = mapped_column(UtcTime)
+    target: Mapped[str | None] = mapped_column(Text, comment="Null: the question described a pool")
+    outcome: Mapped[str] = mapped_column(Text, comment="pass, warn, unknown or fail")
+    allowed: Mapped[bool] = mapped_column(Boolean)
+    matrix_revision: Mapped[int] = mapped_column(Integer)
+    image: Mapped[str | None] = mapped_column(
+        Text, comment="Null: that of the verdict; empty: none"
+    )
+    asked_by: Mapped[str] = mapped_column(Text, comment="Name of the token, or anonymous")
+    source: Mapped[str] = mapped_column(Text, comment="rest, cli, hook:kubernetes, ...")
+    duration_us: Mapped[int] = mapped_column(Integer, comment="Microseconds that deciding took")
 
 
 class DecisionBatch(Struct, frozen=True, gc=False):
@@ -178,6 +223,11 @@ def encode_values(rows: Sequence[Sequence[Any]]) -> bytes:
     return _encode(rows)
 
 
+def encode_decision_lines(lines: Sequence[Sequence[Any]]) -> bytes:
+    """Return lines as JSON; until schema 0006 audit links had the digest of these bytes."""
+    return _encode(lines)
+
+
 def far_gate_of(writer: str) -> str | None:
     """Return the name of the far gate that a writer belongs to; None: a process of this gate."""
     return writer.rpartition(":")[0] or None
@@ -219,22 +269,18 @@ class WriterChain:
 
 
 class Anchors:
-    """Anchors the chains of one process, from time to time and at its end."""
+    """Anchors the chains of decisions, from time to time while they grow, and at the end."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._latest: Heads = {}
+        self._has_news = False
         self._next = time.monotonic() + ANCHOR_SECONDS
         self._running: threading.Thread | None = None
 
-    def stored(self, chain: WriterChain) -> None:
-        """Note the last stored batch of a chain; anchor in a thread when it is time."""
-        self.note(chain.writer, chain.sequence, chain.head)
-
-    def note(self, writer: str, sequence: int, hashed: str) -> None:
-        """Note the last stored batch of a writer; anchor in a thread when it is time."""
-        self._latest[writer] = (sequence, hashed)
+    def stored(self) -> None:
+        """Note that a batch is stored; anchor in a thread when it is time."""
+        self._has_news = True
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + ANCHOR_SECONDS
@@ -246,71 +292,27 @@ class Anchors:
         """Anchor what is not anchored."""
         if self._running is not None:
             self._running.join()
-        if self._latest:
+        if self._has_news:
             self._try()
 
     def _try(self) -> None:
         """Anchor; after a failure the next anchor covers this one's batches, too."""
         with self._lock:
-            heads = dict(self._latest)
+            self._has_news = False
             try:
                 with self._database.writing() as session:
-                    append_anchor(session, heads)
+                    append_anchor(session)
             except CompatgateError as error:
+                self._has_news = True
                 _log.warning("the decisions' chains were not anchored: %s", error)
-                return
-            for writer, head in heads.items():
-                if self._latest.get(writer) == head:
-                    del self._latest[writer]
 
 
-def append_anchor(session: Session, heads: Mapping[str, tuple[int, str]]) -> None:
+def append_anchor(session: Session) -> None:
     """Append an anchor to the audit chain, in a writing session that no other overlaps.
 
-    Heads that the database lacks are left out; writers that died before they had anchored are
-    added.
+    It has the last stored batch of each writer whose recent batches are not anchored, also of
+    writers that died.
     """
-    wanted = {**_find_heads(session), **_read_back(session, heads)}
-    moved = {
-        writer: head for writer, head in wanted.items() if not _is_anchored(session, writer, head)
-    }
-    if not moved:
-        return
-    detail = {"writers": {writer: list(head) for writer, head in sorted(moved.items())}}
-    count = len(moved)
-    subject = f"decisions of {count} writer{'s' if count > 1 else ''}"
-    seq = audit.append(session, "gate", ACTION, subject, detail)
-    session.execute(delete(WriterHead).where(WriterHead.writer.in_(moved)))
-    rows = [
-        {"writer": writer, "sequence": sequence, "hash": hashed, "link": seq}
-        for writer, (sequence, hashed) in moved.items()
-    ]
-    session.execute(insert(WriterHead), rows)
-
-
-def _read_back(session: Session, heads: Mapping[str, tuple[int, str]]) -> Heads:
-    """Return the heads whose batch is stored; a chain that has just begun has none."""
-    found: Heads = {}
-    for writer, (sequence, hashed) in heads.items():
-        query = select(StoredBatch.hash).where(
-            StoredBatch.writer == writer, StoredBatch.sequence == sequence
-        )
-        stored = session.execute(query).scalar()
-        if stored is not None and bytes(stored).hex() == hashed:
-            found[writer] = (sequence, hashed)
-        elif sequence:
-            _log.error("batch %d of writer %s is not in the database", sequence, writer)
-    return found
-
-
-def _is_anchored(session: Session, writer: str, head: tuple[int, str]) -> bool:
-    query = select(WriterHead.sequence).where(WriterHead.writer == writer)
-    found = session.execute(query).scalar()
-    return found is not None and found >= head[0]
-
-
-def _find_heads(session: Session) -> Heads:
-    """Return the last batches of writers that have recent batches after their last anchor."""
     newest = session.execute(select(func.max(StoredBatch.id))).scalar() or 0
     ahead = (
         select(StoredBatch.writer, func.max(StoredBatch.sequence).label("sequence"))
@@ -324,4 +326,15 @@ def _find_heads(session: Session) -> Heads:
         ahead,
         (ahead.c.writer == StoredBatch.writer) & (ahead.c.sequence == StoredBatch.sequence),
     )
-    return {row.writer: (row.sequence, bytes(row.hash).hex()) for row in session.execute(query)}
+    heads = {row.writer: [row.sequence, bytes(row.hash).hex()] for row in session.execute(query)}
+    if not heads:
+        return
+    subject = f"decisions of {len(heads)} writer{'s' if len(heads) > 1 else ''}"
+    detail = {"writers": dict(sorted(heads.items()))}
+    seq = audit.append(session, "gate", ACTION, subject, detail)
+    session.execute(delete(WriterHead).where(WriterHead.writer.in_(heads)))
+    rows = [
+        {"writer": writer, "sequence": sequence, "hash": hashed, "link": seq}
+        for writer, (sequence, hashed) in heads.items()
+    ]
+    session.execute(insert(WriterHead), rows)

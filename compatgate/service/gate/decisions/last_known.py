@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable, quote_error
@@ -93,23 +94,30 @@ class SnapshotFile:
     def read(self) -> LastKnown | None:
         """Return the content; None: there is no file, or it is unusable, which is logged."""
         try:
-            found, sha256 = self._read()
+            with self.path.open("rb") as stream:
+                sha256, _, body = stream.read(_LARGEST_FILE + 1).partition(b"\n")
+            if hashlib.sha256(body).hexdigest().encode() != sha256:
+                raise ValueError("its digest does not match its content")
+            content = msgspec.json.decode(body, type=LastKnown)
         except FileNotFoundError:
             return None
         except OSError as error:
-            return self._ignored(f"cannot be read: {quote_error(error)}")
+            why = f"cannot be read: {quote_error(error)}"
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            return self._ignored(f"is damaged: {quote_error(error)}")
-        if found.format != FORMAT:
-            return self._ignored(f"has format {found.format}, expected {FORMAT}")
-        if found.database != self._database:
-            return self._ignored(f"belongs to {found.database}, not to {self._database}")
-        confirmed = self._read_confirmed()
-        if confirmed is None or confirmed.sha256 != sha256:
-            return found
-        return msgspec.structs.replace(
-            found, confirmed_at=max(found.confirmed_at, confirmed.confirmed_at)
-        )
+            why = f"is damaged: {quote_error(error)}"
+        else:
+            confirmed = self._read_confirmed()
+            if content.format != FORMAT:
+                why = f"has format {content.format}, expected {FORMAT}"
+            elif content.database != self._database:
+                why = f"belongs to {content.database}, not to {self._database}"
+            elif confirmed is None or confirmed.sha256 != sha256.decode():
+                return content
+            else:
+                latest = max(content.confirmed_at, confirmed.confirmed_at)
+                return replace(content, confirmed_at=latest)
+        _log.warning("the last-known-good snapshot %s %s; it is ignored", self.path, why)
+        return None
 
     def write(self, content: LastKnown, state: str) -> bool:
         """Replace the file, unless another process has confirmed a later state.
@@ -124,7 +132,8 @@ class SnapshotFile:
             if known is not None and known.confirmed_at > content.confirmed_at:
                 return known.state == state
             _replace_file(self.path, sha256.encode() + b"\n" + body)
-            self._note(_Confirmed(sha256, state, content.confirmed_at))
+            confirmed = _Confirmed(sha256, state, content.confirmed_at)
+            _replace_file(self._confirmed, _encode(confirmed))
             return True
         return False
 
@@ -135,20 +144,9 @@ class SnapshotFile:
             if known is None or known.state != state or not self.path.exists():
                 return False
             if known.confirmed_at < moment:
-                self._note(msgspec.structs.replace(known, confirmed_at=moment))
+                _replace_file(self._confirmed, _encode(replace(known, confirmed_at=moment)))
             return True
         return False
-
-    def _note(self, confirmed: _Confirmed) -> None:
-        _replace_file(self._confirmed, _encode(confirmed))
-
-    def _read(self) -> tuple[LastKnown, str]:
-        with self.path.open("rb") as stream:
-            raw = stream.read(_LARGEST_FILE + 1)
-        stated, _, body = raw.partition(b"\n")
-        if hashlib.sha256(body).hexdigest().encode() != stated:
-            raise ValueError("its digest does not match its content")
-        return msgspec.json.decode(body, type=LastKnown), stated.decode()
 
     def _read_confirmed(self) -> _Confirmed | None:
         try:
@@ -156,13 +154,9 @@ class SnapshotFile:
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
 
-    def _ignored(self, why: str) -> LastKnown | None:
-        _log.warning("the last-known-good snapshot %s %s; it is ignored", self.path, why)
-        return None
-
     @contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Log the first of several errors: decisions do not depend on this file being written."""
+        """Log the first of several errors: no decision depends on a write."""
         try:
             yield
         except OSError as error:

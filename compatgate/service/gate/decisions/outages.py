@@ -12,8 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +26,7 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.opening import prepare_to_serve
-from compatgate.kit.database.watch import CHANGE_SECONDS, DatabaseWatch, Outage
+from compatgate.kit.database.watch import CHANGE_SECONDS, DatabaseWatch
 from compatgate.service.access.tokens.repository import KnownToken, known_tokens
 from compatgate.service.gate.decisions.last_known import FORMAT, LastKnown, SnapshotFile
 from compatgate.service.matrix.snapshots.reader import Snapshots, make_current_payload
@@ -44,7 +42,7 @@ MAX_STALE = timedelta(hours=24)
 _TOKENS_SECONDS = 1.0
 """Maximum age of the known tokens; a revoked token is refused after that."""
 _WRITE_SECONDS = 2.0
-"""Least time between two writes of the snapshot's file."""
+"""Time between two looks whether the snapshot's file is to be written."""
 _CONFIRM_SECONDS = 10.0
 _MOMENT_SECONDS = 0.25
 """Wait of the decision log for a look before decisions go to the spool."""
@@ -121,19 +119,17 @@ class OutageKeeper:
         self._tokens = tokens
         self._max_stale = options.max_stale
         self._is_checked = options.is_checked
-        self._schema: str | None = None
+        self.schema: str | None = None
+        """Of the database at the latest look; None: not known yet."""
         self.file = SnapshotFile(options.folder, database.shown)
-        self.watch = DatabaseWatch(self._look, confirmed_at)
+        self.watch = watch = DatabaseWatch(self._look, confirmed_at)
+        self.check, self.expire, self.is_recent = watch.check, watch.expire, watch.is_recent
         self._tokens_read = float("-inf")
         self._tokens_wanted = True
         self._known: tuple[KnownToken, ...] | None = None
         self._known_digest = ""
-        self._state = self._written = ""
-        self._wrote = self._noted = float("-inf")
-        self._writer = ThreadPoolExecutor(1, "state")
-        self._writing: Future[object] | None = None
-        database.outage = self.watch.refusal
-        database.is_silent = self.watch.is_silent
+        database.outage = watch.refusal
+        database.is_silent = watch.is_silent
         database.look = self._look_soon
         snapshots.keeper = self
         tokens.keeper = self
@@ -142,6 +138,7 @@ class OutageKeeper:
         """Start to watch; without the database, use the latest of what memory and file have."""
         self.watch.start()
         threading.Thread(target=self._cut_when_silent, name="outages", daemon=True).start()
+        threading.Thread(target=self._write_state, name="state", daemon=True).start()
         if self.watch.outage() is None:
             return
         known = self.file.read()
@@ -165,12 +162,8 @@ class OutageKeeper:
             if seen == _SILENT_LOOKS:
                 self._database_of_gate.cut()
 
-    def check(self) -> None:
-        """Look at the database if a look is due; wait a moment at most."""
-        self.watch.check()
-
     def _look_soon(self) -> None:
-        """Look at the database, as another one could not write to it; wait a moment at most.
+        """Look at the database, as the log could not write to it; wait a moment at most.
 
         So who hears of an outage from the log finds that changes are refused, too.
         """
@@ -186,33 +179,17 @@ class OutageKeeper:
         self._tokens_wanted = True
         self.watch.check_now(CHANGE_SECONDS)
 
-    def expire(self) -> None:
-        """Make a look at the database due."""
-        self.watch.expire()
+    def degraded(self, log_away: tuple[datetime, str] | None) -> Degraded | None:
+        """Return the state without the database, from memory; None: it answers, and records.
 
-    def is_recent(self) -> bool:
-        """Return whether memory is recent enough to answer without a look at the database."""
-        return self.watch.is_recent()
-
-    @property
-    def schema(self) -> str | None:
-        """Return the schema of the database at the latest look; None: not known yet."""
-        return self._schema
-
-    def degraded(self) -> Degraded | None:
-        """Return the state without the database, from memory; None: the database answers."""
+        ``log_away``: since when and why the log of decisions cannot write to it.
+        """
         outage = self.watch.outage()
-        if outage is None:
+        away = (outage.since, outage.reason) if outage is not None else log_away
+        if away is None:
             return None
-        return Degraded(outage.since, self._age_s(), outage.reason)
-
-    def describe_log(self, away: tuple[datetime, str] | None) -> Degraded | None:
-        """Return the state of a gate that reads its database, and whose log cannot write."""
-        return None if away is None else Degraded(away[0], self._age_s(), away[1], is_readable=True)
-
-    def _age_s(self) -> float:
-        """Return the age of the snapshot, as it is shown."""
-        return round(max(0.0, self.watch.age_s()), 1)
+        age_s = round(max(0.0, self.watch.age_s()), 1)
+        return Degraded(away[0], age_s, away[1], is_readable=outage is None)
 
     def is_away(self) -> bool:
         """Return whether the database is unavailable."""
@@ -221,119 +198,89 @@ class OutageKeeper:
     def require_usable(self) -> None:
         """Check that the snapshot in memory is recent enough to decide on."""
         outage = self.watch.outage()
-        if outage is not None and self.watch.age_s() > self._max_stale.total_seconds():
-            raise self._too_stale(outage)
-
-    def _too_stale(self, outage: Outage) -> Unavailable:
         age, most = self.watch.age_s(), self._max_stale.total_seconds()
+        if outage is None or age <= most:
+            return
         limit = (
             f"the limit is {describe_seconds(most)}" if most else "--max-stale 0 allows no decision"
         )
-        return Unavailable(
+        raise Unavailable(
             f"the database is unavailable ({outage.reason}) and confirmed the snapshot"
             f" {describe_seconds(age)} ago; {limit}",
             field="database",
             hint="bring the database back; serve --max-stale sets the limit",
         )
 
-    def _look(self, heard: Any) -> None:
-        """Read what is new; called in the watching thread alone."""
+    def _look(self, answered: Callable[[], None]) -> None:
+        """Bring snapshot and tokens into memory; called in the watching thread alone."""
         if not self._is_checked:
             if (upgrade := prepare_to_serve(self._database)) is not None:
                 _log.warning("%s", upgrade.sentence)
             self._is_checked = True
-        began, moment = time.monotonic(), clock.now()
-        try:
-            self._read(began, heard)
-        except Exception as error:
-            if not isinstance(error, CompatgateError):  # a newer program's content explains it
-                tables.refuse_newer(self._database.shown, self._schema)
-            raise
-        self._keep(moment)
-
-    def _read(self, began: float, heard: Any) -> None:
-        """Bring snapshot and tokens into memory."""
+        began = time.monotonic()
         wanted, self._tokens_wanted = self._tokens_wanted, False  # before the read, not after it
-        with self._database.reading() as session:
-            self._schema = tables.version_of(session)
-            latest = evidence.latest_state(session)
-            known: tuple[KnownToken, ...] | None = None
-            if wanted or began - self._tokens_read >= _TOKENS_SECONDS:
-                known = tuple(known_tokens(session))
-            heard()
-            self._require_matrix(latest[0])
-            if known is not None:
-                self._know(known)
-                self._tokens_read = began
-            self._snapshots.take(session, *latest)
-
-    def _require_matrix(self, revision: int) -> None:
-        """Never replace a matrix by the nothing of a database that was emptied."""
-        before = self._snapshots.known_revision()
-        if before and not revision:
-            raise Unavailable(
-                f"the database is empty, but had matrix revision {before}",
-                field="database",
-                hint="restore a backup; or restart with an empty matrix: serve --start-empty",
-            )
-
-    def _know(self, known: tuple[KnownToken, ...]) -> None:
-        self._known, self._known_digest = known, _digest(known)
-        self._tokens.know(known)
-
-    def _keep(self, moment: datetime) -> None:
-        """Have the state written if it is new, or its confirmation if that is due."""
-        if self._writing is not None and not self._writing.done():
-            return
-        snapshot = self._snapshots.known()
-        if snapshot is None or self._known is None:
-            return
-        state = ".".join(map(str, (*snapshot.state, self._known_digest)))
-        present = time.monotonic()
-        work: Callable[[str, datetime], object]
-        if state != self._written and present - self._wrote >= _WRITE_SECONDS:
-            work, self._wrote = self._write, present
-        elif state == self._written and present - self._noted >= _CONFIRM_SECONDS:
-            work = self.file.adopt
-        else:
-            return
-        self._noted = present
-        with suppress(RuntimeError):  # this process ends, or the system has no threads left
-            self._writing = self._writer.submit(work, state, moment)
-
-    def _write(self, state: str, moment: datetime) -> None:
-        """Write the file, from the database's present content; called in the writing thread."""
-        if self.file.adopt(state, moment):
-            self._written = state
-            return
-        snapshot, known = self._snapshots.known(), self._known
-        if snapshot is None or known is None:
-            return
         try:
             with self._database.reading() as session:
-                if evidence.latest_state(session) != snapshot.state:
-                    return  # the next look writes it
-                payload = make_current_payload(session, snapshot)
-        except Unavailable:
-            return
-        content = LastKnown(
-            FORMAT, self._database.shown, moment, snapshot.evidence, _without_use(known), payload
-        )
-        if self.file.write(content, state):
-            self._written = state
+                self.schema = tables.version_of(session)
+                latest = evidence.latest_state(session)
+                known: tuple[KnownToken, ...] | None = None
+                if wanted or began - self._tokens_read >= _TOKENS_SECONDS:
+                    known = tuple(known_tokens(session))
+                answered()
+                before = self._snapshots.known_revision()
+                if before and not latest[0]:  # nothing of an emptied database replaces a matrix
+                    hint = "restore a backup; or restart with an empty matrix: serve --start-empty"
+                    what = f"the database is empty, but had matrix revision {before}"
+                    raise Unavailable(what, field="database", hint=hint)
+                if known is not None:
+                    self._know(known)
+                    self._tokens_read = began
+                self._snapshots.take(session, *latest)
+        except Exception as error:
+            if not isinstance(error, CompatgateError):  # a newer program's content explains it
+                tables.refuse_newer(self._database.shown, self.schema)
+            raise
+
+    def _know(self, known: tuple[KnownToken, ...]) -> None:
+        self._known_digest = hashlib.sha256(_encode(_without_use(known))).hexdigest()[:16]
+        self._known = known
+        self._tokens.know(known)
+
+    def _write_state(self) -> None:
+        """Write the file while the state is new, else its confirmation; in a thread of its own."""
+        written, noted = "", float("-inf")
+        while not self._ended.wait(_WRITE_SECONDS):
+            moment = self.watch.confirmed_at  # before the state: a later one may not be confirmed
+            snapshot, known = self._snapshots.known(), self._known
+            if snapshot is None or known is None:
+                continue
+            state = ".".join(map(str, (*snapshot.state, self._known_digest)))
+            if state == written and time.monotonic() - noted < _CONFIRM_SECONDS:
+                continue
+            noted = time.monotonic()
+            if self.file.adopt(state, moment):
+                written = state
+                continue
+            try:
+                with self._database.reading() as session:
+                    if evidence.latest_state(session) != snapshot.state:
+                        continue  # the next look brings it
+                    payload = make_current_payload(session, snapshot)
+            except Exception:  # noqa: S112 - the watch reports what is wrong with the database
+                continue
+            tokens = _without_use(known)
+            shown = self._database.shown
+            content = LastKnown(FORMAT, shown, moment, snapshot.evidence, tokens, payload)
+            if self.file.write(content, state):
+                written = state
 
     def close(self) -> None:
         """End the threads, and close the connections."""
         self._ended.set()
         self.watch.end()
-        self._writer.shutdown(wait=False, cancel_futures=True)
         self._database.close()
 
 
 def _without_use(known: Iterable[KnownToken]) -> tuple[KnownToken, ...]:
     """Return the tokens without the time of their last use, which changes all the time."""
     return tuple(replace(one, token=replace(one.token, last_used_at=None)) for one in known)
-
-
-def _digest(known: tuple[KnownToken, ...]) -> str:
-    return hashlib.sha256(_encode(_without_use(known))).hexdigest()[:16]

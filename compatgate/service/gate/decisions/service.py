@@ -1,4 +1,4 @@
-"""List decisions and verdicts; count decisions by day, hour or minute, and who asked for what.
+"""Read decisions and verdicts back: list them, count them by time, and tell who asked for what.
 
 Each summary reads a bounded number of rows, the newest.
 """
@@ -7,20 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Struct
-from sqlalchemy import String, Subquery, and_, case, func, not_, select, type_coerce
+from msgspec import Struct, convert
+from msgspec.structs import replace
+from sqlalchemy import (
+    ColumnElement,
+    String,
+    Subquery,
+    and_,
+    case,
+    func,
+    not_,
+    or_,
+    select,
+    type_coerce,
+)
 from sqlalchemy.orm import Session
 
-from compatgate.errors import Conflict
+from compatgate.core.rule import Outcome
+from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database, in_reading
-from compatgate.service.gate.decisions import repository as decisions
-from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch
-from compatgate.service.gate.decisions.repository import Decision, read_bodies, text_filters
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, page
+from compatgate.kit.principal import TargetPatterns
+from compatgate.service.gate.decisions.batches import (
+    NUMBERS,
+    Decision,
+    StoredBatch,
+    Verdict,
+    far_gate_of,
+)
+from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.gate.questions.schemas import DecisionBody
+from compatgate.service.gate.questions.verdict_bodies import read_body
 
 MAX_DECISIONS = 200_000
 _MAX_IMAGE_DECISIONS = 20_000
@@ -31,9 +54,178 @@ DAY, HOUR, MINUTE = timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
 _CLOCK_DISORDER = 1000
 """Numbers may run ahead of the clock by so many: threads write at the same time."""
 _MAX_ASKERS = 20
+_IMAGE_OF_VERDICT = select(Verdict.image).where(Verdict.id == Decision.verdict_id)
+IMAGE = func.nullif(func.coalesce(Decision.image, _IMAGE_OF_VERDICT.scalar_subquery()), "").label(
+    "image"
+)
+"""The image of a decision; a verdict's id covers its image, so its decisions have the same one."""
+_ROW = [IMAGE if column.name == "image" else column for column in Decision.__table__.columns]
+_VERDICTS_PER_QUERY = 500
 _LABELS = {DAY: (10, "YYYY-MM-DD"), HOUR: (13, 'YYYY-MM-DD"T"HH24'),
            MINUTE: (16, 'YYYY-MM-DD"T"HH24:MI')}  # fmt: skip
 """How a time in UTC begins that names a span: its length on SQLite, its form on PostgreSQL."""
+
+
+def find_verdict(session: Session, verdict_id: str) -> str:
+    """Return the JSON of a verdict as first given."""
+    query = select(Verdict.body, Verdict.packed).where(Verdict.id == verdict_id)
+    row = session.execute(query).first()
+    if row is None:
+        hint = "each gate stores its own verdicts: ask the gate that gave it"
+        raise NotFound(
+            f"verdict {verdict_id!r} does not exist", field="id", value=verdict_id, hint=hint
+        )
+    return read_body(row.body, row.packed)
+
+
+def find_verdict_ids(session: Session, beginning: str, *, limit: int) -> list[str]:
+    """Return the ids of verdicts that begin with a text, in order."""
+    within = Verdict.id.between(beginning, f"{beginning}g")  # g follows the last digit
+    query = select(Verdict.id).where(within).order_by(Verdict.id).limit(limit)
+    return list(session.execute(query).scalars())
+
+
+def show_decision(session: Session, number: int) -> DecisionBody:
+    """Return one decision."""
+    row = session.execute(select(*_ROW).where(Decision.id == number)).first()
+    if row is None:
+        raise NotFound(f"decision {number} does not exist", field="id", value=number)
+    return convert(row, DecisionBody, from_attributes=True)
+
+
+def read_decision_lines(session: Session, first: int = 0, last: int = 2**62) -> Iterator[list[Any]]:
+    """Yield stored decisions, in order: the number, and the values as they were hashed."""
+    columns = {column.name: column for column in _ROW}
+    query = select(*(columns[name] for name in ("id", *NewDecision.__struct_fields__)))
+    query = query.where(Decision.id.between(first, last)).order_by(Decision.id)
+    for number, verdict_id, decided_at, *others in session.execute(
+        query.execution_options(yield_per=2000)
+    ):
+        yield [number, verdict_id, iso(decided_at), *others]
+
+
+def list_decisions(
+    session: Session,
+    *,
+    target: str | None = None,
+    verdict: str | None = None,
+    verdict_id: str | None = None,
+    allowed: bool | None = None,
+    asked_by: str | None = None,
+    source: str | None = None,
+    image: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    verdict_ids: Collection[str] | None = None,
+    beginnings: bool = False,
+    within: TargetPatterns | None = None,
+    cursor: str | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> Page[DecisionBody]:
+    """Return decisions, newest first.
+
+    ``source``: channel of the question; one without a detail stands for all its details.
+    """
+    query = select(*_ROW)
+    texts = {"target": target, "asked_by": asked_by, "source": source, "image": image}
+    exact = {"outcome": verdict, "verdict_id": verdict_id, "allowed": allowed}
+    query = query.where(*text_filters(texts, beginnings=beginnings))
+    query = query.where(
+        *(getattr(Decision, name) == value for name, value in exact.items() if value is not None)
+    )
+    if verdict_ids is not None:
+        query = query.where(Decision.verdict_id.in_(verdict_ids))
+    if since:
+        query = query.where(Decision.decided_at >= since)
+    if until:
+        query = query.where(Decision.decided_at <= until)
+    if within is not None:
+        query = query.where(in_limit(session, Decision.target, within))
+    to_row = partial(convert, type=DecisionBody, from_attributes=True)
+    return page(session, query, Decision.id, to_row, cursor=cursor, limit=limit, descending=True)
+
+
+class GivenAnswer(Struct, frozen=True):
+    """A verdict, and the decisions of a period that gave it.
+
+    Attributes:
+        matrix_revision: the first that it was decided on.
+        asked_by: who asked, the latest first.
+    """
+
+    verdict_id: str
+    outcome: Outcome
+    allowed: bool
+    decisions: int
+    first: datetime
+    last: datetime
+    matrix_revision: int
+    asked_by: list[str]
+    sources: list[str]
+
+
+def list_answers(
+    session: Session, target: str | None, since: datetime, until: datetime
+) -> list[GivenAnswer]:
+    """Return the answers of a period; the database counts, since there may be very many."""
+    given = (Decision.verdict_id, Decision.outcome, Decision.allowed)
+    asked = (Decision.asked_by, Decision.source)
+    last = func.max(Decision.decided_at)
+    sums = (func.count(), func.min(Decision.decided_at), last, func.min(Decision.matrix_revision))
+    query = select(*given, *sums, *asked).where(Decision.decided_at.between(since, until))
+    query = query.where(*text_filters({"target": target}, beginnings=False))
+    found: dict[str, GivenAnswer] = {}
+    for row in session.execute(query.group_by(*given, *asked).order_by(last.desc())):
+        *counted, asked_by, source = row
+        values: list[Any] = [*counted, [asked_by], [source]]
+        one = GivenAnswer(*values)
+        if known := found.get(one.verdict_id):
+            one = replace(
+                known,
+                decisions=known.decisions + one.decisions,
+                first=min(known.first, one.first),
+                matrix_revision=min(known.matrix_revision, one.matrix_revision),
+                asked_by=[*dict.fromkeys((*known.asked_by, asked_by))],
+                sources=[*dict.fromkeys((*known.sources, source))],
+            )
+        found[one.verdict_id] = one
+    return list(found.values())
+
+
+def text_filters(
+    texts: Mapping[str, str | None], *, beginnings: bool
+) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions of filters by text: the whole text, or its beginning."""
+
+    def matches(column: Any, text: str) -> ColumnElement[bool]:
+        found: ColumnElement[bool] = (
+            column.startswith(text, autoescape=True) if beginnings else column == text
+        )
+        return found
+
+    for name in ("target", "asked_by", "source"):
+        if (text := texts.get(name)) is None:
+            continue
+        column = getattr(Decision, name)
+        condition = matches(column, text)
+        if name == "source" and not beginnings:  # the Kubernetes hook adds who placed the workload
+            condition = or_(condition, column.startswith(f"{text}/", autoescape=True))
+        yield condition
+    if (image := texts.get("image")) is not None:
+        with_image = select(Verdict.id).where(matches(Verdict.image, image))
+        its_verdicts = and_(Decision.image.is_(None), Decision.verdict_id.in_(with_image))
+        yield or_(matches(Decision.image, image), its_verdicts)
+
+
+def read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of these ids as first given; missing ones are left out."""
+    found: dict[str, dict[str, Any]] = {}
+    for start in range(0, len(ids), _VERDICTS_PER_QUERY):
+        some = ids[start : start + _VERDICTS_PER_QUERY]
+        query = select(Verdict.id, Verdict.body, Verdict.packed).where(Verdict.id.in_(some))
+        rows = session.execute(query)
+        found.update((row.id, msgspec.json.decode(read_body(row.body, row.packed))) for row in rows)
+    return found
 
 
 class Bar(Struct, frozen=True):
@@ -97,18 +289,6 @@ def count_bars(
     counts = {row[0]: map(int, row[1:]) for row in rows}
     bars = (Bar(begin, *counts.get(iso(begin)[:length], ())) for begin in edges[:-1])
     return BarCounts(tuple(bars), floor is None)
-
-
-def count_stopped_by_target(
-    session: Session, since: datetime, *, most: int = MAX_DECISIONS
-) -> dict[str, int]:
-    """Count the decisions that did not allow the stack, by target; of very many, the newest."""
-    newest = _select_newest_on(session, None, since, most)
-    if newest is None:
-        return {}
-    stopped = select(newest.c.target, func.count()).where(not_(newest.c.allowed))
-    rows = session.execute(stopped.group_by(newest.c.target))
-    return {str(target): count for target, count in rows}
 
 
 def find_first_since(session: Session, since: datetime) -> int | None:
@@ -255,9 +435,9 @@ def list_allowed_images(
 class Decisions:
     """The decisions of a database, read only."""
 
-    list_decisions = in_reading(decisions.list_decisions)
-    show_decision = in_reading(decisions.show_decision)
-    find_verdict_ids = in_reading(decisions.find_verdict_ids)
+    list_decisions = in_reading(list_decisions)
+    show_decision = in_reading(show_decision)
+    find_verdict_ids = in_reading(find_verdict_ids)
     count_bars = in_reading(count_bars)
     list_denied = in_reading(list_denied_verdicts)
 
@@ -267,26 +447,34 @@ class Decisions:
     def show_verdict(self, verdict_id: str) -> dict[str, Any]:
         """Return a verdict as first given."""
         with self._database.reading() as session:
-            body = decisions.find_verdict(session, verdict_id)
+            body = find_verdict(session, verdict_id)
         stored: dict[str, Any] = msgspec.json.decode(body)
         return stored
 
     def read_own(self, verdict_id: str) -> tuple[str, datetime | None]:
-        """Return a verdict of this gate, and when it was last given; refuse a far gate's."""
+        """Return a verdict of this gate, and when it was last given; refuse a far gate's.
+
+        What a far gate delivered never renews it. None: the decisions were deleted.
+        """
+        by_writer = select(StoredBatch.writer).join(Verdict, Verdict.batch == StoredBatch.id)
+        own = select(Decision.decided_at).join(
+            StoredBatch, StoredBatch.id == Decision.id // NUMBERS
+        )
+        own = own.where(Decision.verdict_id == verdict_id, not_(StoredBatch.writer.contains(":")))
         with self._database.reading() as session:
-            stored = decisions.find_verdict(session, verdict_id)
-            far = decisions.find_far_gate(session, verdict_id)
-            confirmed = decisions.last_given_at(session, verdict_id)
-        if far is not None:
+            stored = find_verdict(session, verdict_id)
+            writer = session.execute(by_writer.where(Verdict.id == verdict_id)).scalar()
+            last = session.execute(own.order_by(Decision.id.desc()).limit(1)).scalar()
+        if writer and (far := far_gate_of(writer)) is not None:
             what = f"the far gate {far} gave this verdict, not this gate"
             hint = "a gate signs its own verdicts; ask this gate about the image by its digest"
             raise Conflict(what, field="id", value=verdict_id, hint=hint)
-        return stored, confirmed
+        return stored, last
 
     def read_verdicts(self, ids: Collection[str]) -> dict[str, dict[str, Any]]:
         """Return the verdicts of these ids as first given; missing ones are left out."""
         with self._database.reading() as session:
-            return decisions.read_bodies(session, sorted(set(ids)))
+            return read_bodies(session, sorted(set(ids)))
 
     def decisions_per_day(self, days: int, *, target: str | None = None) -> BarCounts:
         """Return decisions per day of the last days in UTC, 1 to 366, with today and empty days."""
@@ -297,7 +485,12 @@ class Decisions:
             return count_bars(session, edges, target=target)
 
     def stopped_per_target(self, days: int) -> dict[str, int]:
-        """Return the number of denied decisions of the last days, by target."""
+        """Count the denied decisions of the last days by target; of very many, the newest."""
         since = clock.now() - timedelta(days=days)
         with self._database.reading() as session:
-            return count_stopped_by_target(session, since)
+            newest = _select_newest_on(session, None, since, MAX_DECISIONS)
+            if newest is None:
+                return {}
+            stopped = select(newest.c.target, func.count()).where(not_(newest.c.allowed))
+            rows = session.execute(stopped.group_by(newest.c.target))
+            return {str(target): count for target, count in rows}

@@ -21,7 +21,7 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.core.performance import sha256
-from compatgate.errors import Unavailable
+from compatgate.errors import Unavailable, quote_error
 from compatgate.kit.clock import from_iso
 from compatgate.kit.files import sync_path
 from compatgate.service.gate.decisions.batch_store import Delivery
@@ -128,18 +128,13 @@ class SpoolFile:
         """Return the number of used bytes."""
         return self._end - _HEADER.size
 
-    @property
-    def free(self) -> int:
-        """Return the number of bytes for further records."""
-        return self._size - self._end
-
     def append(self, delivery: Delivery) -> _Place:
         """Write a record, and return once it is on disk."""
         from zstandard import ZstdCompressor
 
         payload = ZstdCompressor(level=1).compress(_encode(delivery))
         record = _RECORD.pack(len(payload), self._check(payload)) + payload
-        if len(record) > self.free:
+        if len(record) > self._size - self._end:
             raise OSError(f"the spool is full: {self.used} of {self._size} bytes are used")
         if os.pwrite(self._descriptor, record, self._end) != len(record):
             raise OSError("the disk is full")
@@ -150,28 +145,25 @@ class SpoolFile:
 
     def read(self, place: _Place) -> Delivery:
         """Return the batch of a record."""
-        payload = os.pread(self._descriptor, place.length, place.offset + _RECORD.size)
-        return _decode(_decompress(payload))
+        return _load(os.pread(self._descriptor, place.length, place.offset + _RECORD.size))
 
     def scan(self) -> Iterator[Delivery]:
         """Yield the batches that are in order, and pass over those that are damaged."""
-        while (found := self._next_record()) is not None:
-            payload, is_good = found
-            if is_good:
-                yield _decode(_decompress(payload))
-            else:
-                _log.error("%s: the record at byte %d is damaged", self.path, self._end)
-            self._end += _RECORD.size + len(payload)
-
-    def _next_record(self) -> tuple[bytes, bool] | None:
-        """Return the next record, and whether it is in order; None: no good one follows."""
         payload, is_good = self._read_at(self._end)
-        if is_good:
-            return payload, True
-        follows = payload and self._read_at(self._end + _RECORD.size + len(payload))[1]
-        return (payload, False) if follows else None
+        while payload:
+            end = self._end + _RECORD.size + len(payload)
+            following = self._read_at(end)
+            if is_good:
+                yield _load(payload)
+            elif following[1]:
+                _log.error("%s: the record at byte %d is damaged", self.path, self._end)
+            else:  # torn while it was written: it was the last one
+                return
+            self._end = end
+            payload, is_good = following
 
     def _read_at(self, offset: int) -> tuple[bytes, bool]:
+        """Return a record, and whether it is in order; empty: nothing there can be one."""
         head = os.pread(self._descriptor, _RECORD.size, offset)
         if len(head) < _RECORD.size:
             return b"", False
@@ -224,47 +216,40 @@ class Spool:
         self._file: SpoolFile | None = None
         self._places: deque[_Place] = deque()
 
-    def open(self) -> None:
-        """Make the file if it is missing."""
+    @contextmanager
+    def _using(self) -> Iterator[SpoolFile]:
+        """Give the file, and make it if it is missing."""
         with self._lock:
             try:
-                self._require_file()
+                if self._file is not None and not self._file.is_in_place():
+                    if self._places:
+                        raise OSError("the file was deleted with undelivered decisions")
+                    self._file.close()
+                    self._file = None
+                if self._file is None:
+                    folder, size = self._options.folder, self._options.size
+                    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                    self._file = SpoolFile.create(folder, size, self._database)
+                yield self._file
             except OSError as error:
-                raise self._unavailable(error) from error
-
-    def _require_file(self) -> SpoolFile:
-        if self._file is not None and not self._file.is_in_place():
-            if self._places:
-                raise OSError("the file was deleted with undelivered decisions")
-            self._file.close()
-            self._file = None
-        if self._file is None:
-            self._options.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = SpoolFile.create(self._options.folder, self._options.size, self._database)
-        return self._file
+                reason = quote_error(error)
+                raise Unavailable(
+                    f"the spool {self._options.folder} takes no decision: {reason}",
+                    field="state",
+                    hint="bring the database, or the central gate, back; serve --spool-size sets"
+                    " the size",
+                ) from error
 
     def append(self, delivery: Delivery) -> None:
         """Store a batch, and return once it is on disk."""
-        with self._lock:
-            try:
-                self._places.append(self._require_file().append(delivery))
-            except OSError as error:
-                raise self._unavailable(error) from error
+        with self._using() as file:
+            self._places.append(file.append(delivery))
 
     def check(self) -> None:
-        """Check that a batch could be stored."""
-        self.open()
-        with self._lock:
-            if self._file is not None and self._file.free < self._options.size // 50:
-                raise self._unavailable(OSError("the spool is full"))
-
-    def _unavailable(self, error: OSError) -> Unavailable:
-        reason = error.strerror or str(error)
-        return Unavailable(
-            f"the spool {self._options.folder} takes no decision: {reason}",
-            field="state",
-            hint="bring the database, or the central gate, back; serve --spool-size sets the size",
-        )
+        """Check that a batch could be stored; make the file if it is missing."""
+        with self._using() as file:
+            if self._options.size - _HEADER.size - file.used < self._options.size // 50:
+                raise OSError("the spool is full")
 
     @property
     def batches(self) -> int:
@@ -328,21 +313,12 @@ class Spool:
 
     def others(self) -> Iterator[SpoolFile]:
         """Yield the files of processes that are gone; close each."""
-        for path in self._paths():
-            try:
-                found = SpoolFile.adopt(path, self._database)
-            except OSError:
-                continue
-            if found is not None:
-                yield found
-
-    def _paths(self) -> list[Path]:
         own = self._file.path if self._file is not None else None
-        try:
-            found = sorted(self._options.folder.glob(f"*{_ENDING}"))
-        except OSError:
-            return []
-        return [path for path in found if path != own]
+        with suppress(OSError):
+            for path in sorted(self._options.folder.glob(f"*{_ENDING}")):
+                with suppress(OSError):
+                    if path != own and (file := SpoolFile.adopt(path, self._database)):
+                        yield file
 
     def abandon(self) -> None:
         """Leave the file to the parent process, whose it is."""
@@ -357,7 +333,7 @@ class Spool:
             self._file = None
 
 
-def _decompress(content: bytes) -> bytes:
+def _load(payload: bytes) -> Delivery:
     from zstandard import ZstdDecompressor
 
-    return ZstdDecompressor().decompress(content, max_output_size=_LARGEST_RECORD)
+    return _decode(ZstdDecompressor().decompress(payload, max_output_size=_LARGEST_RECORD))

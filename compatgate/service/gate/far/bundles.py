@@ -12,8 +12,8 @@ import gzip
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,9 +36,9 @@ from compatgate.service.matrix.snapshots.snapshot import (
     Payload,
     load_bundle,
     open_bundle,
+    open_envelope,
     seal_bundle,
 )
-from compatgate.strict_json import DECODE_ERRORS
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Key, Signer, SSlibKey
@@ -120,7 +120,7 @@ def sign_bundle(content: bytes, signer: Signer) -> bytes:
     """Return a sealed bundle with a signature."""
     from compatgate.service.audit.attestations.envelope import sign_payload
 
-    envelope, payload = _open_envelope(content, "the bundle")
+    envelope, payload = open_envelope(content, "the bundle")
     signed = sign_payload(payload, BUNDLE_TYPE, signer)
     made = replace(envelope, signatures=tuple(signed["signatures"]))
     return msgspec.json.format(_encode(made), indent=1) + b"\n"
@@ -131,7 +131,7 @@ def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> Trusted
     from securesystemslib.dsse import Envelope as Signed
     from securesystemslib.exceptions import VerificationError
 
-    envelope, payload = _open_envelope(content, name)
+    envelope, payload = open_envelope(content, name)
     given = ", ".join(key.keyid[:16] for key in keys)
     if not envelope.signatures:
         hint = "sign it: compatgate bundle export --sign KEY, or serve --signing-key"
@@ -159,20 +159,6 @@ def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> Trusted
         ) from None
     assert signed.payload == payload  # noqa: S101 - both decode the same text
     return TrustedBundle(open_bundle(content, name), next(iter(accepted)), content)
-
-
-def _open_envelope(content: bytes, name: str) -> tuple[Envelope, bytes]:
-    hint = "create one with: compatgate bundle export"
-    try:
-        envelope = msgspec.json.decode(content, type=Envelope)
-        payload = base64.b64decode(envelope.payload, validate=True)
-    except (msgspec.MsgspecError, *DECODE_ERRORS, binascii.Error, ValueError):
-        what = f"{name} is not a bundle, or is truncated"
-        raise BadInput(what, field="bundle", value=name, hint=hint) from None
-    if envelope.payload_type != BUNDLE_TYPE:
-        what = f"{name} is not a bundle: it holds {envelope.payload_type[:100]}"
-        raise BadInput(what, field="bundle", value=name, hint=hint)
-    return envelope, payload
 
 
 def read_bundle_keys(paths: Sequence[str], option: str = "--key") -> list[SSlibKey]:
@@ -282,33 +268,31 @@ def apply_bundle(
     """Replace the file with a newer bundle; a reader sees the old one or the new one."""
     require_newer(new, None if allow_older else present, "use --allow-older once")
     changed = present is None or present.content != new.content
-    try:
-        if changed:
+    if changed:
+        with _explaining("write", path, "--to"):
             mode = path.stat().st_mode & 0o777 if path.exists() else PRIVATE_MODE
             with replacing(path, mode) as file:
                 file.write(new.content)
-    except OSError as error:
-        reason = quote_error(error)
-        raise BadInput(f"cannot write {path}: {reason}", field="--to", value=str(path)) from None
     return PulledBundle(present.version if present else None, new.version, changed)
 
 
 def confirm_bundle(path: Path) -> None:
     """Note in the file's time that the gate has no newer bundle."""
-    try:
+    with _explaining("update the time of", path, "--to"):
         path.touch()
-    except OSError as error:
-        reason = quote_error(error)
-        raise BadInput(
-            f"cannot update the time of {path}: {reason}", field="--to", value=str(path)
-        ) from None
 
 
 def bundle_age(path: str) -> timedelta:
     """Return the time since a file was pulled, or its gate last confirmed it."""
-    try:
+    with _explaining("read", path, "bundle"):
         confirmed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
-    except OSError as error:
-        reason = quote_error(error)
-        raise BadInput(f"cannot read {path}: {reason}", field="bundle", value=path) from None
     return clock.now() - confirmed
+
+
+@contextmanager
+def _explaining(what: str, path: str | Path, field: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = f"cannot {what} {path}: {quote_error(error)}"
+        raise BadInput(problem, field=field, value=str(path)) from None

@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-from msgspec.structs import replace
 from sqlalchemy import URL
 
-from compatgate.errors import CompatgateError, Forbidden, Unavailable
+from compatgate.errors import Forbidden
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.kit.http.signatures import Secret
@@ -28,14 +26,12 @@ from compatgate.service.gate.far.keeper import (
     AppliedBundle,
     BundleKeeper,
     BundleOptions,
-    BundleStore,
 )
-from compatgate.service.gate.far.log import Central, CentralDestination
+from compatgate.service.gate.far.log import CentralDestination
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
 if TYPE_CHECKING:
-    from compatgate.core.facts import Facts
     from compatgate.service.gate.decisions.outages import Degraded
     from compatgate.service.gate.questions.images import ImageSettings
     from compatgate.service.gate.questions.wheels import WheelSettings
@@ -72,34 +68,30 @@ class NoDatabase(Database):
 
 
 class FarGate(Gate):
-    """A read-only gate.
-
-    ``away``: why the central gate did not answer at the start; None: it did.
-    """
+    """A read-only gate; ``bundle``: prepared."""
 
     def __init__(
         self,
         snapshots: Snapshots,
-        store: BundleStore,
-        present: AppliedBundle,
+        bundle: BundleKeeper,
         *,
         images: ImageSettings | None = None,
         wheels: WheelSettings | None = None,
         spool_size: int,
-        away: str | None = None,
     ) -> None:
-        self._central = store.options.central
+        options = bundle.options
+        self._central = options.central
+        self.bundle = bundle
         super().__init__(
             snapshots,
             overlays=(),
             images=images,
             wheels=wheels,
-            spool=SpoolOptions(store.options.folder / "spool", spool_size),
+            spool=SpoolOptions(options.folder / "spool", spool_size),
         )
-        self.bundle = BundleKeeper(store, present, self._use, away)
-        self._use(present)
-        self.snapshots.keeper = self.bundle
-        self.bundle.start()
+        self._use(bundle.present)
+        self.snapshots.keeper = bundle
+        bundle.start(self._use)
 
     def _make_log(self, spool: SpoolOptions | None) -> DecisionLog:
         assert spool is not None  # noqa: S101 - the constructor gives one
@@ -184,42 +176,3 @@ def known_callers(callers: Iterable[Secret]) -> list[KnownToken]:
         )
         for one in callers
     ]
-
-
-class PreparedFarGate(Struct, frozen=True):
-    """A far gate that is ready to serve.
-
-    Attributes:
-        options: with the name of the far gate.
-        away: why the central gate does not answer; None: it does.
-    """
-
-    options: BundleOptions
-    present: AppliedBundle
-    confirmed_s: float
-    away: str | None = None
-
-    @property
-    def facts(self) -> Facts:
-        """Return the facts of the bundle."""
-        return self.present.snapshot.facts
-
-
-def prepare_far_gate(options: BundleOptions) -> PreparedFarGate:
-    """Get the bundle; without the central gate, use the last good one."""
-    store = BundleStore(options)
-    present, name, away = store.read(), store.read_name(), None
-    if present is not None:
-        clock.never_before(store.confirmed_at())
-    try:
-        name = store.ask_name()
-        present = store.poll(present) or present
-    except CompatgateError as error:
-        if present is None or name is None:
-            raise
-        away = error.problem
-    if present is None:
-        raise Unavailable("the central gate has no bundle", field="--bundle")
-    central: Central = replace(options.central, name=name)
-    age = (clock.now() - store.confirmed_at()).total_seconds()
-    return PreparedFarGate(replace(options, central=central), present, age, away)

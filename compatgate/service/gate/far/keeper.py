@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.documents.quantities import describe_seconds
 from compatgate.errors import CompatgateError, Forbidden, Unavailable, quote_error
@@ -82,12 +83,48 @@ class _Stored(Struct, frozen=True):
     name: str
 
 
-class BundleStore:
-    """The state folder of a far gate, and its polls."""
+class BundleKeeper:
+    """The state folder of a far gate: polls the bundle, and knows how old the present one is.
+
+    Attributes:
+        present: the bundle to decide on, from `prepare` on.
+    """
+
+    present: AppliedBundle
+    check = expire = follow_change = staticmethod(lambda: None)
+    """Do nothing: polls come by themselves, no request waits for one, and nothing changes here."""
+    check_now = is_recent = staticmethod(lambda: True)
+    """Requests read memory alone: it has all that there is."""
+    is_away = staticmethod(lambda: False)
 
     def __init__(self, options: BundleOptions) -> None:
         self.options = options
         self.path = options.folder / BUNDLE
+        self._ended = threading.Event()
+        self._confirmed = 0.0
+        self._failure: tuple[datetime, str] | None = None
+
+    def prepare(self) -> None:
+        """Get the bundle and this gate's name, or the last good ones without the central gate."""
+        present, name = self.read(), self.read_name()
+        if present is not None:
+            clock.never_before(self.confirmed_at())
+        try:
+            name = self.ask_name()
+            present = self.poll(present) or present
+        except CompatgateError as error:
+            if present is None or name is None:
+                raise
+            self._failure = (clock.now(), error.problem)
+        if present is None:
+            raise Unavailable("the central gate has no bundle", field="--bundle")
+        self.options = replace(self.options, central=replace(self.options.central, name=name))
+        self.present = present
+        self._note_age()
+
+    def _note_age(self) -> None:
+        age = (clock.now() - self.confirmed_at()).total_seconds()
+        self._confirmed = time.monotonic() - max(0.0, age)
 
     def read(self) -> AppliedBundle | None:
         """Return the last good bundle; None: there is none that a trusted key signed."""
@@ -166,34 +203,13 @@ class BundleStore:
             raise Unavailable(what, field="--state") from None
         return new
 
-
-class BundleKeeper:
-    """Polls in a thread of its own, and knows how old the present bundle is.
-
-    ``away``: why the central gate did not answer at the start; None: it did.
-    """
-
-    def __init__(
-        self,
-        store: BundleStore,
-        present: AppliedBundle,
-        use: Callable[[AppliedBundle], None],
-        away: str | None = None,
-    ) -> None:
-        self._store = store
-        self.present = present
-        self._use = use
-        self._ended = threading.Event()
-        age = max(0.0, (clock.now() - store.confirmed_at()).total_seconds())
-        self._confirmed = time.monotonic() - age
-        self._failure = (clock.now(), away) if away is not None else None
-
-    def start(self) -> None:
-        """Start to poll."""
-        threading.Thread(target=self._run, name="bundle", daemon=True).start()
+    def start(self, use: Callable[[AppliedBundle], None]) -> None:
+        """Start to poll; ``use`` gets each new bundle."""
+        self._note_age()
+        threading.Thread(target=self._run, args=(use,), name="bundle", daemon=True).start()
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop to poll."""
         self._ended.set()
 
     def age_s(self) -> float:
@@ -209,7 +225,7 @@ class BundleKeeper:
     def require_usable(self) -> None:
         """Check that the bundle is recent enough to decide on."""
         self.present.trusted.bundle.payload.require_valid()
-        most = self._store.options.max_stale.total_seconds()
+        most = self.options.max_stale.total_seconds()
         if self.age_s() <= most:
             return
         why = f" ({self._failure[1]})" if self._failure else ""
@@ -220,57 +236,32 @@ class BundleKeeper:
             hint="bring the central gate back; serve --max-stale sets the limit",
         )
 
-    def check(self) -> None:
-        """Do nothing: polls come by themselves, and no request waits for one."""
-
-    def check_now(self) -> bool:
-        """Return True: what is in memory is all that there is."""
-        return True
-
-    def follow_change(self) -> None:
-        """Do nothing: this gate changes nothing."""
-
-    def expire(self) -> None:
-        """Do nothing, as `check`."""
-
-    def is_recent(self) -> bool:
-        """Return True: requests read memory alone."""
-        return True
-
-    def is_away(self) -> bool:
-        """Return False: the tokens in memory are all that there are."""
-        return False
-
-    def _run(self) -> None:
-        every = self._store.options.every_s
+    def _run(self, use: Callable[[AppliedBundle], None]) -> None:
+        every = self.options.every_s
         pause, retry = 0.0, min(_FIRST_RETRY_S, every)
         while not self._ended.wait(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - to spread gates
-            if self._poll():
-                pause, retry = every, min(_FIRST_RETRY_S, every)
-            else:
+            began = time.monotonic()
+            try:
+                if (new := self.poll(self.present)) is not None:
+                    self.present = new
+                    use(new)
+            except Exception as error:
+                self._note_failure(error)
                 pause, retry = retry, min(2 * retry, every)
+                continue
+            if self._failure is not None:
+                _log.warning("the central gate confirms the bundle again")
+            self._confirmed, self._failure = began, None
+            pause, retry = every, min(_FIRST_RETRY_S, every)
 
-    def _poll(self) -> bool:
-        began = time.monotonic()
-        try:
-            new = self._store.poll(self.present)
-            if new is not None:
-                self.present = new
-                self._use(new)
-        except CompatgateError as error:
-            self._failed(error.problem)
-            return False
-        except Exception as error:
-            _log.exception("the poll for a bundle failed")
-            self._failed(f"the poll failed: {quote_error(error)}")
-            return False
-        if self._failure is not None:
-            _log.warning("the central gate confirms the bundle again")
-        self._confirmed, self._failure = began, None
-        return True
-
-    def _failed(self, reason: str) -> None:
-        before = self._failure
-        self._failure = (before[0] if before else clock.now(), reason)
-        if before is None or before[1] != reason:
+    def _note_failure(self, error: Exception) -> None:
+        """Note why a poll failed; log it once for each reason."""
+        if isinstance(error, CompatgateError):
+            reason = error.problem
+        else:
+            reason = f"the poll failed: {quote_error(error)}"
+            _log.error("the poll for a bundle failed", exc_info=error)
+        since, before = self._failure or (clock.now(), "")
+        self._failure = (since, reason)
+        if before != reason:
             _log.error("no new bundle: %s", reason)

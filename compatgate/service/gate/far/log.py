@@ -7,14 +7,14 @@ and sends them again until the central gate has them; it knows each by writer an
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.errors import Conflict, quote_error
-from compatgate.service.gate.decisions.batch_store import Delivery, ForkedChain
-from compatgate.service.gate.decisions.delivery import Row
+from compatgate.errors import Conflict
+from compatgate.service.gate.decisions.batch_store import Delivery, ForkedChain, Row
 from compatgate.service.gate.far.schemas import MAX_BATCHES, name_caller
 from compatgate.service.gate.questions.decider import NewDecision
 
@@ -69,6 +69,8 @@ class CentralDestination:
 
     is_direct = False
     longest_retry_s = 30.0
+    in_doubt = False
+    turn = nullcontext()
 
     def __init__(self, central: Central) -> None:
         self.name = central.name
@@ -95,12 +97,11 @@ class CentralDestination:
             self.close()
             raise
 
-    def rest(self) -> None:
-        """Keep the connection for the next delivery."""
+    def rehearse(self) -> None:
+        """Do nothing: decisions are recorded in the spool."""
 
-    def explain(self, error: BaseException) -> str:
-        """Return an error in words."""
-        return quote_error(error)
+    def interrupt(self) -> None:
+        """Do nothing: nobody waits for a delivery."""
 
     def divide(self, rows: Sequence[Row], known: Container[str]) -> Iterator[Sequence[Row]]:
         """Yield the decisions, with callers of this far gate, in parts that fit into requests.
@@ -137,7 +138,8 @@ def make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]
     size, last = 0, None
     for delivery in deliveries:
         batch = delivery.batch
-        length = _estimate_size(delivery)
+        bodies = sum(len(body) * 5 // 4 for body in delivery.bodies.values())  # quotes are escaped
+        length = len(batch.content) + batch.count * _NAMES_BYTES + bodies
         follows = (
             last is not None
             and (batch.writer, batch.sequence) == (last.writer, last.sequence + 1)
@@ -147,25 +149,15 @@ def make_requests(deliveries: Sequence[Delivery]) -> Iterator[Mapping[str, Any]]
         if last is not None and not follows:
             yield {"writer": last.writer, "batches": batches}
             batches, size = [], 0
-        batches.append(_to_json(delivery))
+        batches.append(
+            {
+                "sequence": batch.sequence,
+                "previous": batch.previous,
+                "hash": batch.hash,
+                "decisions": [dict(zip(_COLUMNS, line, strict=True)) for line in batch.lines],
+                "verdicts": {key: delivery.bodies[key] for key in batch.claims},
+            }
+        )
         size, last = size + length, batch
     if last is not None:
         yield {"writer": last.writer, "batches": batches}
-
-
-def _to_json(delivery: Delivery) -> Mapping[str, Any]:
-    batch = delivery.batch
-    return {
-        "sequence": batch.sequence,
-        "previous": batch.previous,
-        "hash": batch.hash,
-        "decisions": [dict(zip(_COLUMNS, line, strict=True)) for line in batch.lines],
-        "verdicts": {key: delivery.bodies[key] for key in batch.claims},
-    }
-
-
-def _estimate_size(delivery: Delivery) -> int:
-    """Estimate the bytes of a batch in a request: quotes in the text of verdicts are escaped."""
-    batch = delivery.batch
-    bodies = sum(len(body) * 5 // 4 for body in delivery.bodies.values())
-    return len(batch.content) + batch.count * _NAMES_BYTES + bodies

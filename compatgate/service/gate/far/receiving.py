@@ -11,13 +11,13 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy.orm import Session
 
 from compatgate.core.evaluate import identify, is_allowed
-from compatgate.core.performance import sha256
 from compatgate.core.request import Policy
 from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.documents.convert import to_policy
@@ -26,21 +26,14 @@ from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, unavailable
 from compatgate.kit.principal import AccessRefused, Principal
-from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batch_store import (
     CommitMode,
     DecisionWriter,
     Delivery,
     ForkedChain,
 )
-from compatgate.service.gate.decisions.batches import (
-    FIRST_PREVIOUS,
-    Anchors,
-    DecisionBatch,
-    decision_values,
-    encode_values,
-    hash_batch,
-)
+from compatgate.service.gate.decisions.batches import FIRST_PREVIOUS, Anchors, WriterChain
 from compatgate.service.gate.far.schemas import (
     DeliveredBatch,
     DeliveredDecision,
@@ -76,20 +69,11 @@ class VerdictMismatch(Conflict):
     slug = "verdict-mismatch"
 
 
-class _Waiting:
-    """The batches of a request that waits for its turn."""
+class _Waiting(NamedTuple):
+    """The batches of a request that waits for its turn, and how many of them were new."""
 
-    def __init__(self, deliveries: Sequence[Delivery]) -> None:
-        self.deliveries = deliveries
-        self.is_done = False
-        self.stored = 0
-        self.error: Exception | None = None
-
-    def end(self, new: set[tuple[str, int]], error: Exception | None = None) -> None:
-        keys = ((one.batch.writer, one.batch.sequence) for one in self.deliveries)
-        self.stored = sum(key in new for key in keys)
-        self.error = error
-        self.is_done = True
+    deliveries: Sequence[Delivery]
+    stored: Future[int]
 
 
 class DeliveryDesk:
@@ -106,22 +90,29 @@ class DeliveryDesk:
 
     def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
         """Store the batches that are new; return once they are on disk."""
-        _require_owner(request.writer, caller)
+        owner = request.writer.rpartition(":")[0]
+        if caller.kind not in ("token", "local"):
+            what = "only a token delivers decisions: its name is part of the log"
+            raise AccessRefused(what, principal=caller, field="writer")
+        if owner != caller.name:
+            raise AccessRefused(
+                f"the writer {request.writer} belongs to the token {owner}",
+                principal=caller,
+                field="writer",
+                value=request.writer,
+                hint=f"this token is {caller.name}; deliver with the token {owner}",
+            )
         if (refusal := self._database.outage()) is not None:
             raise refusal
         for place, batch in enumerate(request.batches):
             caller.require_targets({one.target for one in batch.decisions if one.target})
             self._check_verdicts(batch, f"batches[{place}]", caller)
         deliveries = [_read_batch(request, place) for place in range(len(request.batches))]
-        waiting = _Waiting(deliveries)
-        self._wait_for(waiting)
-        if waiting.error is not None:
-            raise copy.copy(waiting.error)  # others raise it, too
-        last = deliveries[-1].batch
-        if waiting.stored:
-            self._anchors.note(last.writer, last.sequence, last.hash)
-        known = len(deliveries) - waiting.stored
-        return DeliveryBody(request.writer, last.sequence, waiting.stored, known)
+        stored = self._store(deliveries)
+        if stored:
+            self._anchors.stored()
+        last, known = deliveries[-1].batch.sequence, len(deliveries) - stored
+        return DeliveryBody(request.writer, last, stored, known)
 
     def _check_verdicts(self, sent: DeliveredBatch, field: str, caller: Principal) -> None:
         """Check that each verdict has its id, and that decisions say what their verdicts say."""
@@ -135,8 +126,10 @@ class DeliveryDesk:
         caller.require_targets({one.target for one in found.values() if one.target})
         found |= {key: msgspec.convert(body, Verdict) for key, body in stored.items()}
         for one in sent.decisions:
-            verdict = found.get(one.verdict_id)  # without one, the database refuses the batch
-            if verdict is not None and not _agree(one, verdict):
+            if (verdict := found.get(one.verdict_id)) is None:
+                continue  # the database refuses the batch
+            stated = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
+            if stated != (one.outcome, one.allowed, one.target, one.matrix_revision):
                 what = "the decision contradicts its verdict"
                 raise VerdictMismatch(what, field=f"{field}.decisions", value=one.verdict_id)
 
@@ -179,40 +172,38 @@ class DeliveryDesk:
             self._policies[key] = to_policy(document.spec.policy)
         return self._policies[key]
 
-    def _wait_for(self, waiting: _Waiting) -> None:
-        """Wait until a request is stored, by this thread or by another one."""
+    def _store(self, deliveries: Sequence[Delivery]) -> int:
+        """Store a request, by this thread or by another one; return how many batches were new."""
+        waiting = _Waiting(deliveries, Future())
         self._queue.append(waiting)
-        while not waiting.is_done:
+        while not waiting.stored.done():
             if not self._turn.acquire(timeout=PATIENCE_SECONDS):
                 raise Unavailable("too many deliveries at once", hint="try again")
             try:
-                if not waiting.is_done:
-                    self._store_some()
+                if not waiting.stored.done():
+                    some = min(len(self._queue), _TOGETHER)
+                    self._store_together([self._queue.popleft() for _ in range(some)])
             finally:
                 self._turn.release()
+        if (error := waiting.stored.exception()) is not None:
+            raise copy.copy(error)  # others raise it, too
+        return waiting.stored.result()
 
-    def _store_some(self) -> None:
-        """Store the requests that wait; one that is refused does not hold up the others."""
-        group: list[_Waiting] = []
-        while self._queue and len(group) < _TOGETHER:
-            group.append(self._queue.popleft())
+    def _store_together(self, group: Sequence[_Waiting]) -> None:
+        """Store requests in one transaction; one that is refused does not hold up the others."""
         try:
             new = self._write([one for waiting in group for one in waiting.deliveries])
-        except (ChainForked, ChainGap) as error:
-            if len(group) == 1:
-                group[0].end(set(), error)
-                return
-            for waiting in group:
-                try:
-                    waiting.end(self._write(waiting.deliveries))
-                except Exception as refusal:
-                    waiting.end(set(), refusal)
         except Exception as error:
-            for waiting in group:
-                waiting.end(set(), error)
+            if len(group) > 1 and isinstance(error, (ChainForked, ChainGap)):
+                for waiting in group:
+                    self._store_together([waiting])
+            else:
+                for waiting in group:
+                    waiting.stored.set_exception(error)
         else:
             for waiting in group:
-                waiting.end(new)
+                keys = ((one.batch.writer, one.batch.sequence) for one in waiting.deliveries)
+                waiting.stored.set_result(sum(key in new for key in keys))
 
     def _write(self, deliveries: Sequence[Delivery]) -> set[tuple[str, int]]:
         """Store batches in one transaction; return writer and sequence of those that are new."""
@@ -261,40 +252,20 @@ class _ChainWriter(DecisionWriter):
             if batch.sequence > 1:
                 before = (batch.writer, batch.sequence - 1)
                 found = hashes.get(before) or self.find_hash(cursor, *before)
-                _check_previous(batch, found)
+                if found is None:
+                    raise ChainGap(
+                        f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
+                        field="batches",
+                        value=batch.sequence,
+                        hint="this gate was restored from a backup; start a new chain",
+                    )
+                if found != batch.previous:
+                    what = (
+                        f"batch {batch.sequence} of writer {batch.writer} continues another batch"
+                    )
+                    raise ForkedChain(what)
         self.new.update(hashes)
         return stored
-
-
-def _check_previous(batch: DecisionBatch, found: str | None) -> None:
-    """Check that a batch continues the one before, whose stored hash is given."""
-    if found is None:
-        raise ChainGap(
-            f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
-            field="batches",
-            value=batch.sequence,
-            hint="this gate was restored from a backup; start a new chain",
-        )
-    if found != batch.previous:
-        raise ForkedChain(
-            f"batch {batch.sequence} of writer {batch.writer} continues another batch"
-        )
-
-
-def _require_owner(writer: str, caller: Principal) -> None:
-    """Require that a writer is called after the token."""
-    name = writer.rpartition(":")[0]
-    if caller.kind not in ("token", "local"):
-        what = "only a token delivers decisions: its name is part of the log"
-        raise AccessRefused(what, principal=caller, field="writer")
-    if name != caller.name:
-        raise AccessRefused(
-            f"the writer {writer} belongs to the token {name}",
-            principal=caller,
-            field="writer",
-            value=writer,
-            hint=f"this token is {caller.name}; deliver with the token {name}",
-        )
 
 
 def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
@@ -310,19 +281,16 @@ def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
         what = "the first batch continues none"
         raise BadInput(what, field=f"{field}.previous", value=sent.previous, hint="64 zeros")
     far_gate = request.writer.rpartition(":")[0]
-    lines = [decision_values(_to_decision(one, field, far_gate)) for one in sent.decisions]
-    content = encode_values(lines)
-    claims = {key: sha256(body.encode()) for key, body in sent.verdicts.items()}
-    hashed = hash_batch(request.writer, sent.sequence, sent.previous, content, claims)
-    if hashed != sent.hash:
+    chain = WriterChain()
+    chain.writer, chain.sequence, chain.head = request.writer, sent.sequence - 1, sent.previous
+    batch = chain.make(
+        [_to_decision(one, field, far_gate) for one in sent.decisions], sent.verdicts
+    )
+    if batch.hash != sent.hash:
         hint = "the decisions were changed on their way, or the far gate has another version"
         raise BadInput(
             "is not the hash of the batch", field=f"{field}.hash", value=sent.hash, hint=hint
         )
-    at = lines[-1][1]
-    batch = DecisionBatch(
-        request.writer, sent.sequence, sent.previous, len(lines), at, content, claims, hashed
-    )
     return Delivery(batch, sent.verdicts, late=True)
 
 
@@ -339,11 +307,6 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
         if text and not text.isprintable():
             raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
     return msgspec.convert(one, NewDecision, from_attributes=True)
-
-
-def _agree(one: DeliveredDecision, verdict: Verdict) -> bool:
-    stated = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
-    return stated == (one.outcome, one.allowed, one.target, one.matrix_revision)
 
 
 def _is_missing_verdict(error: Exception) -> bool:

@@ -16,8 +16,7 @@ from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.gate.decisions.batch_store import CommitMode
-from compatgate.service.gate.decisions.decision_log import DecisionLog
-from compatgate.service.gate.decisions.delivery import LogState
+from compatgate.service.gate.decisions.decision_log import DecisionLog, LogState
 from compatgate.service.gate.decisions.outages import Degraded, OutageKeeper, OutageOptions
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.questions import decider
@@ -221,9 +220,7 @@ class Gate:
 
     def degraded(self) -> Degraded | None:
         """Return the state without the database, from memory; None: it answers, and records."""
-        if self._keeper is None:
-            return None
-        return self._keeper.degraded() or self._keeper.describe_log(self._log.away)
+        return None if self._keeper is None else self._keeper.degraded(self._log.away)
 
     def with_state(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return an answer with ``degraded`` if the gate decides without its database."""

@@ -369,19 +369,25 @@ def load_bundle(path: str | Path) -> Bundle:
     return open_bundle(content, str(path))
 
 
-def open_bundle(content: bytes, name: str) -> Bundle:
-    """Read a bundle from bytes."""
+def open_envelope(content: bytes, name: str) -> tuple[Envelope, bytes]:
+    """Return the envelope of a bundle, and its payload, unread."""
     try:
         envelope = msgspec.json.decode(content, type=Envelope)
     except (msgspec.MsgspecError, *DECODE_ERRORS) as error:
         what = f"{name} is not a bundle, or is truncated: {quote_error(error)}"
         raise _bundle_error(what, name) from None
     if envelope.payload_type != BUNDLE_TYPE:
-        raise _bundle_error(f"{name} is not a bundle: it holds {envelope.payload_type}", name)
+        what = f"{name} is not a bundle: it holds {envelope.payload_type[:100]}"
+        raise _bundle_error(what, name)
     try:
-        payload = base64.b64decode(envelope.payload, validate=True)
+        return envelope, base64.b64decode(envelope.payload, validate=True)
     except (binascii.Error, ValueError):
         raise _bundle_error(f"{name} is damaged: its payload is not base64", name) from None
+
+
+def open_bundle(content: bytes, name: str) -> Bundle:
+    """Read a bundle from bytes."""
+    envelope, payload = open_envelope(content, name)
     if hashlib.sha256(payload).hexdigest() != envelope.sha256:
         what = f"{name} is damaged or was tampered with: its digest does not match"
         raise _bundle_error(what, name)

@@ -99,7 +99,7 @@ def write_backup(database: Database, path: str) -> BackupReport:
     with suppress(CompatgateError):  # the head of the chain then covers the latest decisions
         if tables.current_version(database) == tables.expected_version():
             with database.writing() as session:
-                append_anchor(session, {})
+                append_anchor(session)
     try:
         parent = None if path == "-" else Path(path).absolute().parent
         with TemporaryDirectory(prefix=".compatgate-backup-", dir=parent) as folder:

@@ -16,17 +16,17 @@ from sqlalchemy.orm import Session
 from compatgate.core.performance import sha256
 from compatgate.errors import DamagedContent
 from compatgate.kit import clock
-from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batches import (
     FIRST_PREVIOUS,
     NUMBERS,
     StoredBatch,
+    Verdict,
     WriterHead,
     decode_claims,
     encode_values,
     hash_batch,
 )
-from compatgate.service.gate.decisions.repository import Verdict
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.verdict_bodies import read_body
 from compatgate.service.recovery.chain.retention import find_deleted

@@ -25,8 +25,7 @@ from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.audit.events.schemas import ChainBody
-from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch
-from compatgate.service.gate.decisions.repository import Decision, Verdict
+from compatgate.service.gate.decisions.batches import NUMBERS, Decision, StoredBatch, Verdict
 
 DELETE = "decisions.delete"
 ARCHIVE = "decisions.archive"

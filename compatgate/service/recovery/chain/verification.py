@@ -33,7 +33,7 @@ from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.audit.events.schemas import ChainBody
 from compatgate.service.gate.decisions import batches
-from compatgate.service.gate.decisions import repository as decisions
+from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch, append_anchor
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions
@@ -211,7 +211,7 @@ class _LinkWalk:
         self.legacy = first + count - 1
         lines = self._take_decisions(self.legacy)
         self.checked_decisions += len(lines)
-        found = sha256(decisions.encode_decision_lines(lines))
+        found = sha256(batches.encode_decision_lines(lines))
         if len(lines) != count or found != detail["sha256"]:
             yield f"decisions {first} to {self.legacy}: changed or missing (link {seq})"
         yield from self._linked_verdicts(seq, detail)
@@ -223,7 +223,7 @@ class _LinkWalk:
         lines = list(decisions.read_decision_lines(self._session, first, last))
         self.checked_decisions += len(lines)
         self.mixed.append((first, last))
-        if sha256(decisions.encode_decision_lines(lines)) != detail["sha256"]:
+        if sha256(batches.encode_decision_lines(lines)) != detail["sha256"]:
             yield f"decisions {first} to {last}: changed or missing (link {seq})"
         yield from self._linked_verdicts(seq, detail)
 
@@ -276,9 +276,9 @@ def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -
     if expected_head is not None and expected_head not in walk.heads:
         yield f"the chain does not contain the expected head {expected_head}"
     first_batch = session.execute(select(func.min(StoredBatch.id))).scalar()
-    query = select(func.max(decisions.Decision.id))
+    query = select(func.max(batches.Decision.id))
     if first_batch is not None:
-        query = query.where(decisions.Decision.id < first_batch * NUMBERS)
+        query = query.where(batches.Decision.id < first_batch * NUMBERS)
     last = session.execute(query).scalar() or 0
     if last > walk.legacy:
         yield f"decisions {walk.legacy + 1} to {last} have no link"
@@ -355,7 +355,7 @@ class AuditChain:
     def verify(self, *, expected_head: str | None = None, full: bool = True) -> ChainBody:
         """Verify the chain and the rows that it covers, and seal what is in order."""
         with suppress(CompatgateError), self._database.writing() as session:
-            append_anchor(session, {})  # so that the head covers what was decided until now
+            append_anchor(session)  # so that the head covers what was decided until now
         with self._database.reading() as session:
             verified = verify_chain(session, expected_head=expected_head, full=full)
         if verified.state is not None:

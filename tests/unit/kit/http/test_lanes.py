@@ -117,7 +117,7 @@ def test_a_decision_that_cannot_be_logged_is_not_answered(
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200
-        monkeypatch.setattr(rooms.gate._log._writer, "write", full)
+        monkeypatch.setattr(rooms.gate._log._destination, "write", full)
         answers = [client.post("/api/v1/gate", json=QUESTION) for _ in range(8)]
         for answer in await asyncio.gather(*answers):
             assert answer.status_code == 503
@@ -134,7 +134,7 @@ def test_an_answer_is_not_waited_for_without_end(
 
     async def ask(client: httpx.AsyncClient) -> None:
         assert (await client.post("/api/v1/gate", json=QUESTION)).status_code == 200
-        monkeypatch.setattr(rooms.gate._log._writer, "write", lambda *_: released.wait(20))
+        monkeypatch.setattr(rooms.gate._log._destination, "write", lambda *_: released.wait(20))
         answer = await client.post("/api/v1/gate", json=QUESTION)
         assert answer.status_code == 503
         assert "did not answer in time" in answer.json()["detail"]

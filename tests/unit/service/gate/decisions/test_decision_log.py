@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.service.gate.decisions import decision_log
-from compatgate.service.gate.decisions.batch_store import Delivery
-from compatgate.service.gate.decisions.batches import DecisionBatch
+from compatgate.service.gate.decisions import decision_log, delivery
+from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
+from compatgate.service.gate.decisions.batches import DecisionBatch, StoredBatch, WriterChain
 from compatgate.service.gate.decisions.decision_log import DecisionLog
-from compatgate.service.gate.decisions.spool import SpoolOptions
+from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain.verification import AuditChain
 
@@ -35,6 +35,8 @@ _ASKED_BY = NewDecision.__struct_fields__.index("asked_by")
 
 class _Writer:
     """Remembers batches; waits, or fails, when told to."""
+
+    name, owner, is_direct, longest_retry_s = "", "", True, 0.1
 
     def __init__(self) -> None:
         self.turn: AbstractContextManager[None] = nullcontext()
@@ -58,9 +60,9 @@ class _Writer:
         self.busy -= 1
         if self.error:
             raise self.error
-        for delivery in deliveries:
-            self.stored.append(delivery.batch)
-            self.verdicts.append(set(delivery.bodies))
+        for one in deliveries:
+            self.stored.append(one.batch)
+            self.verdicts.append(set(one.bodies))
 
     def close(self) -> None:
         pass
@@ -81,8 +83,8 @@ def log(writer: _Writer, tmp_path: object) -> DecisionLog:
     database = Database.open(f"{tmp_path}/unused.db")
     tables.prepare_schema(database)
     log = DecisionLog(database)
-    writer.turn = log._writer.turn
-    log._writer = writer  # type: ignore[assignment]
+    writer.turn = log._destination.turn
+    log._destination = writer  # type: ignore[assignment]
     return log
 
 
@@ -288,6 +290,41 @@ def test_closing_writes_what_was_submitted(log: DecisionLog, writer: _Writer) ->
     assert sorted(name for batch in writer.batches for name in batch) == ["a", "b", "c"]
 
 
+def test_a_closed_log_takes_no_decision(log: DecisionLog, writer: _Writer) -> None:
+    log.record(_decision("before"), "{}")
+    log.close()
+    with pytest.raises(Unavailable, match="the decision log is closed"):
+        log.record(_decision("after"), "{}")
+    assert writer.batches == [["before"]]
+
+
+def test_what_a_dead_process_left_does_not_hold_up_answers(
+    writer: _Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "_TOGETHER", 1)
+    database = Database.open(f"{tmp_path}/gate.db")
+    tables.prepare_schema(database)
+    options = SpoolOptions(tmp_path / "spool", 1 << 20)
+    dead, chain = Spool(options, writer.owner), WriterChain()
+    for name in "abc":
+        made = chain.make([_decision(name)], {"vd_1": "{}"})
+        chain.take(made)
+        dead.append(Delivery(made, {"vd_1": "{}"}, late=True))
+    dead.close()
+    writer.may_write.clear()
+    log = DecisionLog(database, "sync", options, lambda: writer)
+    while not writer.busy:
+        time.sleep(0.001)
+    own = log.submit([(_decision("own"), "{}")])
+    writer.may_write.set()
+    own.result(10)
+    while len(writer.batches) < 4:
+        time.sleep(0.001)
+    assert writer.batches == [["a"], ["own"], ["b"], ["c"]]
+    log.close()
+    database.close()
+
+
 def test_batches_continue_each_other(log: DecisionLog, writer: _Writer) -> None:
     for name in "abc":
         log.record(_decision(name), "{}")
@@ -348,44 +385,45 @@ def test_a_long_batch_is_divided(log: DecisionLog, writer: _Writer) -> None:
     assert [len(batch) for batch in writer.batches] == [1, 600, 600, 600]
 
 
-class _Stuck(_Writer):
-    """A writer that hangs until its connection is cut."""
+class _Stuck(DecisionWriter):
+    """Hangs once, until its connection is cut."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.may_write.clear()
-        self.error = OSError("the connection was cut")
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, is_hasty=True)
+        self.is_cut = threading.Event()
+
+    def write(self, deliveries: Sequence[Delivery]) -> None:
+        if not self.is_cut.is_set():
+            self.is_cut.wait(10)
+            raise OSError("the connection was cut")
+        super().write(deliveries)
 
     def interrupt(self) -> None:
-        self.may_write.set()
+        self.is_cut.set()
 
 
-def test_a_thread_whose_batch_was_taken_adds_nothing_to_the_chain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _settled(log: DecisionLog) -> None:
+    deadline = time.monotonic() + 10
+    while log.state.degraded:
+        assert time.monotonic() < deadline, "what is in the spool is not delivered"
+        time.sleep(0.02)
+
+
+def test_a_batch_that_stalls_goes_to_the_spool_and_is_stored_once(tmp_path: Path) -> None:
     database = Database.open(f"{tmp_path}/gate.db")
     tables.prepare_schema(database)
-    log = DecisionLog(database, "sync", SpoolOptions(tmp_path / "spool", 1 << 20))
-    log._writer = _Stuck()  # type: ignore[assignment]
-    place = log._place
-
-    def place_late(*arguments: Any) -> bool:
-        time.sleep(0.3)
-        return place(*arguments)
-
-    monkeypatch.setattr(log, "_place", place_late)
+    spool = SpoolOptions(tmp_path / "spool", 1 << 20)
+    log = DecisionLog(database, "sync", spool, lambda: _Stuck(database))
     first = log.submit([(_decision("first"), "{}")])
     time.sleep(0.2)
     second = log.submit([(_decision("second"), "{}")])
     first.result(10)
     second.result(10)
-    deadline = time.monotonic() + 10
-    while log.state.degraded:
-        assert time.monotonic() < deadline, "what is in the spool is not delivered"
-        time.sleep(0.05)
+    assert "takes longer than 1 s" in str(log.state.reason)
+    _settled(log)
     log.close()
     report = AuditChain(database).verify()
-    assert (report.ok, report.decisions) == (True, 2), report.problems
+    assert (report.ok, report.decisions, report.batches) == (True, 2, 2), report.problems
     database.close()
 
 
@@ -393,19 +431,16 @@ def test_a_silent_database_is_not_tried_before_the_spool(tmp_path: Path) -> None
     database = Database.open(f"{tmp_path}/gate.db")
     tables.prepare_schema(database)
     log = DecisionLog(database, "sync", SpoolOptions(tmp_path / "spool", 1 << 20))
-    tried = _Writer()
-    log._writer = tried  # type: ignore[assignment]
     database.is_silent = lambda: True
     log.record(_decision("first"), "{}")
+    assert log.state.batches == 1
     database.is_silent = lambda: False
-    deadline = time.monotonic() + 10
-    while log.state.degraded:
-        assert time.monotonic() < deadline, "what is in the spool is not delivered"
-        time.sleep(0.02)
-    assert tried.batches == []
-    report = AuditChain(database).verify()
-    assert (report.ok, report.decisions) == (True, 1), report.problems
+    _settled(log)
     log.record(_decision("second"), "{}")
-    assert tried.batches == [["second"]]
     log.close()
+    with database.reading() as session:
+        late = session.execute(select(StoredBatch.late).order_by(StoredBatch.id)).scalars().all()
+    assert late == [True, False]
+    report = AuditChain(database).verify()
+    assert (report.ok, report.decisions) == (True, 2), report.problems
     database.close()

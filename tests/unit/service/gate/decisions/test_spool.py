@@ -54,7 +54,7 @@ def _path(folder: Path) -> Path:
 
 def _left_by_the_dead(folder: Path, database: str = DATABASE) -> list[Delivery]:
     """What another process finds in the files that nobody uses."""
-    found = []
+    found: list[Delivery] = []
     other = Spool(SpoolOptions(folder, SIZE), database)
     for file in other.others():
         found += file.scan()
@@ -165,7 +165,7 @@ def test_a_disk_without_room_is_said(
 def test_a_deleted_file_is_made_anew_unless_decisions_are_in_it(
     spool: Spool, batches: Batches, tmp_path: Path
 ) -> None:
-    spool.open()
+    spool.check()
     _path(tmp_path).unlink()
     put = batches.make("a")
     spool.append(put)
@@ -184,7 +184,7 @@ def test_what_is_no_spool_is_left_alone(tmp_path: Path) -> None:
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     spool = Spool(SpoolOptions(tmp_path / "made" / "here", SIZE), DATABASE)
-    spool.open()
+    spool.check()
     assert _path(tmp_path / "made" / "here").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "made" / "here").stat().st_mode & 0o777 == 0o700
     spool.close()
