@@ -170,6 +170,11 @@ class Device(Struct, frozen=True):
     compute_capability: str | None = None
     mig: str | None = None
 
+    @property
+    def full_name(self) -> str:
+        """Return its name with the MIG profile."""
+        return f"{self.name} MIG {self.mig}" if self.mig else self.name
+
 
 class Env(Struct, frozen=True):
     """The env line: components loaded in the process, without the driver, and their files."""
