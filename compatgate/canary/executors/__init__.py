@@ -9,10 +9,11 @@ helpers: command, variables, safe names, image digests, output and errors.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +32,8 @@ from compatgate.errors import (
 if TYPE_CHECKING:
     from compatgate.canary.executors.slurm.node_health import JobHealth
 
+T = TypeVar("T")
+_LONGEST = 2 << 20
 Progress = Callable[[str, float | None], None]
 """Callback with the current activity and, if known, its progress from 0 to 1."""
 
@@ -225,6 +228,47 @@ def check_single_machine(job: Job, host: str) -> None:
             value=job.workload.nodes,
             hint="run it on a slurm or kubernetes host",
         )
+
+
+class LineJoiner:
+    """Joiner of pieces of one stream, so that two streams do not cut into each other's lines."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the lines that a piece completes; a line that is very long counts as whole."""
+        self.rest += data
+        end = len(self.rest) if len(self.rest) > _LONGEST else self.rest.rfind(b"\n") + 1
+        whole = bytes(self.rest[:end])
+        del self.rest[:end]
+        return whole
+
+
+def remove_all(
+    find: Callable[[], Mapping[str, T]],
+    remove: Callable[[T, float], object],
+    *,
+    patience_s: float,
+    pause_s: float = 0.2,
+) -> int:
+    """Remove objects until none is found; return their number.
+
+    ``remove`` gets an object and the seconds since the first removal.
+    """
+    removed: set[str] = set()
+    began = time.monotonic()
+    left = find()
+    while left:
+        for thing in left.values():
+            remove(thing, time.monotonic() - began)
+        removed |= left.keys()
+        if time.monotonic() - began > patience_s:
+            names = ", ".join(name[:64] for name in left)
+            raise InfrastructureError(f"not removed within {patience_s:g} s: {names}", field="host")
+        if left := find():
+            time.sleep(pause_s)
+    return len(removed)
 
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")

@@ -58,11 +58,6 @@ def job_labels(job: Job) -> dict[str, str]:
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _shorten_label(job.step)}
 
 
-def run_selector(run: str) -> str:
-    """Return the selector of every object of a run, in any attempt."""
-    return f"{RUN}={run}"
-
-
 def job_selector(run: str, attempt: int, step: str) -> str:
     """Return the selector of every object of one job."""
     return f"{RUN}={run},{ATTEMPT}={attempt},{STEP}={_shorten_label(step)}"

@@ -27,11 +27,7 @@ from compatgate.canary.executors import (
     make_environment,
 )
 from compatgate.canary.executors.slurm import containers
-from compatgate.canary.executors.slurm.allocation import (
-    Allocations,
-    describe_needs,
-    read_step_status,
-)
+from compatgate.canary.executors.slurm.allocation import Allocations, describe_needs
 from compatgate.canary.executors.slurm.commands import Commands, Stage, find_refusal, read_status
 from compatgate.canary.executors.slurm.containers import (
     SCRATCH,
@@ -49,7 +45,6 @@ from compatgate.canary.executors.slurm.submission import (
     find_last_line,
     make_batch_script,
     make_sbatch_arguments,
-    read_log_of,
     time_limit,
     wrap_for_nodes,
 )
@@ -294,11 +289,11 @@ class StatusReader:
         log = self._work.log(handle)
         if refused := find_refusal(record, stage, find_last_line(log)):
             raise refused
-        if self._held:
-            whole = log + read_log_of(self._held.log(handle.run, handle.attempt, handle.id))
-            status = read_step_status(record, stage, whole, killed_here=seen.killed)
-        else:
-            status = read_status(record, stage, log, killed_here=seen.killed)
+        whole = log
+        if self._held and (held := self._held.folder(handle.run, handle.attempt, handle.id)):
+            whole += self._work.log(handle, held)
+        shared = self._held is not None
+        status = read_status(record, stage, whole, killed_here=seen.killed, shared=shared)
         if status.state == "lost" and not stage.started and log:
             status = replace(status, reason=f"{status.reason}: {find_last_line(log)}")
         seen.status = status

@@ -17,22 +17,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from compatgate.canary.executors import Handle, Job, check_name
+from compatgate.canary.executors import Handle, Job, LineJoiner, check_name
 from compatgate.canary.executors.slurm.commands import Stage, job_name, read_stage
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workloads.contents import write_files
 from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError
-
-
-def job_comment(job: Job) -> str:
-    """Return a comment for people who look at the queue."""
-    return f"compatgate run={check_name(job.run)} attempt={job.attempt} step={check_name(job.step)}"
-
-
-def folder_name(job: Job | Handle) -> str:
-    """Return the name of a job's folder within that of its run."""
-    return f"{job.attempt}-{check_name(job.step)}"
-
 
 _GRACE_S = 60
 """Margin over the workload's timeout: Slurm's limit matters only if no worker is left."""
@@ -54,7 +43,8 @@ def make_sbatch_arguments(
     asked = [
         "--parsable",
         f"--job-name={job_name(job.run)}",
-        f"--comment={job_comment(job)}",
+        # For people who look at the queue.
+        f"--comment=compatgate run={job.run} attempt={job.attempt} step={check_name(job.step)}",
         f"--chdir={folder}",
         f"--output={folder}/{LOG}",
         "--open-mode=append",
@@ -229,7 +219,6 @@ exec "$@"
 
 
 _PIECE = 1 << 16
-_MAX_READ = 2 << 20
 _STAGE = 4096
 
 
@@ -244,7 +233,7 @@ class WorkFolder:
 
     def of(self, job: Job | Handle) -> Path:
         """Return the path of a job's folder, whether it exists or not."""
-        return self._root / check_name(job.run) / folder_name(job)
+        return self._root / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
 
     def make(self, job: Job) -> Path:
         """Create the folder, with the workload's files in it.
@@ -271,9 +260,9 @@ class WorkFolder:
         """Return how far the script came; the initial stage if there is no folder."""
         return read_stage(_read_piece(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
 
-    def log(self, job: Job | Handle) -> str:
-        """Return the beginning of the log of Slurm and the container tools."""
-        return _read_piece(self.of(job) / LOG, _PIECE).decode(errors="replace")
+    def log(self, job: Job | Handle, folder: Path | None = None) -> str:
+        """Return the beginning of the log of Slurm and the container tools in a job's folder."""
+        return _read_piece((folder or self.of(job)) / LOG, _PIECE).decode(errors="replace")
 
     def runs(self) -> set[str]:
         """Return the runs with folders."""
@@ -301,40 +290,23 @@ class OutputFollower:
     """Reader of a program's output in whole lines, while the program runs."""
 
     def __init__(self, folder: Path) -> None:
-        self._streams = [_Stream(folder / OUTPUT), _Stream(folder / ERRORS)]
+        self._streams = {folder / name: LineJoiner() for name in (OUTPUT, ERRORS)}
+        self._places = dict.fromkeys(self._streams, 0)
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the whole lines that came since the last call."""
-        for stream in self._streams:
-            yield from stream.pieces()
+        for path, stream in self._streams.items():
+            while data := _read_piece(path, _PIECE, self._places[path]):
+                self._places[path] += len(data)
+                if lines := stream.feed(data):
+                    yield lines
 
     def rest(self) -> Iterator[bytes]:
         """Yield all that is left after the last write; each stream's last line gets an end."""
         yield from self.pieces()
-        rests = [bytes(stream.rest) for stream in self._streams if stream.rest]
+        rests = [bytes(stream.rest) for stream in self._streams.values() if stream.rest]
         if rests:
             yield b"\n".join(rests)
-
-
-class _Stream:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._at = 0
-        self.rest = bytearray()
-
-    def pieces(self) -> Iterator[bytes]:
-        while data := _read_piece(self._path, _PIECE, self._at):
-            self._at += len(data)
-            self.rest += data
-            end = len(self.rest) if len(self.rest) > _MAX_READ else self.rest.rfind(b"\n") + 1
-            if end:
-                yield bytes(self.rest[:end])
-                del self.rest[:end]
-
-
-def read_log_of(path: Path | None) -> str:
-    """Return the beginning of a log; "" without a path."""
-    return _read_piece(path, _PIECE).decode(errors="replace") if path else ""
 
 
 def find_last_line(log: str) -> str:
