@@ -15,9 +15,7 @@ from compatgate.canary.judge.changes import Contrast
 from compatgate.canary.judge.metric import (
     TOO_GOOD,
     describe_interval,
-    describe_movement,
     is_too_good,
-    percent,
     round_figure,
 )
 from compatgate.canary.judge.noise import Noise
@@ -34,6 +32,7 @@ from compatgate.canary.judge.paired.blocks import (
     summarize_block,
     summarize_events,
 )
+from compatgate.canary.judge.prepare import describe_movement, percent
 from compatgate.canary.judge.rule import (
     MAX_NEEDED,
     PAIRS,
