@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from compatgate.canary.judge.paired.blocks import FIRST_LOOK
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import FIRST_LOOK, PairsState
 from compatgate.canary.workload import Workload
 from compatgate.documents.quantities import describe_seconds
 

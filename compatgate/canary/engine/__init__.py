@@ -15,8 +15,8 @@ from msgspec import Struct
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
 from compatgate.canary.executors import Executor, HostObservation
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, OutputReader, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.core.binding import SuiteDefinition

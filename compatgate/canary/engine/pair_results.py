@@ -18,9 +18,12 @@ from compatgate.canary.judge.paired.blocks import (
     FIRST_LOOK,
     Arm,
     LogRatios,
+    MetricPairs,
     Pair,
     PairedJudgement,
     PairedSamples,
+    PairMedians,
+    PairsState,
     compute_log_ratios,
     counts_events,
     find_refusal,
@@ -29,7 +32,6 @@ from compatgate.canary.judge.paired.blocks import (
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
-from compatgate.canary.pairs import MetricPairs, PairMedians, PairsState
 from compatgate.canary.run import Outcome, Report, StepResult, merge_reports
 from compatgate.canary.workload import MetricSpec, Workload
 

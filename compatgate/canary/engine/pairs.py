@@ -30,8 +30,13 @@ from compatgate.canary.engine.pair_results import (
 from compatgate.canary.engine.steps import Step, StepRunner
 from compatgate.canary.executors import Executor, PreparedJob
 from compatgate.canary.forecast import expect_pairs
-from compatgate.canary.judge.paired.blocks import FIRST_LOOK, USUAL_PAIRS, Arm, PairedJudgement
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import (
+    FIRST_LOOK,
+    USUAL_PAIRS,
+    Arm,
+    PairedJudgement,
+    PairsState,
+)
 from compatgate.canary.run import BY_HISTORY, BlockPosition, StepResult
 from compatgate.errors import CompatgateError, Unavailable
 

@@ -201,22 +201,22 @@ def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
         else:
             side = "candidate" if one else "baseline"
             reason = f"the {side} states no unit, the other side is in {one or other}"
-        return _no_data(reason, "both sides in units that convert into each other")
+        return refuse(reason, "both sides in units that convert into each other")
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         values = samples.values
         if not values:
             needed = f"{_repetitions(spec.repetitions)} of the {side}"
-            return _no_data(f"the {side} has no values", needed)
+            return refuse(f"the {side} has no values", needed)
         if broken := sum(not isfinite(value) for value in values):
             what = f"{broken} of the {side}'s {len(values)} values are not finite numbers"
-            return _no_data(what, f"a {side} with finite values only")
+            return refuse(what, f"a {side} with finite values only")
         if min(values) < 0:
             what = f"the {side} has negative values, so no ratio exists"
-            return _no_data(what, "a metric that is positive")
+            return refuse(what, "a metric that is positive")
         if zeros := values.count(0):
             what = "every value" if zeros == len(values) else f"{zeros} of {len(values)} values"
             what = f"{what} of the {side} is 0: nothing was measured"
-            return _no_data(what, f"a {side} that did real work")
+            return refuse(what, f"a {side} that did real work")
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         have = len(samples.values)
         if have < spec.repetitions:
@@ -230,7 +230,8 @@ def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
     return None
 
 
-def _no_data(reason: str, missing: str) -> Aspect:
+def refuse(reason: str, missing: str) -> Aspect:
+    """Return why samples cannot be compared, and the data that would allow it."""
     return Aspect("data", "inconclusive", reason, missing=missing)
 
 

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from compatgate.canary.history import PartChange, compare_parts
-from compatgate.canary.judge.paired.blocks import PairedMetric
-from compatgate.canary.pairs import MetricPairs, PairsState
+from compatgate.canary.judge.paired.blocks import MetricPairs, PairedMetric, PairsState
 from compatgate.canary.run import Report
 from compatgate.service.runs.queue.models import StepRow
 from compatgate.service.runs.queue.service import RunDetail
