@@ -17,7 +17,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from compatgate.canary.health.events import LOADING, Event, KernelErrors, collect_errors
+from compatgate.canary.health.events import LOADING, Event, KernelErrors
 from compatgate.canary.health.gpu_errors import parse_sighting
 from compatgate.canary.health.records import CLOCK_ORDER, Record, RecordReader, Stamp
 from compatgate.core.facts.errors import ErrorTable
@@ -51,7 +51,7 @@ def read_kernel_log(
     """
     errors = KernelErrors(table, driver, signatures)
     records, name = read_kernel_records(kmsg=kmsg, programs=programs)
-    collect_errors(records, errors)
+    errors.add_all(records)
     return errors, name
 
 
@@ -115,10 +115,10 @@ class KernelLog:
         try:
             if self._fd is not None:
                 for line in _read_new(self._fd, self._overwritten):
-                    collect_errors(self._reader.feed(line), self._errors)
+                    self._errors.add_all(self._reader.feed(line))
             if self._journal:
                 for line in _read_output((*_JOURNAL, f"--since=@{self._since:.6f}")):
-                    collect_errors(self._reader.feed(line), self._errors)
+                    self._errors.add_all(self._reader.feed(line))
         except OSError as error:
             self.problem = f"new kernel messages cannot be read ({quote_error(error)})"
         return self._errors.events()
