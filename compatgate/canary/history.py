@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from compatgate.canary.judge.change_points import MAX_HISTORY, ChangePoint, find_changes
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
-from compatgate.canary.run import Metric, Report
+from compatgate.canary.run import Report
 from compatgate.canary.workload import Better, MetricSpec
 
 WORKLOAD = "workload"
@@ -121,8 +121,9 @@ def collect_points(steps: Iterable[MeasuredStep], specs: Specs) -> dict[MetricKe
         declared = specs.get(step.workload, {})
         for metric in step.report.metrics:
             spec = declared.get(metric.name)
-            value = _middle(metric, spec.unit) if spec else None
-            if value is not None:
+            factor = find_conversion(metric.unit, spec.unit) if spec and metric.values else None
+            if factor is not None:
+                value = median(metric.values) * factor
                 key = (step.workload, step.step, step.gpu, metric.name)
                 env = step.report.env
                 parts = dict(env.versions) if env else {}
@@ -143,26 +144,20 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
 
     Steps are newest first; at most `MAX_HISTORY` of a metric count.
     """
-    points = collect_points(steps, specs)
-    results = [
-        _history(key, known[:MAX_HISTORY][::-1], specs[key[0]][key[3]])
-        for key, known in sorted(points.items())
-    ]
+    results = []
+    for key, known in sorted(collect_points(steps, specs).items()):
+        workload, step, gpu, metric = key
+        spec, points = specs[workload][metric], known[:MAX_HISTORY][::-1]
+        found = find_changes([point.value for point in points], spec.tolerance)
+        changes = tuple(_change(points, found, place, spec) for place in range(len(found)))
+        results.append(
+            MetricHistory(
+                *(workload, step, gpu, metric, spec.unit, spec.better, spec.tolerance),
+                tuple(points),
+                changes,
+            )
+        )
     return sorted(results, key=lambda one: (not one.is_worse_now, not one.changes))
-
-
-def _middle(metric: Metric, unit: str) -> float | None:
-    factor = find_conversion(metric.unit, unit)
-    return median(metric.values) * factor if metric.values and factor is not None else None
-
-
-def _history(key: MetricKey, points: list[Point], spec: MetricSpec) -> MetricHistory:
-    result = find_changes([point.value for point in points], spec.tolerance)
-    changes = tuple(_change(points, result, place, spec) for place in range(len(result)))
-    workload, step, gpu, metric = key
-    return MetricHistory(
-        workload, step, gpu, metric, spec.unit, spec.better, spec.tolerance, tuple(points), changes
-    )
 
 
 def _change(
