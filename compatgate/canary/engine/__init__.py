@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
@@ -176,20 +176,6 @@ class Baselines(Protocol):
         found: Sequence[Samples],
     ) -> None:
         """Offer the values of a valid run to learn from; a run's values are stored once."""
-
-
-class StepJudgement(Struct, frozen=True):
-    """The judge's result for a step.
-
-    ``more`` values are missing for a judgement; only ``pairs`` with a reference may answer. The
-    whole judgement is stored with the step as plain data.
-    """
-
-    outcome: Outcome
-    reason: str
-    more: int = 0
-    body: dict[str, Any] = {}
-    pairs: bool = False
 
 
 Observe = Callable[[], HostObservation]

@@ -12,7 +12,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.engine import StepJudgement
 from compatgate.canary.engine.steps import Step
 from compatgate.canary.judge.paired.blocks import (
     FIRST_LOOK,
@@ -32,6 +31,7 @@ from compatgate.canary.judge.paired.blocks import (
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
+from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import Outcome, Report, StepResult, merge_reports
 from compatgate.canary.workload import MetricSpec, Workload
 
@@ -196,7 +196,7 @@ def describe_state(
     )
 
 
-JudgeAlone = Callable[[Workload, Sequence[Report]], StepJudgement]
+JudgeAlone = Callable[[Workload, Sequence[Report]], WorkloadJudgement]
 """Judge of the candidate alone, by stored baselines."""
 
 
@@ -225,12 +225,11 @@ def conclude_steps(
             outcome, reason = _attribute(record, step, trouble.result, reference)
         else:
             alone = judge_alone(step.workload, reports)
-            merged = replace(merged, judgement=alone.body)
+            merged = replace(merged, judgement=msgspec.to_builtins(alone))
             outcome, reason = _compare(record, step, judged, reference)
-            doubts = [m for m in alone.body.get("metrics", ()) if m.get("doubt")]
-            against = "; ".join(f"{m['name']}: {m['doubt']}" for m in doubts)
+            against = "; ".join(f"{m.name}: {m.doubt}" for m in alone.metrics if m.doubt)
             if alone.outcome == "failed":
-                against = f"against its baseline: {alone.reason}"
+                against = f"against its baseline: {alone.explanation}"
             if outcome == "passed" and against:
                 outcome = "inconclusive"
                 reason = f"no regression against the reference {reference}, but {against}"

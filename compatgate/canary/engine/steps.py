@@ -173,8 +173,8 @@ class StepRunner:
             result = replace(
                 result,
                 outcome=judged.outcome,
-                reason=judged.reason,
-                judgement=judged.body,
+                reason=judged.explanation,
+                judgement=msgspec.to_builtins(judged),
                 report=msgspec.to_builtins(merge_reports(reports)),
             )
             if not judged.more or len(reports) > most:

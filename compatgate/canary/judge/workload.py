@@ -38,6 +38,14 @@ class WorkloadJudgement(Struct, frozen=True):
     runs: int = 1
     judge: str = JUDGE
 
+    @property
+    def explanation(self) -> str:
+        """Return the reason, with what would make it conclusive."""
+        if self.outcome != "inconclusive" or not self.missing:
+            return self.reason
+        more = f" (and {len(self.missing) - 1} more)" if len(self.missing) > 1 else ""
+        return f"{self.reason}; needs {self.missing[0]}{more}"
+
 
 def judge_reports(
     metrics: Mapping[str, MetricSpec],

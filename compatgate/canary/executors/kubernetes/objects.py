@@ -155,13 +155,7 @@ def make_pair_job(
 
 def make_challenge(job: Job) -> dict[str, Any]:
     """Return the ConfigMap that lets the second block of a pair begin."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": job_name(job), "labels": job_labels(job)},
-        "immutable": True,
-        "data": {_CHALLENGE_KEY: job.challenge},
-    }
+    return _make_config_map(job, data={_CHALLENGE_KEY: job.challenge})
 
 
 def pin_to_node(made: dict[str, Any], node: str) -> dict[str, Any]:
@@ -386,15 +380,18 @@ def read_job_files(job: Job) -> list[PackedFile]:
 
 def make_config_map(job: Job, files: list[PackedFile]) -> dict[str, Any]:
     """Return the ConfigMap with the files, numbered because keys cannot contain ``/``."""
+    contents = (base64.b64encode(file.content).decode() for file in files)
+    data = {_file_key(number): content for number, content in enumerate(contents)}
+    return _make_config_map(job, binaryData=data)
+
+
+def _make_config_map(job: Job, **data: dict[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": job_name(job), "labels": job_labels(job)},
         "immutable": True,
-        "binaryData": {
-            _file_key(number): base64.b64encode(file.content).decode()
-            for number, file in enumerate(files)
-        },
+        **data,
     }
 
 

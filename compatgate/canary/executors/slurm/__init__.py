@@ -311,9 +311,7 @@ class StatusReader:
 
     def forget(self, run: str) -> None:
         """Forget a run's jobs."""
-        for number, seen in list(self._jobs.items()):
-            if seen.run == run:
-                del self._jobs[number]
+        self._jobs = {key: seen for key, seen in self._jobs.items() if seen.run != run}
 
 
 def _key(handle: Handle) -> tuple[str, int, str]:

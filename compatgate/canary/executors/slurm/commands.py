@@ -88,7 +88,10 @@ class Commands:
         if done.returncode == 0:
             result = read_scontrol(done.stdout)
         elif NO_JOB.search(done.stderr):
-            result = self._accounted(number)
+            fields = f"--format={','.join(SACCT_FIELDS)}"
+            asked = ("--noheader", "--parsable2", "--allocations", f"--jobs={number}", fields)
+            done = self._run("sacct", *asked)
+            result = read_sacct(done.stdout) if done.returncode == 0 else None
         else:
             raise _unreachable_error(explain_command_error("scontrol", done.stderr))
         return result if result and result.name == job_name(run) else None
@@ -110,12 +113,6 @@ class Commands:
         done = self._run("scancel", *numbers)
         if done.returncode != 0 and not NO_JOB.search(done.stderr):
             raise _unreachable_error(explain_command_error("scancel", done.stderr))
-
-    def _accounted(self, number: str) -> Record | None:
-        """Read a job from accounting, if the cluster has it."""
-        done = self._run("sacct", "--noheader", "--parsable2", "--allocations",
-                         f"--jobs={number}", f"--format={','.join(SACCT_FIELDS)}")  # fmt: skip
-        return read_sacct(done.stdout) if done.returncode == 0 else None
 
     def _asked(self, command: str, *arguments: str) -> str:
         try:
