@@ -24,14 +24,18 @@ from compatgate.canary.engine import (
     HostContext,
     ImageContent,
     Lease,
-    OpenHostWatch,
     Queue,
     Settings,
 )
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.host_watch import LocalWatch, skip_watch, watch_nodes
 from compatgate.canary.executors import open_executor
+from compatgate.canary.executors.host_watch import (
+    LocalWatch,
+    OpenHostWatch,
+    skip_watch,
+    watch_nodes,
+)
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import make_reader

@@ -4,8 +4,8 @@ import json
 import threading
 
 from compatgate.canary.engine import LeaseLost
-from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.executors import Executor, Handle, PreparedJob, Status
+from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.errors import InfrastructureError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
-from compatgate.canary.executors import Executor, HostObservation
+from compatgate.canary.executors import Executor
 from compatgate.canary.hosts import Host
 from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.judge.result import Samples
@@ -25,6 +25,7 @@ from compatgate.core.matrix import Evidence
 
 if TYPE_CHECKING:
     from compatgate.canary.engine.baseline_judge import BaselineJudge
+    from compatgate.canary.executors.host_watch import OpenHostWatch
 
 
 class Settings(Struct, frozen=True):
@@ -176,12 +177,6 @@ class Baselines(Protocol):
         found: Sequence[Samples],
     ) -> None:
         """Offer the values of a valid run to learn from; a run's values are stored once."""
-
-
-Observe = Callable[[], HostObservation]
-"""Function of a watch on a host; called once, after the block."""
-OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[Observe]]
-"""Opener of watches on GPU slots of the host."""
 
 
 class ImageContent(Struct, frozen=True):

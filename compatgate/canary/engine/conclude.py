@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.executors import HostObservation
 from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, find_digest
@@ -26,6 +25,9 @@ from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, parse_version, same_release
 from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from compatgate.canary.executors.host_watch import HostObservation
 
 NO_GPU = 77
 """Exit status of a program that needs a GPU and found none; test runners use it for a skip."""

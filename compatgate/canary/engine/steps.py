@@ -22,12 +22,12 @@ from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge
 from compatgate.canary.executors import (
     Executor,
     Handle,
-    HostObservation,
     Job,
     PreparedJob,
     Progress,
     Status,
 )
+from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.forecast import Forecast, describe_left
 from compatgate.canary.hosts import CLUSTERS
 from compatgate.canary.run import Origin, Report, StepResult, merge_reports

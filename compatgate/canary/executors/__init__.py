@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -30,7 +30,7 @@ from compatgate.errors import (
 )
 
 if TYPE_CHECKING:
-    from compatgate.canary.executors.slurm.node_health import JobHealth
+    from compatgate.canary.executors.host_watch import JobHealth
 
 T = TypeVar("T")
 _LONGEST = 2 << 20
@@ -330,21 +330,3 @@ def find_innermost_cause(error: BaseException) -> str:
         seen.add(id(inner))
         error = inner
     return quote_error(error)
-
-
-class HostObservation(Struct, frozen=True):
-    """State of the host while a step ran, as in `Health`, and its plain data.
-
-    It is ``unknown`` if it could not be read, and ``unobserved`` if the operator turned the watch
-    off or there are no GPUs.
-    """
-
-    state: str
-    reason: str = ""
-    body: dict[str, Any] | None = None
-
-    def spoils(self, *, passed: bool) -> bool:
-        """Return whether the result is unusable; a suspect GPU excuses a failure only."""
-        return self.state in ("sick", "shared", "unknown") or (
-            self.state == "suspect" and not passed
-        )

@@ -86,23 +86,22 @@ def find_changes(history: Sequence[float], tolerance: float) -> list[ChangePoint
         if chances[weak] <= ALARM and abs(steps[weak]) >= least:
             break
         del ends[weak + 1]
-    return [_describe(logs, *places) for places in _neighbours(ends)]
+    return [
+        ChangePoint(
+            index=at,
+            before=exp(median(logs[start:at])),
+            after=exp(median(logs[at:end])),
+            change=exp(_step(logs, start, at, end)) - 1,
+            runs_before=at - start,
+            runs_after=end - at,
+            chance=_chance(logs, start, at, end),
+        )
+        for start, at, end in _neighbours(ends)
+    ]
 
 
 def _neighbours(ends: Sequence[int]) -> list[tuple[int, int, int]]:
     return list(zip(ends, ends[1:], ends[2:], strict=False))
-
-
-def _describe(logs: Sequence[float], start: int, at: int, end: int) -> ChangePoint:
-    return ChangePoint(
-        index=at,
-        before=exp(median(logs[start:at])),
-        after=exp(median(logs[at:end])),
-        change=exp(_step(logs, start, at, end)) - 1,
-        runs_before=at - start,
-        runs_after=end - at,
-        chance=_chance(logs, start, at, end),
-    )
 
 
 def _step(logs: Sequence[float], start: int, at: int, end: int) -> float:
@@ -164,21 +163,17 @@ def compute_rank_test(a: Sequence[float], b: Sequence[float]) -> float:
     n, m = len(a), len(b)
     doubled = [round(2 * rank) for rank in rank_values([*a, *b])]
     apart = abs(sum(doubled[:n]) - n * (n + m + 1))
-    if n * m <= _EXACT:
-        return _count_sums(doubled, min(n, m), apart) / comb(n + m, n)
+    if n * m <= _EXACT:  # count the choices of ranks whose sum is at least so far from its mean
+        size, mean = min(n, m), min(n, m) * (n + m + 1)
+        choices: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in range(size))]
+        for rank in doubled:
+            for taken in range(size, 0, -1):
+                for total, ways in choices[taken - 1].items():
+                    choices[taken][total + rank] += ways
+        far = sum(ways for total, ways in choices[size].items() if abs(total - mean) >= apart)
+        return far / comb(n + m, n)
     ties = sum(t**3 - t for t in Counter(doubled).values()) / ((n + m) * (n + m - 1))
     deviation = sqrt(n * m / 12 * (n + m + 1 - ties))
     if deviation == 0:
         return 1.0
     return min(1.0, erfc(max(apart / 2 - 0.5, 0.0) / deviation / sqrt(2)))
-
-
-def _count_sums(doubled: Sequence[int], n: int, apart: int) -> int:
-    """Return how many choices of n values have a sum of ranks at least so far from its mean."""
-    choices: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in range(n))]
-    for rank in doubled:
-        for size in range(n, 0, -1):
-            for total, ways in choices[size - 1].items():
-                choices[size][total + rank] += ways
-    mean = n * (len(doubled) + 1)
-    return sum(ways for total, ways in choices[n].items() if abs(total - mean) >= apart)

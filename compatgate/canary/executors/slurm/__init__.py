@@ -24,11 +24,11 @@ from compatgate.canary.executors import (
     Status,
     check_name,
 )
+from compatgate.canary.executors.host_watch import JobHealth, make_function
 from compatgate.canary.executors.slurm import containers
 from compatgate.canary.executors.slurm.allocation import Allocations, describe_needs
 from compatgate.canary.executors.slurm.commands import Commands, Stage, find_refusal, read_status
 from compatgate.canary.executors.slurm.containers import ContainerPlace, container_name
-from compatgate.canary.executors.slurm.node_health import JobHealth, make_function
 from compatgate.canary.executors.slurm.submission import (
     OutputFollower,
     WorkFolder,

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from compatgate.canary.allowed_images import AllowedImages
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.pairs import check_pairs
-from compatgate.canary.executors import HostObservation, PreparedJob
+from compatgate.canary.executors import PreparedJob
+from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
 from compatgate.canary.judge.result import MetricJudgement
 from compatgate.canary.judge.workload import WorkloadJudgement
