@@ -7,7 +7,6 @@ the worker puts the other parts into a `HostContext`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from compatgate.canary.fleet import HostStack, compare_hosts, host_stack
-from compatgate.canary.history import MetricHistory
-from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
+from compatgate.canary.history import MAX_HISTORY, MIN_HISTORY, MetricHistory
 from compatgate.canary.run import Report
 from compatgate.cli.commands import Body, Cell, Row, format_rows, members, time_of
 from compatgate.cli.gate import Client, Operations, gate_of
