@@ -114,19 +114,17 @@ class KernelLog:
         """Return every error so far, the most severe first; may be called again."""
         try:
             if self._fd is not None:
-                for line in _read_new(self._fd, self._overwritten):
+                lost: list[bool] = []
+                for line in _read_new(self._fd, lost):
                     self._errors.add_all(self._reader.feed(line))
+                if lost and not self._journal:
+                    self._without_kmsg("messages were overwritten before they were read")
             if self._journal:
                 for line in _read_output((*_JOURNAL, f"--since=@{self._since:.6f}")):
                     self._errors.add_all(self._reader.feed(line))
         except OSError as error:
             self.problem = f"new kernel messages cannot be read ({quote_error(error)})"
         return self._errors.events()
-
-    def _overwritten(self) -> None:
-        """Switch to the journal, because the kernel overwrote messages before they were read."""
-        if not self._journal:
-            self._without_kmsg("messages were overwritten before they were read")
 
     def close(self) -> None:
         """Close the log."""
@@ -149,15 +147,15 @@ def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
 def _read_stored(path: str) -> Iterator[bytes]:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        yield from _read_new(fd)
+        yield from _read_new(fd, [])
     finally:
         os.close(fd)
 
 
-def _read_new(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+def _read_new(fd: int, lost: list[bool]) -> Iterator[bytes]:
     """Yield records up to now; one read returns one record (Documentation/ABI/testing/dev-kmsg).
 
-    Call ``overwritten`` if records were lost before they were read.
+    ``lost`` gets an item where records were overwritten before they were read.
     """
     while True:
         try:
@@ -165,7 +163,7 @@ def _read_new(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterat
         except BlockingIOError:
             return
         except BrokenPipeError:  # the next read goes on after what was lost
-            overwritten()
+            lost.append(True)
             continue
         if not record:
             return

@@ -103,7 +103,11 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
         api, workload, content, {BUILT: key, BUILT_FOR: workload.name}, limits, progress
     )
     _check_size(api, workload, image, list(bases.values()))
-    _remove_earlier(api, workload, image)
+    # Images of earlier builds go unless a container uses them.
+    for old in _built_here(api, f"{BUILT_FOR}={workload.name}"):
+        if old != image:
+            with ignore_gone():
+                api.remove_image(old)
     return image
 
 
@@ -178,14 +182,6 @@ def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> N
             value=added,
             hint=f"at most {MAX_BUILT_BYTES}; build it elsewhere and set image.reference",
         )
-
-
-def _remove_earlier(api: Any, workload: Workload, image: str) -> None:
-    """Remove images of earlier builds of a workload that no container uses."""
-    for old in _built_here(api, f"{BUILT_FOR}={workload.name}"):
-        if old != image:
-            with ignore_gone():
-                api.remove_image(old)
 
 
 def _make_context(workload: Workload) -> tuple[bytes, str]:
