@@ -385,7 +385,7 @@ def _read_device(index: int, item: object) -> Device:
     if not isinstance(item, dict):
         raise BrokenLine(f"gpus[{index}] must be an object with a name")
     memory = item.get("memory_bytes")
-    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int)):
+    if not (memory is None or type(memory) is int):
         raise BrokenLine(f"gpus[{index}].memory_bytes must be a whole number")
     try:
         known = {k: read_text(item, k) for k in _DEVICE if item.get(k) is not None}

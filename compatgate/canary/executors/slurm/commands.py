@@ -343,17 +343,23 @@ def read_status(
     if shared:
         when = "while the step ran" if stage.started else "before the step began"
         return Status("lost", reason=f"its allocation ended ({state.lower()}) {when}")
-    if state == "CANCELLED":
+    if state == "TIMEOUT" and own_end:
+        return Status("exited", code)
+    return _read_end(record, stage, log)
+
+
+def _read_end(record: Record, stage: Stage, log: str) -> Status:
+    """Return the status of a job that ended for its own reasons."""
+    if record.state == "CANCELLED":
         by = f" {record.reason}" if record.reason.startswith("by ") else ""
         return Status("lost", reason=f"it was cancelled in Slurm{by}")
-    if state == "TIMEOUT":
-        if own_end:
-            return Status("exited", code)
+    if record.state == "TIMEOUT":
         if stage.started:
             return Status("timeout", reason="Slurm ended it at its time limit")
         return Status("lost", reason="its time limit was used up before the program began")
-    ended = _exited(_exit_code(record) if code is None else code, log)
-    if ended.oom_killed or stage.started or state == "COMPLETED":
+    code = _exit_code(record) if stage.exit_code is None else stage.exit_code
+    ended = _exited(code, log)
+    if ended.oom_killed or stage.started or record.state == "COMPLETED":
         return ended
     why = f" ({record.reason})" if record.reason else ""
     if record.reason == "JobLaunchFailure" and not log:
