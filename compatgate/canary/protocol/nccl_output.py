@@ -265,10 +265,12 @@ def _rows(result: dict[str, Any]) -> list[Row]:
         side = read_member(result, name, dict)
         if side is not None:
             time = read_number("time", side.get("time", side.get("cpu_time")))
-            speeds = (read_number(speed, side.get(speed)) for speed in ("alg_bw", "bus_bw"))
+            speeds = [read_number(speed, side.get(speed)) for speed in ("alg_bw", "bus_bw")]
             wrong = side.get("nwrong")
             wrong = None if wrong is None else read_number("nwrong", wrong)
-            rows.append(Row(size, kind, redop, root.strip(), in_place, time, *speeds, wrong))
+            rows.append(
+                Row(size, kind, redop, root.strip(), in_place, time, speeds[0], speeds[1], wrong)
+            )
     if not rows:
         raise BrokenLine("a result has neither out_of_place nor in_place")
     return rows

@@ -203,14 +203,12 @@ def make_pod_template(
 ) -> dict[str, Any]:
     """Return the pod template of a job."""
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
-    metadata: dict[str, Any] = {"labels": labels}
     annotations = {}
     if settings.volcano_queue:
         annotations[_VOLCANO_QUEUE] = settings.volcano_queue
     if settings.networks and job.gpu_slots:
         annotations[_NETWORKS] = ",".join(settings.networks)
-    if annotations:
-        metadata["annotations"] = annotations
+    metadata = {"labels": labels} | ({"annotations": annotations} if annotations else {})
     context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
     if job.workload.user == "nobody":
         context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}

@@ -96,6 +96,12 @@ def test_bytes_that_are_no_text_are_log():
             "file:2.unit",
             "is in ms and in GB",
         ),
+        (
+            '{"type": "metric", "name": "t", "value": 1, "tolerance": 0.1}\n'
+            '{"type": "metric", "name": "t", "value": 1, "tolerance": 0.2}',
+            "file:2.tolerance",
+            "lines of t have 0.1 and 0.2",
+        ),
     ],
 )  # fmt: skip
 def test_a_malformed_line_is_named(text, where, says):
