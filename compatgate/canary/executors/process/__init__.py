@@ -266,25 +266,27 @@ def read_start_time(pid: int) -> int | None:
 
 
 def kill_processes(mark: str) -> int:
-    """Kill every process with a mark, or whose mark begins so if it ends with a slash."""
-    wanted = f"{MARK}={mark}".encode()
-
-    def find() -> dict[str, int]:
-        results = {}
-        for name in os.listdir("/proc"):
-            if not name.isdecimal() or int(name) == os.getpid():
-                continue
-            with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
-                marked = any(
-                    part.startswith(wanted) if wanted.endswith(b"/") else part == wanted
-                    for part in file.read().split(b"\0")
-                )
-                if marked and read_start_time(int(name)) is not None:
-                    results[name] = int(name)
-        return results
+    """Kill every process that `find_marked` finds; return their number."""
 
     def kill(pid: int, _: float) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
-    return remove_all(find, kill, patience_s=_PATIENCE_S, pause_s=0.02)
+    return remove_all(lambda: find_marked(mark), kill, patience_s=_PATIENCE_S, pause_s=0.02)
+
+
+def find_marked(mark: str) -> dict[str, int]:
+    """Return the processes with a mark, or whose mark begins so if it ends with a slash."""
+    wanted = f"{MARK}={mark}".encode()
+    results = {}
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        with suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:
+            marked = any(
+                part.startswith(wanted) if wanted.endswith(b"/") else part == wanted
+                for part in file.read().split(b"\0")
+            )
+            if marked and read_start_time(int(name)) is not None:
+                results[name] = int(name)
+    return results
