@@ -249,6 +249,7 @@ def remove_all(
     find: Callable[[], Mapping[str, T]],
     remove: Callable[[T, float], object],
     *,
+    where: str,
     patience_s: float,
     pause_s: float = 0.2,
 ) -> int:
@@ -265,7 +266,7 @@ def remove_all(
         removed |= left.keys()
         if time.monotonic() - began > patience_s:
             names = ", ".join(name[:64] for name in left)
-            raise InfrastructureError(f"not removed within {patience_s:g} s: {names}", field="host")
+            raise InfrastructureError(f"{where} did not remove {names}", field="host")
         if left := find():
             time.sleep(pause_s)
     return len(removed)

@@ -128,6 +128,7 @@ class DockerExecutor(Executor):
                     name: (kind, name) for kind, name, _ in _list_objects(api, f"{RUN}={run}")
                 },
                 lambda thing, _: _remove(api, *thing),
+                where=f"the engine of {self._engine.where}",
                 patience_s=_PATIENCE_S,
             )
 

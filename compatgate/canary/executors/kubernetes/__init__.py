@@ -138,6 +138,7 @@ class KubernetesExecutor(Executor):
                 for kind, thing in _list_objects(self._cluster, f"{RUN}={run}")
             },
             lambda found, since: _delete(self._cluster, *found, forced=since > _AWAY_S),
+            where=f"the cluster of {self._cluster.where}",
             patience_s=_PATIENCE_S,
             pause_s=_POLL_S,
         )

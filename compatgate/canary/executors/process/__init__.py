@@ -272,7 +272,14 @@ def kill_processes(mark: str) -> int:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
-    return remove_all(lambda: find_marked(mark), kill, patience_s=_PATIENCE_S, pause_s=0.02)
+    # A process that is killed ends at once, unless the kernel holds it.
+    return remove_all(
+        lambda: find_marked(mark),
+        kill,
+        where="this machine",
+        patience_s=_PATIENCE_S,
+        pause_s=0.02,
+    )
 
 
 def find_marked(mark: str) -> dict[str, int]:
