@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from statistics import median
 
-from compatgate.canary.judge.change_points import find_changes
+from compatgate.canary.history import find_changes
 
 TOLERANCE = 0.05
 CASES = ((40, 20), (60, 50), (40, 35))

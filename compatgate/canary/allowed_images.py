@@ -13,12 +13,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from compatgate.discovery.registry.image_spec import (
-    DOCKER_HUB,
-    Reference,
-    is_digest,
-    parse_reference,
-)
+from compatgate.discovery.registry.image_spec import DOCKER_HUB, is_digest, parse_reference
 from compatgate.errors import BadInput
 
 ENVIRONMENT = "COMPATGATE_CANARY_IMAGES"
@@ -39,7 +34,13 @@ class AllowedImages(Struct, frozen=True):
         """Return the reference to run, in full, so that no engine reads it as something else."""
         if image is None or _EVERY in self.patterns:
             return image
-        names = [image] if is_digest(image) else _match_texts(parse_reference(image))
+        names = [image]
+        if not is_digest(image):
+            # The full image, then its repository; a digest alone decides what runs, not its tag.
+            named = parse_reference(image)
+            repository = f"{named.registry.lower()}/{named.repository}"
+            version = f"@{named.digest}" if named.digest else f":{named.tag}"
+            names = [repository + version, repository]
         if any(fnmatchcase(name, pattern) for name in names for pattern in self.patterns):
             return names[0]
         patterns = ", ".join(self.patterns[:_MAX_SHOWN]) + (
@@ -77,16 +78,6 @@ def read_allowed_images(
     if patterns := os.environ.get(ENVIRONMENT, "").strip():
         return AllowedImages(parse_patterns([patterns], ENVIRONMENT), extend)
     return AllowedImages(otherwise, extend)
-
-
-def _match_texts(named: Reference) -> list[str]:
-    """Return the texts that patterns are matched with: the full image, then its repository.
-
-    A tag next to a digest is left out: the digest alone decides what runs.
-    """
-    repository = f"{named.registry.lower()}/{named.repository}"
-    version = f"@{named.digest}" if named.digest else f":{named.tag}"
-    return [repository + version, repository]
 
 
 def _parse_pattern(item: str, field: str) -> str:

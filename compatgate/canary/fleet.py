@@ -98,29 +98,26 @@ def rank_hosts(found: Iterable[HostValues]) -> list[RankedHost]:
     usable = {
         name: values
         for name, values in metrics.items()
-        if len({one.host for one in values}) >= LEAST_HOSTS and median(_medians(values)) != 0
+        if len({one.host for one in values}) >= LEAST_HOSTS
+        and median(median(one.values) for one in values) != 0
     }
     hosts: dict[str, list[Deviation]] = {}
     for values in usable.values():
         for deviation in _deviations(values, len(usable)):
             hosts.setdefault(deviation.host, []).append(deviation)
+
+    def excess(one: Deviation) -> float:
+        return one.share / one.limit if one.limit else 0.0
+
     ranked = []
     for host, deviations in hosts.items():
-        worst = sorted(deviations, key=_excess, reverse=True)
+        worst = sorted(deviations, key=excess, reverse=True)
         ranked.append(RankedHost(host, any(one.slow for one in worst), tuple(worst)))
-    return sorted(ranked, key=lambda one: (-one.slow, -_excess(one.deviations[0]), one.host))
-
-
-def _excess(one: Deviation) -> float:
-    return one.share / one.limit if one.limit else 0.0
-
-
-def _medians(values: Sequence[HostValues]) -> list[float]:
-    return [median(one.values) for one in values]
+    return sorted(ranked, key=lambda one: (-one.slow, -excess(one.deviations[0]), one.host))
 
 
 def _deviations(values: Sequence[HostValues], metrics: int) -> Iterable[Deviation]:
-    medians = _medians(values)
+    medians = [median(one.values) for one in values]
     fleet = median(medians)
     spread = _MAD_TO_SD * median(abs(value - fleet) for value in medians)
     number = len(values)
@@ -128,7 +125,10 @@ def _deviations(values: Sequence[HostValues], metrics: int) -> Iterable[Deviatio
     tail = FALSE_ALARMS / (number * metrics * sides)
     chance = find_t_quantile(tail, _DF_SHARE * (number - 1)) * spread / abs(fleet)
     for one, value in zip(values, medians, strict=True):
-        share, low, high = _shares(one, value, fleet)
+        changes = [(each - fleet) / abs(fleet) for each in (value, *median_interval(one.values))]
+        if one.better == "higher" or (one.better == "either" and changes[0] < 0):
+            changes = [-change for change in changes]
+        share, *ends = changes
         yield Deviation(
             host=one.host,
             metric=one.metric,
@@ -136,21 +136,11 @@ def _deviations(values: Sequence[HostValues], metrics: int) -> Iterable[Deviatio
             value=value,
             fleet=fleet,
             share=share,
-            low=low,
-            high=high,
+            low=min(ends),
+            high=max(ends),
             limit=max(one.tolerance, chance),
             sds=share * abs(fleet) / spread if spread else None,
         )
-
-
-def _shares(one: HostValues, value: float, fleet: float) -> tuple[float, float, float]:
-    """Return the deviation with its interval; positive is worse."""
-    low, high = median_interval(one.values)
-    changes = [(each - fleet) / abs(fleet) for each in (value, low, high)]
-    falls = one.better == "higher" or (one.better == "either" and changes[0] < 0)
-    if falls:
-        changes = [-change for change in changes]
-    return changes[0], min(changes[1:]), max(changes[1:])
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -226,6 +216,7 @@ def compare_hosts(stacks: Sequence[HostStack]) -> list[ComponentDrift]:
 
 def _compare_component(name: str, hosts: dict[str, HostStack]) -> ComponentDrift:
     stated = {host: stack.values[name] for host, stack in hosts.items() if name in stack.values}
+    joined = {host: " and ".join(values) for host, values in stated.items()}
     keys = _comparison_keys(name, stated)
     counted = Counter(keys.values()).most_common()
     tied = len(counted) > 1 and counted[0][1] == counted[1][1]
@@ -233,16 +224,23 @@ def _compare_component(name: str, hosts: dict[str, HostStack]) -> ComponentDrift
     agree = tuple(sorted(host for host, key in keys.items() if key == most))
     return ComponentDrift(
         component=name,
-        majority=_join_values(stated[agree[0]]) if agree else None,
+        majority=joined[agree[0]] if agree else None,
         agree=agree,
-        differ={host: _join_values(stated[host]) for host in sorted(keys) if host not in agree},
+        differ={host: joined[host] for host in sorted(keys) if host not in agree},
         silent=tuple(sorted(set(hosts) - set(stated))),
     )
 
 
 def _comparison_keys(name: str, stated: dict[str, tuple[str, ...]]) -> dict[str, frozenset[object]]:
     """Return keys that are equal if two hosts have equal values, however versions are written."""
-    parsed = {host: [_parse_value(name, text) for text in texts] for host, texts in stated.items()}
+
+    def parse(text: str) -> Version | str:
+        try:
+            return parse_version(name, text) if name in COMPONENTS else text
+        except BadInput:
+            return text
+
+    parsed = {host: [parse(text) for text in texts] for host, texts in stated.items()}
     versions = [v for values in parsed.values() for v in values if isinstance(v, Version)]
     places = min((len(version.parts) for version in versions), default=0)
 
@@ -252,14 +250,3 @@ def _comparison_keys(name: str, stated: dict[str, tuple[str, ...]]) -> dict[str,
         return value.at(places) if name in _IMPRECISE_COMPONENTS else value.key
 
     return {host: frozenset(map(key, values)) for host, values in parsed.items()}
-
-
-def _parse_value(name: str, text: str) -> Version | str:
-    try:
-        return parse_version(name, text) if name in COMPONENTS else text
-    except BadInput:
-        return text
-
-
-def _join_values(values: Sequence[str]) -> str:
-    return " and ".join(values)

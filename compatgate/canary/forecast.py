@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
-from compatgate.canary.judge.paired.blocks import FIRST_LOOK
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import FIRST_LOOK, PairsState
 from compatgate.canary.workload import Workload
 from compatgate.documents.quantities import describe_seconds
 
@@ -55,9 +54,16 @@ class Forecast:
         own: float | None = 0.0
         if name:
             others[name] = max(others.get(name, 0) - 1, 0)
-            own = self._rest(name, elapsed, done)
-        lengths = [own, *(self._times(one, count) for one, count in others.items() if count)]
-        return None if None in lengths else sum(one for one in lengths if one is not None)
+            length = self._length(name)
+            if done is not None and (done >= _EARLY or length is None):
+                own = elapsed * (1 - done) / done if done > 0 else None
+            else:
+                own = None if length is None else max(length - elapsed, 0.0)
+        total = own
+        for one, count in others.items():
+            length = self._length(one) if count else 0.0
+            total = None if total is None or length is None else total + count * length
+        return total
 
     def share(self, name: str = "", elapsed: float = 0.0, done: float | None = None) -> float:
         """Return the share of the run that is done, from 0 to 0.99."""
@@ -70,16 +76,6 @@ class Forecast:
 
     def _length(self, name: str) -> float | None:
         return median(self._lengths[name]) if name in self._lengths else self._known.get(name)
-
-    def _times(self, name: str, count: int) -> float | None:
-        length = self._length(name)
-        return None if length is None else count * length
-
-    def _rest(self, name: str, elapsed: float, done: float | None) -> float | None:
-        length = self._length(name)
-        if done is not None and (done >= _EARLY or length is None):
-            return elapsed * (1 - done) / done if done > 0 else None
-        return None if length is None else max(length - elapsed, 0.0)
 
 
 def expect_pairs(workloads: Iterable[Workload], earlier: Iterable[PairsState]) -> int:

@@ -7,7 +7,6 @@ host that is part of a cluster.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, time
 from typing import Annotated, Literal
@@ -36,7 +35,6 @@ from its folder. The image is therefore known before the executor is asked.
 
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _Time = Annotated[str, Meta(pattern=TIME_PATTERN)]
 _Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 PATH_PATTERN = r"^/[A-Za-z0-9._/+@=-]{1,255}$(?!\n)"
@@ -147,46 +145,27 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
 def is_in_maintenance(hours: Iterable[MaintenanceWindow], at: datetime) -> bool:
     """Return whether a moment lies in a maintenance window.
 
-    A window that lasts over midnight belongs to the day on which it begins. A time, a day or a time
-    zone that does not exist is refused.
+    A window that lasts over midnight belongs to the day on which it begins. A time zone that this
+    machine does not know is refused.
     """
     return any(_covers(quiet, at) for quiet in hours)
 
 
 def _covers(quiet: MaintenanceWindow, at: datetime) -> bool:
-    start, end = _parse_time(quiet.start, "start"), _parse_time(quiet.end, "end")
-    for day in quiet.days:
-        if day not in DAYS:
-            hint = f"one of {', '.join(DAYS)}"
-            raise BadInput(f"{day!r} is not a weekday", field="quiet.days", value=day, hint=hint)
-    local = at.astimezone(_parse_zone(quiet.timezone))
-    present = local.time()
-    today, yesterday = DAYS[local.weekday()], DAYS[local.weekday() - 1]
-    if start < end:
-        return start <= present < end and _is_on(quiet, today)
-    return (present >= start and _is_on(quiet, today)) or (
-        present < end and _is_on(quiet, yesterday)
-    )
-
-
-def _is_on(quiet: MaintenanceWindow, day: str) -> bool:
-    return not quiet.days or day in quiet.days
-
-
-def _parse_time(text: str, which: str) -> time:
-    if not (match := _TIME.fullmatch(text)):
-        hint = "write HH:MM, such as 22:30"
-        raise BadInput(f"{text!r} is not a time", field=f"quiet.{which}", value=text, hint=hint)
-    return time(int(match[1]), int(match[2]))
-
-
-def _parse_zone(name: str) -> ZoneInfo:
     try:
-        return ZoneInfo(name)
+        local = at.astimezone(ZoneInfo(quiet.timezone))
     except (KeyError, ValueError, OSError):
         hint = "use an IANA name such as Europe/Berlin; UTC needs no time zone data"
-        what = f"the time zone {name!r} is not known here"
-        raise BadInput(what, field="quiet.timezone", value=name, hint=hint) from None
+        what = f"the time zone {quiet.timezone!r} is not known here"
+        raise BadInput(what, field="quiet.timezone", value=quiet.timezone, hint=hint) from None
+    start, end = time.fromisoformat(quiet.start), time.fromisoformat(quiet.end)
+    present = local.time()
+    today, yesterday = (
+        not quiet.days or DAYS[day] in quiet.days for day in (local.weekday(), local.weekday() - 1)
+    )
+    if start < end:
+        return start <= present < end and today
+    return (present >= start and today) or (present < end and yesterday)
 
 
 class Slurm(Struct, frozen=True, forbid_unknown_fields=True):
@@ -325,7 +304,13 @@ def find_kubernetes_mistakes(table: Kubernetes) -> Iterator[Mistake]:
                 what = "cannot be set together with in_cluster"
                 yield Mistake((field,), what, f"remove {field} or in_cluster", value)
     for number, toleration in enumerate(table.tolerations):
-        yield from _find_toleration_mistakes(toleration, ("tolerations", number))
+        place = ("tolerations", number)
+        if toleration.operator == "Exists" and toleration.value:
+            what = "cannot be set with operator Exists"
+            yield Mistake((*place, "value"), what, "remove one of them")
+        if toleration.key is None and toleration.operator != "Exists":
+            hint = 'set a key, or operator = "Exists" alone, which tolerates every taint'
+            yield Mistake((*place, "key"), "is missing", hint)
     if table.queue and table.volcano_queue:
         what = "cannot be set together with queue, which is Kueue's"
         yield Mistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
@@ -343,13 +328,3 @@ def find_kubernetes_mistakes(table: Kubernetes) -> Iterator[Mistake]:
             parse_reference(reference)
         except BadInput as error:
             yield Mistake(("images", workload), error.problem, error.hint, reference)
-
-
-def _find_toleration_mistakes(
-    toleration: Toleration, place: tuple[str | int, ...]
-) -> Iterator[Mistake]:
-    if toleration.operator == "Exists" and toleration.value:
-        yield Mistake((*place, "value"), "cannot be set with operator Exists", "remove one of them")
-    if toleration.key is None and toleration.operator != "Exists":
-        hint = 'set a key, or operator = "Exists" alone, which tolerates every taint'
-        yield Mistake((*place, "key"), "is missing", hint)

@@ -68,7 +68,12 @@ def read_hosts(path: Path) -> list[Host]:
     taken: set[str] = set()
     for index, table in enumerate(written.host):
         made = _make_hosts(table, path.parent)
-        problems += _find_missing_files(made[0], raw, index)
+        tls = msgspec.structs.asdict(made[0].tls) if made[0].tls else {}
+        problems += [
+            raw.problem(("host", index, "tls", field), f"file {file} does not exist", value=file)
+            for field, file in tls.items()
+            if not Path(file).is_file()
+        ]
         for name in (host.name for host in made):
             if name in taken:
                 what = f"another host is already named {name}"
@@ -104,16 +109,6 @@ def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
     return hosts or [host]
 
 
-def _find_missing_files(host: Host, raw: RawDocument, index: int) -> list[DocumentProblem]:
-    if host.tls is None:
-        return []
-    return [
-        raw.problem(("host", index, "tls", field), f"file {path} does not exist", value=path)
-        for field, path in msgspec.structs.asdict(host.tls).items()
-        if not Path(path).is_file()
-    ]
-
-
 def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
     """Return the mistakes that a schema cannot express."""
     results: list[DocumentProblem] = []
@@ -131,9 +126,8 @@ def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list
             what = f"the {table.executor} executor does not request GPUs from an engine"
             problem("devices", what, "remove it")
         if table.build_network:
-            problem(
-                "build_network", f"the {table.executor} executor does not build images", "remove it"
-            )
+            what = f"the {table.executor} executor does not build images"
+            problem("build_network", what, "remove it")
     elif table.endpoint and table.endpoint.startswith("tcp://"):
         _check_tcp(table, problem)
     elif table.tls is not None:
@@ -146,7 +140,9 @@ def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list
         place: Place = ("host", index, "quiet", number)
         if quiet.start == quiet.end:
             results.append(raw.problem((*place, "end"), "must differ from start", value=quiet.end))
-        if not _is_timezone(quiet.timezone):
+        try:
+            ZoneInfo(quiet.timezone)
+        except (OSError, ValueError, KeyError):
             what = f"{quiet.timezone!r} is not a time zone"
             hint = "use an IANA name such as Europe/Berlin"
             results.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
@@ -216,11 +212,3 @@ def _check_tcp(table: HostTable, problem: Callable[[str, str, str], None]) -> No
             "an engine on TCP without TLS lets anybody on the network control its host",
             "add tls = {ca = ..., cert = ..., key = ...}, or use ssh://",
         )
-
-
-def _is_timezone(name: str) -> bool:
-    try:
-        ZoneInfo(name)
-    except (OSError, ValueError, KeyError):
-        return False
-    return True

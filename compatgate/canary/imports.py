@@ -94,10 +94,8 @@ def judge_report(report: Report) -> tuple[PartOutcome, str]:
     if not passed:
         return "inconclusive", "the report has no result that passes or fails"
     if all(_RETURN_CODE.search(check.name) for check in passed):
-        return (
-            "inconclusive",
-            "return codes alone say that programs ended, not that they were right",
-        )
+        reason = "return codes alone say that programs ended, not that they were right"
+        return "inconclusive", reason
     return "passed", f"{len(passed)} of {len(passed)} checks passed"
 
 
@@ -129,8 +127,15 @@ class _Outline(Struct, frozen=True):
 
 def read_json_lines(text: str) -> list[Observation]:
     """Read a report: an observation for each ``env`` line."""
+
+    def outline(line: str) -> _Outline:
+        try:
+            return msgspec.json.decode(line, type=_Outline)
+        except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+            return _Outline()
+
     lines = text.split("\n")
-    outlines = [_outline(line) for line in lines]
+    outlines = [outline(line) for line in lines]
     starts = [number for number, one in enumerate(outlines) if one.type == "env"]
     if not starts:
         raise BadInput("the report has no env line", field="file")
@@ -142,13 +147,6 @@ def read_json_lines(text: str) -> list[Observation]:
         _read_place(lines[start:end], outlines[start:end], start)
         for start, end in zip(starts, [*starts[1:], len(lines)], strict=True)
     ]
-
-
-def _outline(line: str) -> _Outline:
-    try:
-        return msgspec.json.decode(line, type=_Outline)
-    except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
-        return _Outline()
 
 
 def _read_place(lines: Sequence[str], outlines: Sequence[_Outline], start: int) -> Observation:
@@ -174,10 +172,7 @@ def _read_place(lines: Sequence[str], outlines: Sequence[_Outline], start: int) 
         number, _, problem = report.problems[0].removeprefix("line ").partition(": ")
         line = start + int(number)
         raise BadInput(f"line {line}: {problem}", field=f"line {line}")
-    return _observe(report, report.env or Env())
-
-
-def _observe(report: Report, env: Env) -> Observation:
+    env = report.env or Env()
     host, tool, finished = (_text(env, name) for name in ("host", "tool", "measured_at"))
     return Observation(
         tool=tool or _TOOL,

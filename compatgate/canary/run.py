@@ -170,6 +170,11 @@ class Device(Struct, frozen=True):
     compute_capability: str | None = None
     mig: str | None = None
 
+    @property
+    def full_name(self) -> str:
+        """Return its name with the MIG profile."""
+        return f"{self.name} MIG {self.mig}" if self.mig else self.name
+
 
 class Env(Struct, frozen=True):
     """The env line: components loaded in the process, without the driver, and their files."""
@@ -351,11 +356,12 @@ def merge_reports(reports: Sequence[Report]) -> Report:
             conditions = metric.conditions
             if before and before.conditions:
                 conditions = before.conditions.joined(conditions)
-            values[metric.name] = replace(
-                metric,
-                values=kept + metric.values,
-                warmup=warmup + metric.warmup,
-                conditions=conditions,
+            values[metric.name] = Metric(
+                metric.name,
+                metric.unit,
+                kept + metric.values,
+                warmup + metric.warmup,
+                conditions,
             )
     witness = find_weakest(report.witness for report in reports)
     return replace(reports[-1], metrics=tuple(values.values()), witness=witness)
@@ -391,13 +397,12 @@ def select_due(
     entry, suite and SKU, so a matrix that was blessed in one day is not verified in one day, and no
     verification is late.
     """
-    waiting = [item for item in shown if _is_due(item, now, every_s)]
-    return sorted(waiting, key=lambda item: (item.finished, item.run))
 
+    def is_due(item: EntryVerification) -> bool:
+        if item.underway or (item.tried is not None and now < item.tried + VERIFICATION_PAUSE_S):
+            return False
+        key = "\0".join((item.entry, item.suite, item.sku)).encode()
+        share = int.from_bytes(hashlib.sha256(key).digest()[:4]) / 2**32
+        return now >= item.finished + int(every_s * (1 - _DUE_SPREAD * share))
 
-def _is_due(item: EntryVerification, now: int, every_s: int) -> bool:
-    if item.underway or (item.tried is not None and now < item.tried + VERIFICATION_PAUSE_S):
-        return False
-    key = "\0".join((item.entry, item.suite, item.sku)).encode()
-    share = int.from_bytes(hashlib.sha256(key).digest()[:4]) / 2**32
-    return now >= item.finished + int(every_s * (1 - _DUE_SPREAD * share))
+    return sorted(filter(is_due, shown), key=lambda item: (item.finished, item.run))

@@ -24,14 +24,18 @@ from compatgate.canary.engine import (
     HostContext,
     ImageContent,
     Lease,
-    OpenHostWatch,
     Queue,
     Settings,
 )
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.engine.host_watch import LocalWatch, skip_watch, watch_nodes
 from compatgate.canary.executors import open_executor
+from compatgate.canary.executors.host_watch import (
+    LocalWatch,
+    OpenHostWatch,
+    skip_watch,
+    watch_nodes,
+)
 from compatgate.canary.health import snapshot
 from compatgate.canary.hosts import Host
 from compatgate.canary.protocol import make_reader
@@ -214,19 +218,20 @@ class UnreachableHosts:
                 return
             self._names.add(host)
         _log.warning("host %s is excluded until it answers: %s", host, why)
-        threading.Thread(target=self._await, args=(host,), daemon=True).start()
+
+        def await_answer() -> None:
+            while not self._ended.wait(self._every):
+                if not self._probe(host):
+                    _log.info("host %s answers again", host)
+                    self._names.discard(host)
+                    self._on_return()
+                    return
+
+        threading.Thread(target=await_answer, daemon=True).start()
 
     def close(self) -> None:
         """Stop probing."""
         self._ended.set()
-
-    def _await(self, host: str) -> None:
-        while not self._ended.wait(self._every):
-            if not self._probe(host):
-                _log.info("host %s answers again", host)
-                self._names.discard(host)
-                self._on_return()
-                return
 
     def _probe(self, host: str) -> str:
         """Return why a host does not answer, and store it; "" if it answers."""
@@ -256,6 +261,14 @@ def open_host(
     """
     sku = resolve_gpu(host.gpu, facts.gpus).sku if host.gpu else None
     executor = open_executor(host)
+
+    def find_workloads(suite: str) -> tuple[Workload, ...]:
+        try:
+            return catalogue().of_suite(suite)
+        except NotFound as error:
+            error.hint = "pass the gate's folders with --workloads or COMPATGATE_WORKLOADS"
+            raise
+
     watch: OpenHostWatch
     if host.gpu is None or host.health == "none":
         watch = skip_watch
@@ -268,7 +281,7 @@ def open_host(
         executor=executor,
         gpu=host.gpu,
         driver=host.driver,
-        workloads=lambda suite: _suite_workloads(catalogue(), suite),
+        workloads=find_workloads,
         reader=make_reader,
         judge=BaselineJudge(baselines, sku, facts),
         watch=watch,
@@ -292,14 +305,6 @@ def fill_in_driver(host: Host) -> Host:
     return replace(host, driver=seen.driver) if seen else host
 
 
-def _suite_workloads(library: Library, suite: str) -> tuple[Workload, ...]:
-    try:
-        return library.of_suite(suite)
-    except NotFound as error:
-        error.hint = "pass the gate's folders with --workloads or COMPATGATE_WORKLOADS"
-        raise
-
-
 _JITTER_S = 60
 
 
@@ -316,15 +321,8 @@ def repeat_jobs(jobs: Mapping[Callable[[], object], int]) -> Iterator[None]:
     scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(2)}, timezone="UTC")
     for job, seconds in jobs.items():
         scheduler.add_job(_log_errors(job))
-        jitter = min(_JITTER_S, seconds // 10)
-        scheduler.add_job(
-            _log_errors(job),
-            "interval",
-            seconds=seconds,
-            jitter=jitter,
-            coalesce=True,
-            max_instances=1,
-        )
+        often = {"seconds": seconds, "jitter": min(_JITTER_S, seconds // 10)}
+        scheduler.add_job(_log_errors(job), "interval", **often, coalesce=True, max_instances=1)
     scheduler.start()
     try:
         yield

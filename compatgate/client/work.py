@@ -9,8 +9,8 @@ import msgspec
 
 from compatgate.canary.engine import BaselineKey, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.canary.workload import MetricSpec
 from compatgate.client.clients import Client

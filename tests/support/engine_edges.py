@@ -3,8 +3,9 @@
 import json
 import threading
 
-from compatgate.canary.engine import LeaseLost, StepJudgement
+from compatgate.canary.engine import LeaseLost
 from compatgate.canary.executors import Executor, Handle, PreparedJob, Status
+from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import Check, Device, Env, Metric, Report
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 from compatgate.errors import InfrastructureError
@@ -59,7 +60,7 @@ class Says:
     """A judge that says what it is told: a judgement for each look, the last one for the rest."""
 
     def __init__(self, *judged):
-        self._judged = judged or (StepJudgement("passed", ""),)
+        self._judged = judged or (WorkloadJudgement("passed", ""),)
         self.offered = []
 
     def judge(self, workload, reports, suite=0, *, explained=""):

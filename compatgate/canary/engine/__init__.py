@@ -7,16 +7,15 @@ the worker puts the other parts into a `HostContext`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
 
 from compatgate.canary.allowed_images import EVERY_IMAGE, AllowedImages
-from compatgate.canary.executors import Executor, HostObservation
+from compatgate.canary.executors import Executor
 from compatgate.canary.hosts import Host
+from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.judge.result import Samples
-from compatgate.canary.pairs import PairsState
 from compatgate.canary.run import Outcome, OutputReader, Run, StepResult
 from compatgate.canary.workload import MetricSpec, Workload
 from compatgate.core.binding import SuiteDefinition
@@ -25,6 +24,7 @@ from compatgate.core.matrix import Evidence
 
 if TYPE_CHECKING:
     from compatgate.canary.engine.baseline_judge import BaselineJudge
+    from compatgate.canary.executors.host_watch import OpenHostWatch
 
 
 class Settings(Struct, frozen=True):
@@ -176,26 +176,6 @@ class Baselines(Protocol):
         found: Sequence[Samples],
     ) -> None:
         """Offer the values of a valid run to learn from; a run's values are stored once."""
-
-
-class StepJudgement(Struct, frozen=True):
-    """The judge's result for a step.
-
-    ``more`` values are missing for a judgement; only ``pairs`` with a reference may answer. The
-    whole judgement is stored with the step as plain data.
-    """
-
-    outcome: Outcome
-    reason: str
-    more: int = 0
-    body: dict[str, Any] = {}
-    pairs: bool = False
-
-
-Observe = Callable[[], HostObservation]
-"""Function of a watch on a host; called once, after the block."""
-OpenHostWatch = Callable[[Sequence[int]], AbstractContextManager[Observe]]
-"""Opener of watches on GPU slots of the host."""
 
 
 class ImageContent(Struct, frozen=True):

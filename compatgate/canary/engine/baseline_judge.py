@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from compatgate.canary.engine import BaselineKey, Baselines, StepJudgement
+from compatgate.canary.engine import BaselineKey, Baselines
 from compatgate.canary.judge.baseline import find_family
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import WorkloadJudgement, judge_reports
@@ -74,7 +74,7 @@ class BaselineJudge:
 
     def judge(
         self, workload: Workload, reports: Sequence[Report], suite: int = 0, *, explained: str = ""
-    ) -> StepJudgement:
+    ) -> WorkloadJudgement:
         """Judge all executions of a step together.
 
         Each metric of the ``suite`` may raise a false alarm. ``explained`` is why a person accepts
@@ -82,23 +82,22 @@ class BaselineJudge:
         """
         ground = self._ground(workload, reports[-1])
         if ground is None:
-            return StepJudgement("inconclusive", "a reported version cannot be read")
+            return WorkloadJudgement("inconclusive", "a reported version cannot be read")
         baselines = self._baselines.approved(ground) if workload.metrics else {}
-        judged = judge_reports(
+        doubts = {}
+        if facts := self._facts:
+            report = merge_reports(reports)
+            shares = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+            doubts = find_doubts(shares)
+        return judge_reports(
             workload.metrics,
             list(workload.checks),
             reports,
             baselines,
-            self._doubts(workload, reports),
+            doubts,
             dict.fromkeys(workload.metrics, explained),
             suite=suite,
         )
-        reason = judged.reason
-        if judged.outcome == "inconclusive" and judged.missing:
-            more = len(judged.missing) - 1
-            reason += f"; needs {judged.missing[0]}" + (f" (and {more} more)" if more else "")
-        body = msgspec.to_builtins(judged)
-        return StepJudgement(judged.outcome, reason, judged.more, body, judged.pairs)
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
         """Offer the values of each metric that is neither worse, nor open, nor doubtful.
@@ -124,12 +123,6 @@ class BaselineJudge:
         ]
         if known:
             self._baselines.offer(ground, workload.metrics, f"{run}:{step.name}", known)
-
-    def _doubts(self, workload: Workload, reports: Sequence[Report]) -> dict[str, str]:
-        if self._facts is None:
-            return {}
-        report, facts = merge_reports(reports), self._facts
-        return find_doubts(find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks))
 
     def _ground(self, workload: Workload, report: Report) -> BaselineKey | None:
         try:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.executors import HostObservation
 from compatgate.canary.run import Env, Outcome, Report, Run, StepResult, find_weakest
 from compatgate.canary.workload import Workload
 from compatgate.core.binding import Binding, find_digest
@@ -26,6 +25,9 @@ from compatgate.core.matrix import Evidence
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version, parse_version, same_release
 from compatgate.errors import BadInput
+
+if TYPE_CHECKING:
+    from compatgate.canary.executors.host_watch import HostObservation
 
 NO_GPU = 77
 """Exit status of a program that needs a GPU and found none; test runners use it for a skip."""
@@ -79,17 +81,14 @@ def conclude_step(
     found, an unknown environment and lost output may be the host's fault, so they are inconclusive
     until something shows that the host is not the cause: ``gpu_seen``, the host's own probe.
     """
+    checked = _judge_checks(report)
     return (
-        _judge_image(report)
-        or _judge_contradiction(report)
-        or _judge_tool_fault(ended, report)
-        or _judge_diagnosis(ended, report)
+        _judge_witness(report)
+        or _judge_tool(ended, report, checked)
         or _judge_exit(workload, ended, gpu_seen=gpu_seen)
         or _judge_damage(workload, report)
-        or _judge_checks(report)
-        or _judge_missing_results(workload, ended, report)
-        or _judge_env(workload, report, gpu_seen=gpu_seen)
-        or _judge_silence(workload, ended, report)
+        or checked
+        or _judge_missing_results(workload, ended, report, gpu_seen=gpu_seen)
         or StepVerdict("passed")
     )
 
@@ -104,52 +103,40 @@ def judge_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
     return StepVerdict("inconclusive", reason, passing=observed.state != _LASTING)
 
 
-def _judge_image(report: Report) -> StepVerdict | None:
-    """Return the verdict on a program that ran somewhere else: it says nothing about the image."""
-    if report.witness is None or not report.witness.other_image:
-        return None
-    advice = "make the host's command start the image that it is given"
-    return StepVerdict("inconclusive", f"{report.witness.other_image}; {advice}")
-
-
-def _judge_contradiction(report: Report) -> StepVerdict | None:
-    """Return the verdict on a report that what the worker saw contradicts."""
-    if report.witness is None or not report.witness.contradictions:
-        return None
-    first, *others = report.witness.contradictions
-    also = f" (and {len(others)} more)" if others else ""
-    return StepVerdict("failed", f"the report is contradicted: {first}{also}")
-
-
-def _judge_silence(workload: Workload, ended: ExecutionEnd, report: Report) -> StepVerdict | None:
-    """Return the verdict on a program that left its challenge open or had nothing to test."""
-    answered = report.witness.proofs if report.witness else workload.proofs
-    if absent := [by for by in workload.proofs if by not in answered]:
+def _judge_witness(report: Report) -> StepVerdict | None:
+    """Return the verdict on a program that ran in another image, or that the worker contradicts."""
+    witness = report.witness
+    if witness and witness.other_image:
+        advice = "make the host's command start the image that it is given"
+        return StepVerdict("inconclusive", f"{witness.other_image}; {advice}")
+    if witness and witness.contradictions:
+        also = _count_others(witness.contradictions)
         return StepVerdict(
-            "inconclusive", f"did not answer the worker's challenge by {', '.join(absent)}"
+            "failed", f"the report is contradicted: {witness.contradictions[0]}{also}"
         )
-    if ended.exit_code == NOTHING_TO_TEST:
-        return StepVerdict("inconclusive", "had nothing to test")
     return None
 
 
-def _judge_tool_fault(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
-    """Return a verdict for a tool that cannot run here for its own reasons; other errors count."""
-    crashed = ended.exit_code is None or ended.exit_code > _SIGNAL
-    if not report.own_fault or ended.how != "exited" or crashed or _judge_checks(report):
-        return None
-    advice = "build it with a CUDA version that this driver supports"
-    return StepVerdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
+def _judge_tool(
+    ended: ExecutionEnd, report: Report, checked: StepVerdict | None
+) -> StepVerdict | None:
+    """Return the verdict on a tool that cannot run here, or that checks the host and found a fault.
 
-
-def _judge_diagnosis(ended: ExecutionEnd, report: Report) -> StepVerdict | None:
-    """Return the verdict on a tool that checks the host alone and found a fault.
-
-    Its exit status only repeats that: ``dcgmi diag`` ends with 226, or with 205 if the GPU should
-    be taken out of service.
+    Its exit status only repeats what it found: ``dcgmi diag`` ends with 226, or with 205 if the GPU
+    should be taken out of service.
     """
-    alone = all(check.host for check in report.checks)
-    return _judge_checks(report) if alone and ended.how == "exited" else None
+    if ended.how != "exited":
+        return None
+    crashed = ended.exit_code is None or ended.exit_code > _SIGNAL
+    if report.own_fault and not crashed and checked is None:
+        advice = "build it with a CUDA version that this driver supports"
+        return StepVerdict("inconclusive", f"the tool, not the stack: {report.own_fault}; {advice}")
+    return checked if all(check.host for check in report.checks) else None
+
+
+def _count_others(found: Sequence[object]) -> str:
+    """Return how many there are beside the first, such as `` (and 2 more)``."""
+    return f" (and {len(found) - 1} more)" if len(found) > 1 else ""
 
 
 def _judge_exit(workload: Workload, ended: ExecutionEnd, *, gpu_seen: bool) -> StepVerdict | None:
@@ -201,17 +188,17 @@ def _judge_checks(report: Report) -> StepVerdict | None:
         return None
     # What fails in the stack counts, even on a host that is sick as well.
     first = min(failed, key=lambda check: check.host)
-    also = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     message = f": {first.message}" if first.message else ""
-    reason = f"check {first.name} failed{message}{also}"
+    reason = f"check {first.name} failed{message}{_count_others(failed)}"
     if first.host:
         return StepVerdict("inconclusive", f"the host, not the stack: {reason}", passing=True)
     return StepVerdict("failed", reason)
 
 
 def _judge_missing_results(
-    workload: Workload, ended: ExecutionEnd, report: Report
+    workload: Workload, ended: ExecutionEnd, report: Report, *, gpu_seen: bool
 ) -> StepVerdict | None:
+    """Return the verdict on a program that left out what its manifest or its harness promises."""
     checked = {check.name for check in report.checks}
     measured = {metric.name for metric in report.metrics if metric.values}
     outcome: Outcome = "inconclusive" if ended.exit_code == NOTHING_TO_TEST else "failed"
@@ -224,15 +211,17 @@ def _judge_missing_results(
             return StepVerdict(outcome, reason, attributable=True)
     if not measured and all(check.skipped for check in report.checks):
         return StepVerdict("inconclusive", "reported no metric and no check")
-    return None
-
-
-def _judge_env(workload: Workload, report: Report, *, gpu_seen: bool) -> StepVerdict | None:
     if report.env is None:
         reason = "printed no env line, so loaded components are unknown"
         return StepVerdict("inconclusive", reason, attributable=True)
     if workload.gpus and not report.env.gpus:
         return _blame_for_gpu("its env line names no GPU", gpu_seen=gpu_seen)
+    proofs = report.witness.proofs if report.witness else workload.proofs
+    if absent := [by for by in workload.proofs if by not in proofs]:
+        reason = f"did not answer the worker's challenge by {', '.join(absent)}"
+        return StepVerdict("inconclusive", reason)
+    if ended.exit_code == NOTHING_TO_TEST:
+        return StepVerdict("inconclusive", "had nothing to test")
     return None
 
 
@@ -269,7 +258,12 @@ def measure(envs: Iterable[Env], gpus: Gpus) -> Measurement:
                 raise Mismatch(f"steps measured {component} {known} and {version}")
         if env.driver:
             drivers.add(_read_version("driver", env.driver)[1])
-        skus.update(_read_sku(device.name, device.mig, gpus) for device in env.gpus)
+        for device in env.gpus:
+            try:
+                skus.add(resolve_gpu(device.full_name, gpus).sku)
+            except BadInput as error:
+                what = f"the env line names the GPU {device.full_name!r}: {error.detail}"
+                raise Mismatch(what) from None
     for what, result in (("drivers", drivers), ("GPUs", skus)):
         if len(result) > 1:
             raise Mismatch(f"steps saw different {what}: {', '.join(sorted(map(str, result)))}")
@@ -301,14 +295,6 @@ def _read_version(name: str, text: str) -> tuple[str, Version]:
         return component, parse_version(component, text)
     except BadInput as error:
         raise Mismatch(f"the env line says {name} {text!r}: {error.detail}") from None
-
-
-def _read_sku(name: str, mig: str | None, gpus: Gpus) -> str:
-    text = f"{name} MIG {mig}" if mig else name
-    try:
-        return resolve_gpu(text, gpus).sku
-    except BadInput as error:
-        raise Mismatch(f"the env line names the GPU {text!r}: {error.detail}") from None
 
 
 _OUTCOME_ORDER: tuple[Outcome, ...] = ("cancelled", "failed", "timeout", "error", "inconclusive")
@@ -364,11 +350,11 @@ def conclude_run(
     envs = [report.env for report in reports if report.env]
     expected = conditions.expected
     on_gpu = any(step.workload in conditions.gpu_workloads for step in steps)
+    each = list(zip(steps, reports, strict=True))
     try:
         measured = measure(envs, gpus)
         if outcome == "failed":
-            ended = zip(steps, reports, strict=True)
-            silent = any(step.outcome == "failed" and not report.env for step, report in ended)
+            silent = any(step.outcome == "failed" and not report.env for step, report in each)
             measured = _complete(measured, conditions, gpus, silent=silent)
         image = find_tested_image(steps, conditions.tested)
         if envs or outcome == "passed":
@@ -384,13 +370,17 @@ def conclude_run(
     if not on_gpu or expected.sku is None:
         no_gpu = "passed; not evidence about a GPU, because none was used"
         return replace(whole, reason=reason or no_gpu)
-    witness = find_weakest(
-        report.witness
-        for step, report in zip(steps, reports, strict=True)
-        if step.workload in conditions.gpu_workloads
+    witness = find_weakest(r.witness for s, r in each if s.workload in conditions.gpu_workloads)
+    devices = [device for env in envs for device in env.gpus]
+    capabilities = {resolve_gpu(device.full_name, gpus).capability for device in devices}
+    bound = replace(
+        conditions.bound,
+        image=find_digest(image),
+        arch="+".join(sorted(f"sm_{major}{minor}" for major, minor in capabilities)),
+        gpus=tuple(sorted({device.uuid for device in devices if device.uuid})),
+        mig=tuple(sorted({device.mig for device in devices if device.mig})),
+        assurance=witness.assurance if witness else "",
     )
-    bound = _complete_binding(conditions.bound, image, envs, gpus)
-    bound = replace(bound, assurance=witness.assurance if witness else "")
     return _add_evidence(run, whole, measured, conditions, bound)
 
 
@@ -416,32 +406,14 @@ def find_tested_image(steps: Iterable[StepResult], tested: Collection[str]) -> s
     return next(iter(digests.values()), None)
 
 
-def _complete_binding(
-    bound: Binding, image: str | None, envs: Iterable[Env], gpus: Gpus
-) -> Binding:
-    """Return a binding with the image that ran, and with the GPUs that the programs saw."""
-    devices = [device for env in envs for device in env.gpus]
-    names = {f"{d.name} MIG {d.mig}" if d.mig else d.name for d in devices}
-    archs = {
-        f"sm_{major}{minor}" for major, minor in (resolve_gpu(n, gpus).capability for n in names)
-    }
-    return replace(
-        bound,
-        image=find_digest(image),
-        arch="+".join(sorted(archs)),
-        gpus=tuple(sorted({device.uuid for device in devices if device.uuid})),
-        mig=tuple(sorted({device.mig for device in devices if device.mig})),
-    )
-
-
 def _worst_outcome(steps: Sequence[StepResult]) -> tuple[Outcome, str]:
     if not steps:
         return "inconclusive", "nothing ran"
     for outcome in _OUTCOME_ORDER:
         results = [step for step in steps if step.outcome == outcome]
         if results:
-            also = f" (and {len(results) - 1} more)" if len(results) > 1 else ""
-            return outcome, f"{results[0].name}: {results[0].reason or outcome}{also}"
+            reason = f"{results[0].name}: {results[0].reason or outcome}{_count_others(results)}"
+            return outcome, reason
     return "passed", ""
 
 

@@ -120,20 +120,19 @@ def _execute_run(lease: Lease, context: HostContext, must_stop: Callable[[], boo
     blocks = [one for one in context.queue.results(lease) if one.block]
     conditions = _make_conditions(lease, context, workloads, blocks)
     conclusion = conclude_run(run, results, conditions, context.gpus)
-    if conclusion.evidence is not None:
-        image = find_tested_image(results, conditions.tested)
-        if image is not None:
-            context.queue.say(lease, "reading the image", None)
-            content = ImageContent(why="this worker reads no images")
-            if context.read_content is not None:
-                content = context.read_content(image)
-            bound = replace(
-                conclusion.evidence.bound or Binding(),
-                content=content.digest,
-                content_why=content.why,
-                images=content.images,
-            )
-            conclusion = replace(conclusion, evidence=replace(conclusion.evidence, bound=bound))
+    evidence = conclusion.evidence
+    if evidence and (image := find_tested_image(results, conditions.tested)) is not None:
+        context.queue.say(lease, "reading the image", None)
+        content = ImageContent(why="this worker reads no images")
+        if context.read_content is not None:
+            content = context.read_content(image)
+        bound = replace(
+            evidence.bound or Binding(),
+            content=content.digest,
+            content_why=content.why,
+            images=content.images,
+        )
+        conclusion = replace(conclusion, evidence=replace(evidence, bound=bound))
     if conclusion.sound and conclusion.outcome in ("passed", "inconclusive"):
         by_name = {workload.name: workload for workload in workloads}
         for result in results:
@@ -172,7 +171,10 @@ def _run_steps(
     if not by_history and check_pairs(lease, context):
         with suppress(ReferenceUnusable):
             return _run_pairs(lease, context, steps, planned, stored)
-    prepared = {step.name: _prepare(steps, step) for step in todo}
+    prepared = {}
+    for step in todo:
+        with tracing.span("canary.prepare", {"compatgate.step": step.name}):
+            prepared[step.name] = steps.prepare(step)
     context.queue.enter(lease, "running")
     for step in todo:
         done[step.name] = _run_step(steps, planned, step, prepared[step.name])
@@ -210,10 +212,8 @@ def _run_pairs(
             done |= {one.name: one for one in session.run(compared, jobs, stored)}
     alone = [step for step in planned if step not in compared and step.name not in done]
     steps.forecast.plan({step.name: 1 for step in alone})
-    for step in planned:
-        if step in alone:
-            job = jobs[step.name]["B"]
-            done[step.name] = _run_step(steps, planned, step, job)
+    for step in alone:
+        done[step.name] = _run_step(steps, planned, step, jobs[step.name]["B"])
     return [done[step.name] for step in planned]
 
 
@@ -223,11 +223,6 @@ def _run_step(
     place = f"{planned.index(step) + 1} of {len(planned)}"
     with tracing.span("canary.step", {"compatgate.step": step.name}):
         return steps.run(step, prepared, place)
-
-
-def _prepare(steps: StepRunner, step: Step) -> PreparedJob:
-    with tracing.span("canary.prepare", {"compatgate.step": step.name}):
-        return steps.prepare(step)
 
 
 def _make_conditions(

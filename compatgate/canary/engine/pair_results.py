@@ -7,22 +7,22 @@ workload with several seeds has several blocks an arm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.canary.engine import StepJudgement
 from compatgate.canary.engine.steps import Step
 from compatgate.canary.judge.paired.blocks import (
     FIRST_LOOK,
     Arm,
     LogRatios,
+    MetricPairs,
     Pair,
     PairedJudgement,
-    PairedMetric,
     PairedSamples,
+    PairMedians,
+    PairsState,
     compute_log_ratios,
     counts_events,
     find_refusal,
@@ -31,7 +31,7 @@ from compatgate.canary.judge.paired.blocks import (
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.statistics import median
-from compatgate.canary.pairs import MetricPairs, PairMedians, PairsState
+from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import Outcome, Report, StepResult, merge_reports
 from compatgate.canary.workload import MetricSpec, Workload
 
@@ -66,18 +66,15 @@ class BlockRecord:
 
     def blocks(self, step: Step, arm: Arm) -> list[ExecutedBlock]:
         """Return the blocks of a step and arm, in the order of pairs."""
-        results = [
-            (k, block) for k, block in self._found.items() if (k[0], k[2]) == (step.name, arm)
-        ]
-        return [block for _, block in sorted(results, key=lambda each: each[0][1])]
+        found = self._found
+        places = sorted(place for place in found if (place[0], place[2]) == (step.name, arm))
+        return [found[place] for place in places]
 
     def trouble(self, arm: Arm, step: Step | None = None) -> ExecutedBlock | None:
         """Return the first block of an arm that did not pass; None if all did."""
-        for one in self.steps if step is None else (step,):
-            for block in self.blocks(one, arm):
-                if block.result.outcome != "passed":
-                    return block
-        return None
+        steps = self.steps if step is None else (step,)
+        blocks = (block for one in steps for block in self.blocks(one, arm))
+        return next((block for block in blocks if block.result.outcome != "passed"), None)
 
     def complete(self, steps: Iterable[Step]) -> list[int]:
         """Return the pairs in which every step has both blocks, and all passed."""
@@ -109,9 +106,11 @@ def collect_samples(record: BlockRecord) -> dict[str, PairedSamples]:
             for pair in pairs:
                 arms = (
                     tuple(
-                        values
+                        tuple(value * factor for value in one.values)
                         for block in record.arm(steps, pair, arm)
-                        if (values := _read_values(block.report, metric, spec))
+                        for one in block.report.metrics
+                        if one.name == metric and one.values
+                        if (factor := find_conversion(one.unit, spec.unit)) is not None
                     )
                     for arm in ARMS
                 )
@@ -119,14 +118,6 @@ def collect_samples(record: BlockRecord) -> dict[str, PairedSamples]:
             whole = tuple(pair for pair in made if pair.complete)
             results[f"{name}.{metric}"] = PairedSamples(f"{name}.{metric}", spec.unit, whole)
     return results
-
-
-def _read_values(report: Report, metric: str, spec: MetricSpec) -> tuple[float, ...]:
-    """Return the values of a metric in its declared unit; () if units do not convert."""
-    for one in report.metrics:
-        if one.name == metric and (factor := find_conversion(one.unit, spec.unit)) is not None:
-            return tuple(value * factor for value in one.values)
-    return ()
 
 
 def list_metrics(steps: Iterable[Step]) -> dict[str, tuple[Workload, MetricSpec]]:
@@ -175,11 +166,24 @@ def describe_state(
 ) -> PairsState:
     """Return how the pairs stand."""
     declared = list_metrics(record.steps)
-    metrics = {
-        name: _describe_metric(declared[name][0].content, samples, declared[name][1])
-        for name, samples in collect_samples(record).items()
-        if samples.pairs
-    }
+    metrics = {}
+    for name, samples in collect_samples(record).items():
+        workload, spec = declared[name]
+        medians = tuple(
+            PairMedians(
+                pair.number,
+                median([v for block in pair.reference for v in block]),
+                median([v for block in pair.candidate for v in block]),
+            )
+            for pair in samples.pairs
+        )
+        ratios = LogRatios(())
+        if not (counts_events(samples) or find_refusal(samples, spec.tolerance)):
+            ratios = compute_log_ratios(samples)
+        if medians:
+            metrics[name] = MetricPairs(
+                workload.content, samples.unit, medians, ratios.values, ratios.step
+            )
     return PairsState(
         outcome=None if judged.more else judged.outcome,
         reason=judged.reason,
@@ -192,22 +196,7 @@ def describe_state(
     )
 
 
-def _describe_metric(content: str, samples: PairedSamples, spec: MetricSpec) -> MetricPairs:
-    medians = tuple(
-        PairMedians(
-            pair.number,
-            median([v for block in pair.reference for v in block]),
-            median([v for block in pair.candidate for v in block]),
-        )
-        for pair in samples.pairs
-    )
-    if counts_events(samples) or find_refusal(samples, spec.tolerance):
-        return MetricPairs(content, samples.unit, medians)
-    ratios = compute_log_ratios(samples)
-    return MetricPairs(content, samples.unit, medians, ratios.values, ratios.step)
-
-
-JudgeAlone = Callable[[Workload, Sequence[Report]], StepJudgement]
+JudgeAlone = Callable[[Workload, Sequence[Report]], WorkloadJudgement]
 """Judge of the candidate alone, by stored baselines."""
 
 
@@ -219,38 +208,33 @@ def conclude_steps(
     The candidate's own failures come first. It passes only if the reference passed too, no metric
     of its workload regressed, none is open or implausible, and no baseline contradicts.
     """
-    return [
-        _conclude_step(record, step, judged, reference, judge_alone)
-        for step in record.steps
-        if record.blocks(step, "B")
-    ]
-
-
-def _conclude_step(
-    record: BlockRecord,
-    step: Step,
-    judged: PairedJudgement,
-    reference: str,
-    judge_alone: JudgeAlone,
-) -> StepResult:
-    blocks = record.blocks(step, "B")
-    first, last = blocks[0].result, blocks[-1].result
-    merged = replace(
-        last,
-        name=step.name,
-        report=msgspec.to_builtins(merge_reports([block.report for block in blocks])),
-        started_at=first.started_at,
-        block=None,
-    )
-    if trouble := record.trouble("B", step):
-        outcome, reason = _attribute(record, step, trouble.result, reference)
-        return replace(merged, outcome=outcome, reason=reason)
-    alone = judge_alone(step.workload, [block.report for block in blocks])
-    outcome, reason = _compare(record, step, judged, reference)
-    if outcome == "passed" and (contradiction := _find_contradiction(alone)):
-        outcome = "inconclusive"
-        reason = f"no regression against the reference {reference}, but {contradiction}"
-    return replace(merged, outcome=outcome, reason=reason, judgement=alone.body)
+    results = []
+    for step in record.steps:
+        blocks = record.blocks(step, "B")
+        if not blocks:
+            continue
+        reports = [block.report for block in blocks]
+        merged = replace(
+            blocks[-1].result,
+            name=step.name,
+            report=msgspec.to_builtins(merge_reports(reports)),
+            started_at=blocks[0].result.started_at,
+            block=None,
+        )
+        if trouble := record.trouble("B", step):
+            outcome, reason = _attribute(record, step, trouble.result, reference)
+        else:
+            alone = judge_alone(step.workload, reports)
+            merged = replace(merged, judgement=msgspec.to_builtins(alone))
+            outcome, reason = _compare(record, step, judged, reference)
+            against = "; ".join(f"{m.name}: {m.doubt}" for m in alone.metrics if m.doubt)
+            if alone.outcome == "failed":
+                against = f"against its baseline: {alone.explanation}"
+            if outcome == "passed" and against:
+                outcome = "inconclusive"
+                reason = f"no regression against the reference {reference}, but {against}"
+        results.append(replace(merged, outcome=outcome, reason=reason))
+    return results
 
 
 def _attribute(
@@ -272,14 +256,6 @@ def _attribute(
     return "inconclusive", f"{reason}; the reference {reference} too: {_locate(same[0])}"
 
 
-def _find_contradiction(alone: StepJudgement) -> str:
-    """Return what the candidate's values say against a pass; "" for nothing."""
-    if alone.outcome == "failed":
-        return f"against its baseline: {alone.reason}"
-    metrics = alone.body.get("metrics", ())
-    return "; ".join(f"{m['name']}: {m['doubt']}" for m in metrics if m.get("doubt"))
-
-
 def _locate(result: StepResult) -> str:
     place = result.block
     reason = result.reason or result.outcome
@@ -295,23 +271,19 @@ def _compare(
     if other and not other.result.name.startswith(f"{step.name}-pair"):
         return "inconclusive", f"was not compared: {other.result.name} did not pass"
     mine = [m for m in judged.metrics if m.metric.partition(".")[0] == step.workload.name]
-    for kind, outcome in _METRIC_OUTCOMES:
-        if result := [m for m in mine if m.outcome == kind]:
-            return outcome, "; ".join(_describe(m, reference) for m in result)
+    outcomes: dict[str, Outcome] = {"regression": "failed", "inconclusive": "inconclusive"}
+    for kind, outcome in outcomes.items():
+        reasons = [
+            f"{m.metric.partition('.')[2]}: "
+            + m.reason.replace("the reference", f"the reference {reference}", 1)
+            + (f"; needs {m.missing}" if m.missing else "")
+            for m in mine
+            if m.outcome == kind
+        ]
+        if reasons:
+            return outcome, "; ".join(reasons)
     pairs = "1 pair" if judged.pairs == 1 else f"{judged.pairs} pairs"
     return "passed", f"no regression against {reference} in {pairs}"
-
-
-_METRIC_OUTCOMES: tuple[tuple[Literal["regression", "inconclusive"], Outcome], ...] = (
-    ("regression", "failed"),
-    ("inconclusive", "inconclusive"),
-)
-
-
-def _describe(metric: PairedMetric, reference: str) -> str:
-    missing = f"; needs {metric.missing}" if metric.missing else ""
-    reason = metric.reason.replace("the reference", f"the reference {reference}", 1)
-    return f"{metric.metric.partition('.')[2]}: {reason}{missing}"
 
 
 def describe_progress(

@@ -30,8 +30,13 @@ from compatgate.canary.engine.pair_results import (
 from compatgate.canary.engine.steps import Step, StepRunner
 from compatgate.canary.executors import Executor, PreparedJob
 from compatgate.canary.forecast import expect_pairs
-from compatgate.canary.judge.paired.blocks import FIRST_LOOK, USUAL_PAIRS, Arm, PairedJudgement
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import (
+    FIRST_LOOK,
+    USUAL_PAIRS,
+    Arm,
+    PairedJudgement,
+    PairsState,
+)
 from compatgate.canary.run import BY_HISTORY, BlockPosition, StepResult
 from compatgate.errors import CompatgateError, Unavailable
 
@@ -202,27 +207,21 @@ class PairSession:
                 broken = record.trouble("A") or record.trouble("B")
                 if broken and not _is_wanted(record, step, pair, arm):
                     continue
-                if not record.has(step, pair, arm):
-                    self._plan(record, pair, steps)
-                    record.add(step, self._run_block(executor, step, pair, arm, jobs[step.name]))
-
-    def _plan(self, record: BlockRecord, pair: int, steps: Sequence[Step]) -> None:
-        """Plan the blocks that are left: of the expected pairs, or of this one, and other steps."""
-        ended = {step.name: sum(len(record.blocks(step, arm)) for arm in ARMS) for step in steps}
-        whole = len(ARMS) * max(self._expected, pair)
-        left = {name: max(whole - count, 0) for name, count in ended.items()}
-        self._steps.forecast.plan({**dict.fromkeys(self._alone, 1), **left})
-
-    def _run_block(
-        self, executor: Executor, step: Step, pair: int, arm: Arm, jobs: Jobs
-    ) -> StepResult:
-        name = name_block(step, pair, arm)
-        doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
-        result, _ = self._steps.run_once(executor, step, jobs[arm], name, name, doing)
-        position = BlockPosition(arm, pair, self._lease.attempt)
-        result = replace(result, name=name, block=position)
-        self._queue.record(self._lease, result)
-        return result
+                if record.has(step, pair, arm):
+                    continue
+                # What is left: blocks of the expected pairs, or of this one, and other steps.
+                whole = len(ARMS) * max(self._expected, pair)
+                ended = {s.name: sum(len(record.blocks(s, arm)) for arm in ARMS) for s in steps}
+                left = {name: max(whole - count, 0) for name, count in ended.items()}
+                self._steps.forecast.plan({**dict.fromkeys(self._alone, 1), **left})
+                name = name_block(step, pair, arm)
+                doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
+                prepared = jobs[step.name][arm]
+                result, _ = self._steps.run_once(executor, step, prepared, name, name, doing)
+                position = BlockPosition(arm, pair, self._lease.attempt)
+                result = replace(result, name=name, block=position)
+                self._queue.record(self._lease, result)
+                record.add(step, result)
 
 
 def _is_wanted(record: BlockRecord, step: Step, pair: int, arm: Arm) -> bool:

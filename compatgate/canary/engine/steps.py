@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.canary.engine import HostContext, Lease, Queue, Settings
 from compatgate.canary.engine.baseline_judge import find_sku
@@ -21,15 +22,15 @@ from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge
 from compatgate.canary.executors import (
     Executor,
     Handle,
-    HostObservation,
     Job,
     PreparedJob,
     Progress,
     Status,
 )
+from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.forecast import Forecast, describe_left
 from compatgate.canary.hosts import CLUSTERS
-from compatgate.canary.run import Origin, Report, Run, StepResult, merge_reports
+from compatgate.canary.run import Origin, Report, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
@@ -76,6 +77,12 @@ class StepRunner:
         self._must_stop = must_stop
         self._files: dict[str, dict[str, str]] = {}
         workloads = context.workloads(lease.run.suite)
+        # Whether the stated stack runs on the host's GPU only through the driver's compiler.
+        codes = parse_stack(lease.run.stack).arch if lease.run.stack else None
+        device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
+        self._needs_ptx: bool | None = None
+        if codes is not None and device is not None and context.code is not None:
+            self._needs_ptx = find_run_mode(codes, device, context.code) != "sass"
         self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
 
     def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
@@ -92,7 +99,7 @@ class StepRunner:
             seed=step.seed,
             image=self._context.images.check(reference or run.image),
             gpu_slots=self._lease.slots[: workload.gpus],
-            needs_ptx=_needs_ptx(run, self._context),
+            needs_ptx=self._needs_ptx,
         )
         prepared = self._executor.prepare(job, self._telling())
         if job.image is None or self._executor.kind not in CLUSTERS or not workload.proofs:
@@ -104,9 +111,7 @@ class StepRunner:
             paths = secrets.SystemRandom().sample(sorted(known), min(_FILES, len(known)))
             self._files[prepared.image] = {path: known[path] for path in paths}
         files = self._files.get(prepared.image, {})
-        return msgspec.structs.replace(
-            prepared, job=msgspec.structs.replace(prepared.job, files=files)
-        )
+        return replace(prepared, job=replace(prepared.job, files=files))
 
     def _telling(self) -> Progress:
         """Return a progress callback that writes now and then; engines report very often.
@@ -145,8 +150,16 @@ class StepRunner:
             began = began or result.started_at
             if result.attributable and result.exit_code is None:
                 hung += 1
-                result = self._judge_hang(step, result, hung)
-                if result.outcome == "failed" or hung > min(most, 1):
+                reason = result.reason
+                digest = step.workload.digest
+                if earlier := self._queue.ended_in_time(self._lease, step.name, digest):
+                    reason += f"; on this host it ended in time before (run {earlier})"
+                    result = replace(result, outcome="failed", reason=reason)
+                    break
+                often = f", {hung} times" if hung > 1 else ""
+                reason += f"{often}; it never ended in time on this host"
+                result = replace(result, reason=reason)
+                if hung > min(most, 1):
                     break
                 again = f", again: {result.reason}"
                 continue
@@ -157,28 +170,19 @@ class StepRunner:
             judged = self._context.judge.judge(
                 step.workload, reports, self._suite, explained=explained
             )
-            result = msgspec.structs.replace(
+            result = replace(
                 result,
                 outcome=judged.outcome,
-                reason=judged.reason,
-                judgement=judged.body,
+                reason=judged.explanation,
+                judgement=msgspec.to_builtins(judged),
                 report=msgspec.to_builtins(merge_reports(reports)),
             )
             if not judged.more or len(reports) > most:
                 break
             again = f", again: {judged.more} more values are needed"
-        result = msgspec.structs.replace(result, started_at=began)  # what is repeated takes longer
+        result = replace(result, started_at=began)  # what is repeated takes longer
         self._queue.record(self._lease, result)
         return result
-
-    def _judge_hang(self, step: Step, result: StepResult, times: int) -> StepResult:
-        """Return a hang as a failure if the step has ended in time before on this host."""
-        if earlier := self._queue.ended_in_time(self._lease, step.name, step.workload.digest):
-            reason = f"{result.reason}; on this host it ended in time before (run {earlier})"
-            return msgspec.structs.replace(result, outcome="failed", reason=reason)
-        often = f", {times} times" if times > 1 else ""
-        reason = f"{result.reason}{often}; it never ended in time on this host"
-        return msgspec.structs.replace(result, reason=reason)
 
     def run_once(
         self,
@@ -192,8 +196,8 @@ class StepRunner:
         """Execute a step once, show what it is ``doing``, and conclude it; nothing is recorded."""
         workload = step.workload
         lookout = Lookout(workload, executor, self._context.reader(workload))
-        job = lookout.prepare(msgspec.structs.replace(prepared.job, step=name))
-        prepared = msgspec.structs.replace(prepared, job=job)
+        job = lookout.prepare(replace(prepared.job, step=name))
+        prepared = replace(prepared, job=job)
         log = StepLog(self._queue, self._lease, log_name, workload.limits.output)
         began = datetime.now(UTC)
         shown = _ShownProgress(self._queue, self._lease, self.forecast, step.name, doing)
@@ -275,15 +279,6 @@ class StepRunner:
         )
 
 
-def _needs_ptx(run: Run, context: HostContext) -> bool | None:
-    """Return whether the stated stack runs on the host's GPU only through the driver's compiler."""
-    codes = parse_stack(run.stack).arch if run.stack else None
-    device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
-    if codes is None or device is None or context.code is None:
-        return None
-    return find_run_mode(codes, device, context.code) != "sass"
-
-
 class _ShownProgress:
     """Progress of one process and of its run, as people see it."""
 
@@ -363,7 +358,7 @@ def execute(
         executor.kill(handle)
     if must_stop():
         raise ExecutionStopped
-    return msgspec.structs.replace(_execution_end(status), answered=answered)
+    return replace(_execution_end(status), answered=answered)
 
 
 def _await_start(
@@ -389,9 +384,8 @@ def _execution_end(status: Status) -> ExecutionEnd:
     if status.state == "exited":
         return ExecutionEnd("exited", status.exit_code)
     if status.state == "lost":
-        raise InfrastructureError(
-            f"the job was lost: {status.reason or 'its host does not know it'}"
-        )
+        why = status.reason or "its host does not know it"
+        raise InfrastructureError(f"the job was lost: {why}")
     return ExecutionEnd("timeout")
 
 

@@ -9,10 +9,11 @@ helpers: command, variables, safe names, image digests, output and errors.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -29,8 +30,10 @@ from compatgate.errors import (
 )
 
 if TYPE_CHECKING:
-    from compatgate.canary.executors.slurm.node_health import JobHealth
+    from compatgate.canary.executors.host_watch import JobHealth
 
+T = TypeVar("T")
+_LONGEST = 2 << 20
 Progress = Callable[[str, float | None], None]
 """Callback with the current activity and, if known, its progress from 0 to 1."""
 
@@ -227,6 +230,48 @@ def check_single_machine(job: Job, host: str) -> None:
         )
 
 
+class LineJoiner:
+    """Joiner of pieces of one stream, so that two streams do not cut into each other's lines."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the lines that a piece completes; a line that is very long counts as whole."""
+        self.rest += data
+        end = len(self.rest) if len(self.rest) > _LONGEST else self.rest.rfind(b"\n") + 1
+        whole = bytes(self.rest[:end])
+        del self.rest[:end]
+        return whole
+
+
+def remove_all(
+    find: Callable[[], Mapping[str, T]],
+    remove: Callable[[T, float], object],
+    *,
+    where: str,
+    patience_s: float,
+    pause_s: float = 0.2,
+) -> int:
+    """Remove objects until none is found; return their number.
+
+    ``remove`` gets an object and the seconds since the first removal.
+    """
+    removed: set[str] = set()
+    began = time.monotonic()
+    left = find()
+    while left:
+        for thing in left.values():
+            remove(thing, time.monotonic() - began)
+        removed |= left.keys()
+        if time.monotonic() - began > patience_s:
+            names = ", ".join(name[:64] for name in left)
+            raise InfrastructureError(f"{where} did not remove {names}", field="host")
+        if left := find():
+            time.sleep(pause_s)
+    return len(removed)
+
+
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 
@@ -286,21 +331,3 @@ def find_innermost_cause(error: BaseException) -> str:
         seen.add(id(inner))
         error = inner
     return quote_error(error)
-
-
-class HostObservation(Struct, frozen=True):
-    """State of the host while a step ran, as in `Health`, and its plain data.
-
-    It is ``unknown`` if it could not be read, and ``unobserved`` if the operator turned the watch
-    off or there are no GPUs.
-    """
-
-    state: str
-    reason: str = ""
-    body: dict[str, Any] | None = None
-
-    def spoils(self, *, passed: bool) -> bool:
-        """Return whether the result is unusable; a suspect GPU excuses a failure only."""
-        return self.state in ("sick", "shared", "unknown") or (
-            self.state == "suspect" and not passed
-        )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -198,6 +198,11 @@ class KernelErrors:
         version = self._stated or self._logged
         return str(version) if version else None
 
+    def add_all(self, records: Iterable[Record]) -> None:
+        """Add records."""
+        for record in records:
+            self.add(record)
+
     def add(self, record: Record) -> bool:
         """Add a record, and return whether it reports an error."""
         seen = parse_sighting(record.text) or self._lost_gpu(record.text)
@@ -315,23 +320,18 @@ class KernelErrors:
     def _event(
         self, seen: EventCount, first: Sighting, rating: Rating, driver: str | None
     ) -> Event:
+        actions: dict[str, Any] = {"action": describe_action(rating.action, self._table)}
+        if rating.investigate:
+            actions["investigate"] = describe_action(rating.investigate, self._table)
         return Event(
             xid=first.code if first.kind == "xid" else None,
             sxid=first.code if first.kind == "sxid" else None,
             kind=first.name or first.kind,
             device=first.device,
-            severity=rating.severity,
-            action=describe_action(rating.action, self._table),
-            meaning=rating.meaning,
-            known=rating.known,
             message=first.text[:1024],
             count=seen.count,
             first_seen=seen.first,
             last_seen=seen.last,
-            mnemonic=rating.mnemonic,
-            investigate=describe_action(rating.investigate, self._table)
-            if rating.investigate
-            else None,
             gpu_instance=first.gpu_instance,
             compute_instance=first.compute_instance,
             pid=first.pid,
@@ -339,10 +339,8 @@ class KernelErrors:
             uuid=self._uuids.get(first.device),
             serial=self._serials.get(first.device),
             driver=driver,
-            origin=rating.origin,
-            source=rating.source,
-            guidance=rating.guidance,
             rma=describe_rma(first.code, self._table) if first.kind == "xid" else None,
+            **rating._asdict() | actions,
         )
 
     def _lost_gpu(self, text: str) -> Sighting | None:
@@ -376,18 +374,12 @@ def read_log(
     """
     reader, counted = RecordReader(), _ByteCounter(stream)
     errors = KernelErrors(table, driver, signatures)
-    collect_errors(reader.read(counted), errors)
+    errors.add_all(reader.read(counted))
     if not reader.seen:
         return errors, "the log is empty: nothing was checked"
     if counted.odd * 2 > counted.total:
         return errors, "most of the log is not text: errors in it cannot be seen"
     return errors, None
-
-
-def collect_errors(records: Iterable[Record], errors: KernelErrors) -> None:
-    """Add records."""
-    for record in records:
-        errors.add(record)
 
 
 class _ByteCounter:

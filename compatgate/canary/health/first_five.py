@@ -25,6 +25,7 @@ from compatgate.discovery.machine.files import Root
 from compatgate.errors import Unavailable
 
 State = Literal["ok", "not-ok", "could-not-look"]
+_Result = tuple[State, str]
 BUSY_PERCENT = 50
 """Utilisation from which a GPU counts as busy."""
 IDLE_CLOCK_SHARE = 1 / 3
@@ -37,6 +38,7 @@ MAX_DROPS = 0.1
 """Percent of the packets of a network device that may be dropped."""
 _LEAST_DROPS = 10
 _PASSED_THROUGH = "vfio-pci"
+_VERSIONS = "cat /proc/driver/nvidia/version; nvidia-smi -q | grep -iE 'version|fabric' -A1"
 _NO_DRIVER = "no NVIDIA GPU on the PCI bus and no driver: run this on the GPU node itself"
 
 
@@ -124,28 +126,30 @@ def add_answer(log: KernelErrors | None, answer: SmiAnswer) -> None:
 
 def check_all(seen: Observation, facts: Facts) -> tuple[Check, ...]:
     """Return the five checks, in the order of a runbook."""
-    return (
-        check_gpus(seen),
-        check_errors(seen, facts),
-        check_work(seen),
-        check_input(seen),
-        check_versions(seen),
+    errors = _check_errors(seen, facts)
+    privilege = "sudo " if seen.log is None and errors[0] == "could-not-look" else ""
+    listed = (
+        ("visible-gpus", "visible GPUs", _check_gpus(seen), "nvidia-smi -L; lspci -nn -d 10de:"),
+        ("recent-errors", "recent errors", errors, f"{privilege}compatgate health"),
+        ("work", "utilisation and clocks", _check_work(seen), "nvidia-smi dmon -s pucvt -c 5"),
+        ("input", "input", _check_input(seen), "vmstat 1 5; ip -s link; cat /proc/pressure/io"),
+        ("versions", "versions loaded", _check_versions(seen), _VERSIONS),
     )
+    return tuple(Check(id_, name, *result, more) for id_, name, result, more in listed)
 
 
 # --- 1: visible GPUs ----------------------------------------------------------------------------
 
 
-def check_gpus(seen: Observation) -> Check:
+def _check_gpus(seen: Observation) -> _Result:
     """Check that the driver lists as many GPUs as it should.
 
     These are those on the PCI bus that no virtual machine has; in a container, those that it was
     given.
     """
     host, gpus = seen.host, seen.gpus
-    name, more = ("visible-gpus", "visible GPUs"), "nvidia-smi -L; lspci -nn -d 10de:"
     if seen.blind:
-        return Check(*name, "could-not-look", _NO_DRIVER, more)
+        return "could-not-look", _NO_DRIVER
     mine = [device for device in host.gpus if device.driver != _PASSED_THROUGH]
     strange = [f"{d.address} ({d.driver or 'no driver'})" for d in mine if d.driver != "nvidia"]
     given = len(host.nodes) if 0 < len(host.nodes) < len(mine) else len(mine)
@@ -154,25 +158,24 @@ def check_gpus(seen: Observation) -> Check:
     if not gpus and not seen.said and not strange:
         why = f" ({host.other})" if host.other else ""
         found += f": neither NVML nor nvidia-smi is available{why}"
-        return Check(*name, "could-not-look", found, more)
+        return "could-not-look", found
     lost = [gpu.pci or str(gpu.index) for gpu in gpus if gpu.lost]
     faults = [f"does not answer: {', '.join(lost)}"] if lost else []
     if len(gpus) < max(given, 1):
         faults += [f"not NVIDIA's driver: {', '.join(strange)}"] if strange else []
         faults += [" ".join(seen.said.split())[:160]] if seen.said else []
-        return Check(*name, "not-ok", "; ".join([found, *faults]), more)
+        return "not-ok", "; ".join([found, *faults])
     if lost:
-        return Check(*name, "not-ok", "; ".join([found, *faults]), more)
+        return "not-ok", "; ".join([found, *faults])
     products = sorted({gpu.name for gpu in gpus if gpu.name})
-    return Check(*name, "ok", f"{found}: {', '.join(products)}" if products else found, more)
+    return "ok", f"{found}: {', '.join(products)}" if products else found
 
 
 # --- 2: recent errors ---------------------------------------------------------------------------
 
 
-def check_errors(seen: Observation, facts: Facts) -> Check:
+def _check_errors(seen: Observation, facts: Facts) -> _Result:
     """Check the kernel log since boot and the memory errors of each GPU."""
-    name, more = ("recent-errors", "recent errors"), "compatgate health"
     now = seen.answers[1].snapshot or seen.answers[0].snapshot
     quiet = now and replace(
         now, gpus=tuple(replace(gpu, throttle=None, processes=None) for gpu in now.gpus)
@@ -181,22 +184,21 @@ def check_errors(seen: Observation, facts: Facts) -> Check:
     health = judge_health(None, (quiet,) if quiet else (), None, events, rma=facts.xid.rma)
     if health and health.state != "healthy":
         count = f" (1 of {len(health.reasons)})" if len(health.reasons) > 1 else ""
-        return Check(*name, "not-ok", f"{health.reasons[0]}{count}", more)
+        return "not-ok", f"{health.reasons[0]}{count}"
     if seen.log is None:
-        return Check(*name, "could-not-look", seen.log_problem or "no kernel log", f"sudo {more}")
+        return "could-not-look", seen.log_problem or "no kernel log"
     if seen.blind and not events:
-        return Check(*name, "could-not-look", f"no error, but {_NO_DRIVER}", more)
+        return "could-not-look", f"no error, but {_NO_DRIVER}"
     notes = sum(event.count for event in events)
     found = "none since boot" if not events else f"none that needs action, {notes} noted"
-    return Check(*name, "ok", found, more)
+    return "ok", found
 
 
 # --- 3: utilisation and clocks ------------------------------------------------------------------
 
 
-def check_work(seen: Observation) -> Check:
+def _check_work(seen: Observation) -> _Result:
     """Check what each GPU does, and whether its clocks fit that."""
-    name, more = ("work", "utilisation and clocks"), "nvidia-smi dmon -s pucvt -c 5"
     samples = [answer.snapshot.gpus for answer in seen.answers if answer.snapshot]
     known = [gpu for gpu in seen.gpus if gpu.utilisation is not None]
     lowered = []
@@ -208,7 +210,7 @@ def check_work(seen: Observation) -> Check:
         why = (
             _NO_DRIVER if seen.blind else "the GPUs report nothing (no NVML, no nvidia-smi, or MIG)"
         )
-        return Check(*name, "could-not-look", why, more)
+        return "could-not-look", why
     busy = [
         gpu
         for gpu in known
@@ -230,10 +232,10 @@ def check_work(seen: Observation) -> Check:
     summary = f"{len(busy)} busy, {len(known) - len(busy)} idle"
     waiting = sum(bool(g.processes) and _most(g, samples) == 0 for g in known)
     if states:
-        return Check(*name, "not-ok", f"{summary}; {'; '.join(states[:4])}", more)
+        return "not-ok", f"{summary}; {'; '.join(states[:4])}"
     if waiting:
         summary += f", {waiting} of them with a process that waits or hangs"
-    return Check(*name, "ok", f"{summary} ({_figures(known)})", more)
+    return "ok", f"{summary} ({_figures(known)})"
 
 
 def _of(gpu: Gpu, samples: Sequence[Sequence[Gpu]]) -> list[Gpu]:
@@ -262,9 +264,8 @@ def _figures(gpus: Sequence[Gpu]) -> str:
 # --- 4: input -----------------------------------------------------------------------------------
 
 
-def check_input(seen: Observation) -> Check:
+def _check_input(seen: Observation) -> _Result:
     """Check whether CPUs wait for storage, and whether the network drops packets."""
-    name, more = ("input", "input"), "vmstat 1 5; ip -s link; cat /proc/pressure/io"
     before, after = seen.counters
     figures: list[str] = []
     bad: list[str] = []
@@ -286,7 +287,7 @@ def check_input(seen: Observation) -> Check:
         bad += drops
         figures += [] if drops else [f"no drops on {len(after.network)} network device(s)"]
     if bad:
-        return Check(*name, "not-ok", "; ".join([*bad, *figures]), more)
+        return "not-ok", "; ".join([*bad, *figures])
     if share is None or after.network is None:
         what = [
             word
@@ -294,8 +295,8 @@ def check_input(seen: Observation) -> Check:
             if gone
         ]
         found = "; ".join([f"the kernel shows no {' and no '.join(what)}", *figures])
-        return Check(*name, "could-not-look", found, more)
-    return Check(*name, "ok", "; ".join(figures), more)
+        return "could-not-look", found
+    return "ok", "; ".join(figures)
 
 
 def _drops(before: dict[str, Traffic], after: dict[str, Traffic]) -> list[str]:
@@ -312,23 +313,19 @@ def _drops(before: dict[str, Traffic], after: dict[str, Traffic]) -> list[str]:
 # --- 5: versions --------------------------------------------------------------------------------
 
 
-def check_versions(seen: Observation) -> Check:
+def _check_versions(seen: Observation) -> _Result:
     """Check that module, libraries and GSP firmware are of one version, and the fabric is up."""
-    name = ("versions", "versions loaded")
-    more = "cat /proc/driver/nvidia/version; nvidia-smi -q | grep -iE 'version|fabric' -A1"
     host, module = seen.host, seen.host.module
     now = seen.answers[1].snapshot or seen.answers[0].snapshot
     if seen.blind:
-        return Check(*name, "could-not-look", _NO_DRIVER, more)
+        return "could-not-look", _NO_DRIVER
     if module is None:
         if host.gpus and not host.other and not host.nodes:
             owners = sorted({device.driver or "no driver" for device in host.gpus})
-            return Check(
-                *name, "not-ok", f"the module nvidia is not loaded ({', '.join(owners)})", more
-            )
+            return "not-ok", f"the module nvidia is not loaded ({', '.join(owners)})"
         if now is None or now.driver is None:
             what = f"{host.other}: no version is shown" if host.other else "no version is shown"
-            return Check(*name, "could-not-look", what, more)
+            return "could-not-look", what
     loaded = module.version if module else (now.driver if now else None) or ""
     flavour = {True: " (open)", False: " (proprietary)", None: ""}[module.open if module else None]
     versions = [f"module {loaded}{flavour}"]
@@ -353,4 +350,4 @@ def check_versions(seen: Observation) -> Check:
         versions.append(f"Fabric Manager {'runs' if host.fabric_manager else 'not seen'}")
     if host.fabric_manager_version not in (None, loaded):
         bad.append(f"Fabric Manager {host.fabric_manager_version}, module {loaded}")
-    return Check(*name, "not-ok" if bad else "ok", "; ".join([*bad, *versions]), more)
+    return "not-ok" if bad else "ok", "; ".join([*bad, *versions])

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from compatgate.core.facts.xid import (
-    SEVERITY_RANK,
     NvlinkCase,
     NvlinkUnit,
-    Recovery,
     Severity,
     SXid,
     Xid,
@@ -48,10 +47,8 @@ class Sighting(NamedTuple):
 
 _PLACE = r"\(\s*(?P<place>[^()]{1,80}?)\s*\)"
 _XID = re.compile(
-    rf"\bXid\s*{_PLACE}\s*:\s*(?P<code>\d{{1,6}})\b\s*[,:.]?\s*(?P<rest>.*)", re.IGNORECASE
-)
-_SXID = re.compile(
-    rf"\bSXid\s*{_PLACE}\s*:\s*(?P<code>\d{{1,6}})\b\s*[,:.]?\s*(?P<rest>.*)", re.IGNORECASE
+    rf"\b(?P<kind>S?Xid)\s*{_PLACE}\s*:\s*(?P<code>\d{{1,6}})\b\s*[,:.]?\s*(?P<rest>.*)",
+    re.IGNORECASE,
 )
 _MORE = re.compile(r"(?:Severity \d|Data \{|Data:)", re.IGNORECASE)
 _INSTANCE = re.compile(r"\bGPU-I:(\d{1,4})\b")
@@ -96,8 +93,6 @@ def parse_device(place: str) -> str | None:
 
 def parse_sighting(text: str) -> Sighting | None:
     """Return the GPU error in a message; None if there is none."""
-    if match := _SXID.search(text):
-        return _parse_sxid(match)
     if match := _XID.search(text):
         return _parse_xid(match)
     if (match := _RM_INIT.search(text)) and (device := parse_device(match["place"])):
@@ -115,39 +110,26 @@ def _parse_xid(match: re.Match[str]) -> Sighting | None:
     if device is None:
         return None
     rest = " ".join(match["rest"].split())
-    pid, process = _PID.search(rest), _NAME.search(rest)
+    code, stated = int(match["code"]), _SAYS.search(rest)
+    says = "" if not stated else "non-fatal" if stated[1] else "fatal"
+    if match["kind"].lower() == "sxid":
+        return Sighting("sxid", code, device, rest, follows=bool(_MORE.match(rest)), says=says)
+    gpu_instance, compute_instance, pid = (
+        int(found[1]) if (found := pattern.search(text)) else None
+        for pattern, text in ((_INSTANCE, match["place"]), (_COMPUTE, match["place"]), (_PID, rest))
+    )
+    process = _NAME.search(rest)
     return Sighting(
         "xid",
-        int(match["code"]),
+        code,
         device,
         rest,
-        gpu_instance=_numbered(_INSTANCE, match["place"]),
-        compute_instance=_numbered(_COMPUTE, match["place"]),
-        pid=int(pid[1]) if pid else None,
+        gpu_instance=gpu_instance,
+        compute_instance=compute_instance,
+        pid=pid,
         process=process[1].strip() if process and process[1] != "<unknown>" else None,
-        says=_stated_severity(rest),
+        says=says,
     )
-
-
-def _parse_sxid(match: re.Match[str]) -> Sighting | None:
-    device = parse_device(match["place"])
-    if device is None:
-        return None
-    rest = " ".join(match["rest"].split())
-    follows = bool(_MORE.match(rest))
-    return Sighting(
-        "sxid", int(match["code"]), device, rest, follows=follows, says=_stated_severity(rest)
-    )
-
-
-def _numbered(pattern: re.Pattern[str], text: str) -> int | None:
-    match = pattern.search(text)
-    return int(match[1]) if match else None
-
-
-def _stated_severity(text: str) -> str:
-    match = _SAYS.search(text)
-    return "" if not match else "non-fatal" if match[1] else "fatal"
 
 
 UNKNOWN_CODE = "not in the table of known codes"
@@ -252,7 +234,9 @@ def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:
     name = words.partition(")")[0].strip().lower()
     found = next((r for r in table.recoveries if name and name in r.names), None)
     if found is None and not name:
-        found = _by_number(number, table)
+        with suppress(ValueError):
+            value = int(number.strip(), 0)
+            found = next((r for r in table.recoveries if r.value == value), None)
     if found:
         meaning = f"the driver says what recovery is needed: {found.names[0]}"
         return rating._replace(
@@ -264,32 +248,20 @@ def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:
     return rating._replace(severity="fatal", meaning=f"{rating.meaning}; {UNKNOWN_CODE}: {asked}")
 
 
-def _by_number(number: str, table: XidTable) -> Recovery | None:
-    try:
-        value = int(number.strip(), 0)
-    except ValueError:
-        return None
-    return next((r for r in table.recoveries if r.value == value), None)
-
-
 def _nvlink(seen: Sighting, rating: Rating, table: XidTable, driver: Version | None) -> Rating:
     if not any(unit.xid == seen.code for unit in table.nvlink):
         return rating
-    said: Severity = "fatal" if seen.says == "fatal" else "warning"
     row = decode_nvlink(seen.code or 0, seen.text, table.nvlink, driver)
     if row is None:
-        severity = said if seen.says else rating.severity
+        severity = rating.severity
+        if seen.says:
+            severity = "fatal" if seen.says == "fatal" else "warning"
         action = "RESET_GPU" if severity == "fatal" else rating.action
         note = "" if seen.says else "; the message does not say whether it is fatal"
         return rating._replace(severity=severity, action=action, meaning=f"{rating.meaning}{note}")
-    severity = (
-        row.severity if not seen.says else max(row.severity, said, key=SEVERITY_RANK.__getitem__)
-    )
-    if seen.says == "non-fatal":
-        severity = row.severity
-    action = row.action
-    if severity == "fatal" and row.severity != "fatal":
-        action = "RESET_GPU"
+    severity, action = row.severity, row.action
+    if seen.says == "fatal" and severity != "fatal":
+        severity, action = "fatal", "RESET_GPU"
     return rating._replace(severity=severity, action=action, investigate=row.investigate)
 
 

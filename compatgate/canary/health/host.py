@@ -93,25 +93,23 @@ def look_at_host(root: Root = HERE) -> Host:
     """Return what a host shows without its driver."""
     devices = tuple(_pci_devices(root))
     switches = tuple(device for kind, device in devices if kind.startswith(_BRIDGE))
+    names = (name for folder in _LIBRARY_FOLDERS for name in root.list(folder))
+    programs = observe_programs(run_program, []) if switches and root.is_here else ()
+    versions = (one.version for one in programs if one.component == "fabric-manager")
     return Host(
         gpus=tuple(device for kind, device in devices if kind.startswith(_DISPLAY)),
         switches=switches,
         module=read_kernel_driver(proc=root.at(PROC), sys=root.at(SYS)),
         other=next((name for path, name in _OTHER_DRIVERS.items() if root.has(path)), None),
         nodes=tuple(name for name in root.list("/dev") if fnmatch(name, "nvidia[0-9]*")),
-        libraries=tuple(sorted(set(_libraries(root)))),
+        libraries=tuple(sorted({match[1] for match in map(_LIBRARY.fullmatch, names) if match})),
         fabric_manager=any(
             root.read(f"/proc/{name}/comm", 64) == _FABRIC_MANAGER
             for name in root.list("/proc")
             if name.isdecimal()
         ),
-        fabric_manager_version=_fabric_manager_version() if switches and root.is_here else None,
+        fabric_manager_version=next(versions, None),
     )
-
-
-def _fabric_manager_version() -> str | None:
-    programs = observe_programs(run_program, [])
-    return next((one.version for one in programs if one.component == "fabric-manager"), None)
 
 
 def _pci_devices(root: Root) -> Iterator[tuple[str, PciDevice]]:
@@ -122,13 +120,6 @@ def _pci_devices(root: Root) -> Iterator[tuple[str, PciDevice]]:
             link = root.at(f"{folder}/driver")
             driver = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else None
             yield root.read(f"{folder}/class"), PciDevice(address, driver)
-
-
-def _libraries(root: Root) -> Iterator[str]:
-    for folder in _LIBRARY_FOLDERS:
-        for name in root.list(folder):
-            if match := _LIBRARY.fullmatch(name):
-                yield match[1]
 
 
 # --- input --------------------------------------------------------------------------------------
@@ -157,23 +148,19 @@ class InputCounters(Struct, frozen=True):
 
 def read_input_counters(root: Root = HERE) -> InputCounters:
     """Return the counters now."""
-    cpu, iowait = _cpu_times(root.read("/proc/stat"))
+    # The line of all CPUs (proc_stat(5)); the time of guests is in that of users.
+    cpu = re.search(r"^cpu((?: +\d+){5,}) *$", root.read("/proc/stat"), re.MULTILINE)
+    ticks = [int(value) for value in cpu[1].split()[:8]] if cpu else None
     network = root.read("/proc/net/dev")
-    text = root.read("/proc/pressure/io")
-    match = re.search(r"^some avg10=(\d{1,3}\.\d+)", text, re.MULTILINE)
-    return InputCounters(
-        cpu, iowait, (float(match[1]) if match else None), _traffic(network) if network else None
+    pressure = re.search(
+        r"^some avg10=(\d{1,3}\.\d+)", root.read("/proc/pressure/io"), re.MULTILINE
     )
-
-
-def _cpu_times(text: str) -> tuple[int | None, int | None]:
-    """Return the total and the iowait of the line ``cpu`` (proc_stat(5)); guests are in user."""
-    for line in text.splitlines():
-        name, *values = line.split()
-        if name == "cpu" and len(values) >= 5 and all(map(str.isdecimal, values)):
-            ticks = [int(value) for value in values[:8]]
-            return sum(ticks), ticks[4]
-    return None, None
+    return InputCounters(
+        cpu=sum(ticks) if ticks else None,
+        iowait=ticks[4] if ticks else None,
+        pressure=float(pressure[1]) if pressure else None,
+        network=_traffic(network) if network else None,
+    )
 
 
 def _traffic(text: str) -> dict[str, Traffic]:

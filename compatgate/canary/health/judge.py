@@ -73,13 +73,30 @@ def judge_health(
 
     Return None if nothing was observed, which does not mean healthy.
     """
-    ours = _RunGpus(gpus, (before, *during, after))
-    concerning = tuple(event for event in events if ours.concerns(event))
+    snapshots = [
+        {gpu.pci or gpu.uuid or f"GPU {gpu.index}": gpu for gpu in snapshot.gpus}
+        if snapshot
+        else {}
+        for snapshot in (before, *during, after)
+    ]
+    names = None if gpus is None else {name.lower() for name in gpus}
+    identities: dict[str, None] = {}
+    for snapshot in snapshots:
+        for identity, gpu in snapshot.items():
+            own = {name.lower() for name in (gpu.uuid, gpu.pci) if name}
+            if names is None or names & own:
+                identities[identity] = None
+                names = None if names is None else names | own
+    concerning = tuple(
+        event
+        for event in events
+        if names is None or event.sxid is not None or event.device in {HOST, *names}
+    )
     if before is None and after is None and not during and not concerning:
         return None
     points = [*_judge_events(concerning)]
-    for identity in ours.identities(before, during, after):
-        seen = [ours.find(snapshot, identity) for snapshot in (before, *during, after)]
+    for identity in identities:
+        seen = [snapshot.get(identity) for snapshot in snapshots]
         points += _judge_gpu(identity, seen, after is not None, rma)
     if before is not None and after is None:
         points.append(_Finding("sick", "NVML does not answer after the run", REBOOT_MACHINE))
@@ -90,49 +107,6 @@ def judge_health(
         tuple(dict.fromkeys(point.action for point in points if point.action)),
         concerning,
     )
-
-
-class _RunGpus:
-    def __init__(self, named: Collection[str] | None, snapshots: Iterable[Snapshot | None]) -> None:
-        self._named = None if named is None else {name.lower() for name in named}
-        if self._named is not None:
-            for snapshot in snapshots:
-                for gpu in snapshot.gpus if snapshot else ():
-                    if self._has(gpu):
-                        self._named |= {n.lower() for n in (gpu.uuid, gpu.pci) if n}
-
-    def _has(self, gpu: Gpu) -> bool:
-        if self._named is None:
-            return True
-        return any(name and name.lower() in self._named for name in (gpu.uuid, gpu.pci))
-
-    def concerns(self, event: Event) -> bool:
-        """Return whether an event is about one of the run's GPUs, or about the whole host."""
-        if self._named is None or event.sxid is not None or event.device == HOST:
-            return True
-        return event.device in self._named
-
-    def identities(
-        self, before: Snapshot | None, during: Sequence[Snapshot], after: Snapshot | None
-    ) -> list[str]:
-        """Return every GPU that a snapshot contains."""
-        found = (
-            _find_identity(gpu)
-            for snapshot in (before, *during, after)
-            if snapshot is not None
-            for gpu in snapshot.gpus
-            if self._has(gpu)
-        )
-        return list(dict.fromkeys(found))
-
-    def find(self, snapshot: Snapshot | None, identity: str) -> Gpu | None:
-        """Return a GPU of a snapshot; None if the snapshot does not contain it."""
-        gpus = snapshot.gpus if snapshot else ()
-        return next((gpu for gpu in gpus if _find_identity(gpu) == identity), None)
-
-
-def _find_identity(gpu: Gpu) -> str:
-    return gpu.pci or gpu.uuid or f"GPU {gpu.index}"
 
 
 # --- events ---------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from compatgate.canary.health.events import LOADING, Event, KernelErrors, collect_errors
+from compatgate.canary.health.events import LOADING, Event, KernelErrors
 from compatgate.canary.health.gpu_errors import parse_sighting
 from compatgate.canary.health.records import CLOCK_ORDER, Record, RecordReader, Stamp
 from compatgate.core.facts.errors import ErrorTable
@@ -51,7 +51,7 @@ def read_kernel_log(
     """
     errors = KernelErrors(table, driver, signatures)
     records, name = read_kernel_records(kmsg=kmsg, programs=programs)
-    collect_errors(records, errors)
+    errors.add_all(records)
     return errors, name
 
 
@@ -114,19 +114,17 @@ class KernelLog:
         """Return every error so far, the most severe first; may be called again."""
         try:
             if self._fd is not None:
-                for line in _read_new(self._fd, self._overwritten):
-                    collect_errors(self._reader.feed(line), self._errors)
+                lost: list[bool] = []
+                for line in _read_new(self._fd, lost):
+                    self._errors.add_all(self._reader.feed(line))
+                if lost and not self._journal:
+                    self._without_kmsg("messages were overwritten before they were read")
             if self._journal:
                 for line in _read_output((*_JOURNAL, f"--since=@{self._since:.6f}")):
-                    collect_errors(self._reader.feed(line), self._errors)
+                    self._errors.add_all(self._reader.feed(line))
         except OSError as error:
             self.problem = f"new kernel messages cannot be read ({quote_error(error)})"
         return self._errors.events()
-
-    def _overwritten(self) -> None:
-        """Switch to the journal, because the kernel overwrote messages before they were read."""
-        if not self._journal:
-            self._without_kmsg("messages were overwritten before they were read")
 
     def close(self) -> None:
         """Close the log."""
@@ -149,15 +147,15 @@ def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
 def _read_stored(path: str) -> Iterator[bytes]:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        yield from _read_new(fd)
+        yield from _read_new(fd, [])
     finally:
         os.close(fd)
 
 
-def _read_new(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterator[bytes]:
+def _read_new(fd: int, lost: list[bool]) -> Iterator[bytes]:
     """Yield records up to now; one read returns one record (Documentation/ABI/testing/dev-kmsg).
 
-    Call ``overwritten`` if records were lost before they were read.
+    ``lost`` gets an item where records were overwritten before they were read.
     """
     while True:
         try:
@@ -165,7 +163,7 @@ def _read_new(fd: int, overwritten: Callable[[], None] = lambda: None) -> Iterat
         except BlockingIOError:
             return
         except BrokenPipeError:  # the next read goes on after what was lost
-            overwritten()
+            lost.append(True)
             continue
         if not record:
             return

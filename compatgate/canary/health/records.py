@@ -212,7 +212,8 @@ def _read_objects(piece: bytes) -> Iterator[Record]:
 
 
 def _read_fields(fields: dict[str, Any]) -> Iterator[Record]:
-    text = next((t for name in _TEXT_FIELDS if (t := _field_text(fields.get(name)))), "")
+    values = [fields.get(name) for name in _TEXT_FIELDS]
+    text = next((t for value in values if (t := _field_text(value))), "")
     at = _field_stamps(fields)
     transport, tag = fields.get("_TRANSPORT"), fields.get("SYSLOG_IDENTIFIER")
     program = transport not in (None, "kernel") and tag not in (None, "kernel")
@@ -332,17 +333,13 @@ def read_lines(stream: ByteReader) -> Iterator[bytes]:
         *whole, rest = rest.split(b"\n")
         yield from whole
         while len(rest) > MAX_LINE:
-            cut = _find_cut(rest)
+            cut = MAX_LINE
+            for mark in _CUTS:  # between two JSON records if possible
+                place = rest.rfind(mark, MAX_LINE // 2, MAX_LINE)
+                if place > 0:
+                    cut = place if mark == b"NVRM:" else place + len(mark)
+                    break
             yield rest[:cut]
             rest = rest[cut:]
     if rest:
         yield rest
-
-
-def _find_cut(line: bytes) -> int:
-    """Return where to cut an endless line: between two JSON records if possible."""
-    for mark in _CUTS:
-        place = line.rfind(mark, MAX_LINE // 2, MAX_LINE)
-        if place > 0:
-            return place if mark == b"NVRM:" else place + len(mark)
-    return MAX_LINE

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from xml.parsers import expat
@@ -21,22 +22,57 @@ _PATIENCE_S = 30
 _LONGEST_TEXT = 4 << 20
 _ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "not supported", "unknown error"})
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-# Elements below clocks_event_reasons, which old drivers call clocks_throttle_reasons.
-_REASONS = {
-    "gpu_idle": "gpu_idle",
-    "applications_clocks_setting": "applications_clocks_setting",
-    "sw_power_cap": "sw_power_cap",
-    "hw_slowdown": "hw_slowdown",
-    "hw_thermal_slowdown": "hw_thermal_slowdown",
-    "hw_power_brake_slowdown": "hw_power_brake_slowdown",
-    "sync_boost": "sync_boost",
-    "sw_thermal_slowdown": "sw_thermal_slowdown",
-    "display_clocks_setting": "display_clock_setting",
+_FLAGS = {"yes": True, "no": False, "enabled": True, "disabled": False}
+# nvml.h, nvmlClocksEventReasons; the bits have not changed since the reasons were introduced.
+_THROTTLE = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
 }
+# Elements below clocks_event_reasons, which old drivers call clocks_throttle_reasons.
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons/clocks_(?:event|throttle)_reason_(\w+)")
+_REASON_NAMES = {"display_clocks_setting": "display_clock_setting"}
+# nvml.h, nvmlDeviceGpuRecoveryAction_t.
+_RECOVERY = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
 _RECOVERY_NAMES = {"reset": "gpu_reset", "reboot": "node_reboot"}
 """Names of NVML for recovery actions that nvidia-smi shortens."""
+# nvml.h, nvmlGpuFabricState_t; 0: not supported.
+FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
+_SINGLE_BIT, _DOUBLE_BIT = 0, 1
+_GPU_SENSOR = 0
 Fields = dict[str, str]
+_FIELDS: tuple[tuple[str, type, tuple[Any, ...], tuple[str, ...]], ...] = (
+    ("uuid", str, ("nvmlDeviceGetUUID",), ("uuid",)),
+    ("name", str, ("nvmlDeviceGetName",), ("product_name",)),
+    ("persistence", bool, ("nvmlDeviceGetPersistenceMode",), ("persistence_mode",)),
+    # kind of error: 0 corrected, 1 uncorrected; counter: 0 volatile, 1 aggregate
+    ("ecc_corrected_volatile", int, ("nvmlDeviceGetTotalEccErrors", 0, 0), ()),
+    ("ecc_uncorrected_volatile", int, ("nvmlDeviceGetTotalEccErrors", 1, 0), ()),
+    ("ecc_corrected_aggregate", int, ("nvmlDeviceGetTotalEccErrors", 0, 1), ()),
+    ("ecc_uncorrected_aggregate", int, ("nvmlDeviceGetTotalEccErrors", 1, 1), ()),
+    ("retirement_pending", bool, ("nvmlDeviceGetRetiredPagesPendingStatus",),
+     ("retired_pages/pending_retirement", "retired_pages/pending_blacklist")),
+    ("sram_threshold_exceeded", bool, (), ("ecc_errors/aggregate/sram_threshold_exceeded",)),
+    ("remapped_corrected", int, (), ("remapped_rows/remapped_row_corr",)),
+    ("remapped_uncorrected", int, (), ("remapped_rows/remapped_row_unc",)),
+    ("remap_pending", bool, (), ("remapped_rows/remapped_row_pending",)),
+    ("remap_failed", bool, (), ("remapped_rows/remapped_row_failure",)),
+    # clock: 1 of the SMs, 2 of the memory
+    ("sm_clock_mhz", int, ("nvmlDeviceGetClockInfo", 1), ("clocks/sm_clock",)),
+    ("memory_clock_mhz", int, ("nvmlDeviceGetClockInfo", 2), ("clocks/mem_clock",)),
+    ("sm_clock_max_mhz", int, ("nvmlDeviceGetMaxClockInfo", 1), ("max_clocks/sm_clock",)),
+    ("gsp", str, ("nvmlDeviceGetGspFirmwareVersion",), ("gsp_firmware_version",)),
+    ("temperature_c", int, ("nvmlDeviceGetTemperature", _GPU_SENSOR), ("temperature/gpu_temp",)),
+    ("utilisation", int, (), ("utilization/gpu_util",)),
+    ("memory_utilisation", int, (), ("utilization/memory_util",)),
+)  # fmt: skip
+"""Field of `Gpu`, its type, function of NVML with arguments, elements of nvidia-smi, first wins."""
 
 
 class Process(Struct, frozen=True):
@@ -105,29 +141,6 @@ class Snapshot(Struct, frozen=True):
     cuda: str | None = None
 
 
-# nvml.h, nvmlClocksEventReasons; the bits have not changed since the reasons were introduced.
-_THROTTLE = {
-    0x1: "gpu_idle",
-    0x2: "applications_clocks_setting",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-    0x100: "display_clock_setting",
-}
-# nvml.h, nvmlDeviceGpuRecoveryAction_t.
-_RECOVERY = ("none", "gpu_reset", "node_reboot", "drain_p2p", "drain_and_reset")
-_SINGLE_BIT, _DOUBLE_BIT = 0, 1
-_CORRECTED, _UNCORRECTED = 0, 1
-_VOLATILE, _AGGREGATE = 0, 1
-_SM, _MEMORY = 1, 2
-# nvml.h, nvmlGpuFabricState_t; 0: not supported.
-FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
-_GPU_SENSOR = 0
-
-
 def snapshot(nvml: Any = None) -> Snapshot | None:
     """Return the current state of every GPU; None without NVML, its library or a GPU."""
     with open_nvml(nvml) as library:
@@ -164,50 +177,42 @@ def _read_gpu(nvml: Any, index: int) -> Gpu:
         nvml.nvmlDeviceGetTemperature(handle, _GPU_SENSOR)  # read from the GPU itself
     except nvml.NVMLError as error:
         lost = _is_lost_error(nvml, error)
+    found: dict[str, Any] = {field: ask(*call) for field, _, call, _ in _FIELDS if call}
+    names = ("remapped_corrected", "remapped_uncorrected", "remap_pending", "remap_failed")
+    found |= zip(names, ask("nvmlDeviceGetRemappedRows") or (), strict=False)
     sram = _fill(nvml, "nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t", handle)
+    found["sram_threshold_exceeded"] = getattr(sram, "bThresholdExceeded", None)
+    used = ask("nvmlDeviceGetUtilizationRates")
+    found |= {"utilisation": used.gpu, "memory_utilisation": used.memory} if used else {}
+    for field, kind, _, _ in _FIELDS:
+        if kind is not int and (value := found.get(field)) is not None:
+            found[field] = nvml_text(value) if kind is str else bool(value)
     fabric = _fill(nvml, "nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t", handle)
-    remapped = ask("nvmlDeviceGetRemappedRows") or (None, None, None, None)
-    retired = ask("nvmlDeviceGetRetiredPages", _DOUBLE_BIT)
-    single = ask("nvmlDeviceGetRetiredPages", _SINGLE_BIT)
-    pages = [len(found) for found in (retired, single) if found is not None]
+    double, single = (ask("nvmlDeviceGetRetiredPages", kind) for kind in (_DOUBLE_BIT, _SINGLE_BIT))
+    pages = [None if listed is None else len(listed) for listed in (double, single)]
     mask = ask("nvmlDeviceGetCurrentClocksEventReasons")
     if mask is None:
         mask = ask("nvmlDeviceGetCurrentClocksThrottleReasons")
-    used, power = ask("nvmlDeviceGetUtilizationRates"), ask("nvmlDeviceGetPowerUsage")
-    mode = ask("nvmlDeviceGetMigMode")
-    info = ask("nvmlDeviceGetPciInfo")
+    power, mode, info = (
+        ask(f"nvmlDeviceGet{name}") for name in ("PowerUsage", "MigMode", "PciInfo")
+    )
+    processes = ask("nvmlDeviceGetComputeRunningProcesses")
+    if processes is not None:  # on the whole GPU, MIG devices included
+        memory = {one.pid: getattr(one, "usedGpuMemory", None) or None for one in processes}
+        processes = tuple(Process(pid, memory[pid]) for pid in sorted(memory))
     return Gpu(
         index=index,
-        uuid=nvml_text(ask("nvmlDeviceGetUUID")),
         pci=parse_device(nvml_text(info.busId) or "") if info else None,
-        name=nvml_text(ask("nvmlDeviceGetName")),
         lost=lost,
         mig=bool(mode[0]) if mode else None,
-        persistence=_read_flag(ask("nvmlDeviceGetPersistenceMode")),
-        ecc_corrected_volatile=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _VOLATILE),
-        ecc_uncorrected_volatile=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _VOLATILE),
-        ecc_corrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _CORRECTED, _AGGREGATE),
-        ecc_uncorrected_aggregate=ask("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _AGGREGATE),
-        retired_pages=len(retired) if retired is not None else None,
-        retired_pages_total=sum(pages) if pages else None,
-        retirement_pending=_read_flag(ask("nvmlDeviceGetRetiredPagesPendingStatus")),
-        sram_threshold_exceeded=_read_flag(getattr(sram, "bThresholdExceeded", None)),
-        remapped_corrected=remapped[0],
-        remapped_uncorrected=remapped[1],
-        remap_pending=_read_flag(remapped[2]),
-        remap_failed=_read_flag(remapped[3]),
+        retired_pages=pages[0],
+        retired_pages_total=_add(pages),
         recovery=_read_recovery(nvml, handle),
         throttle=decode_throttle_reasons(mask) if mask is not None else None,
-        sm_clock_mhz=ask("nvmlDeviceGetClockInfo", _SM),
-        memory_clock_mhz=ask("nvmlDeviceGetClockInfo", _MEMORY),
-        temperature_c=ask("nvmlDeviceGetTemperature", _GPU_SENSOR),
-        sm_clock_max_mhz=ask("nvmlDeviceGetMaxClockInfo", _SM),
         fabric=FABRIC_STATES.get(getattr(fabric, "state", 0)),
-        gsp=nvml_text(ask("nvmlDeviceGetGspFirmwareVersion")),
         power_w=power / 1000 if power is not None else None,
-        utilisation=used.gpu if used else None,
-        memory_utilisation=used.memory if used else None,
-        processes=_read_processes(ask("nvmlDeviceGetComputeRunningProcesses")),
+        processes=processes,
+        **found,
     )
 
 
@@ -219,14 +224,6 @@ def _fill(nvml: Any, function: str, structure: str, handle: Any) -> Any:
     value = make()
     done = query_nvml(nvml, function, handle, ctypes.byref(value))
     return None if done is None else value
-
-
-def _read_processes(listed: Any) -> tuple[Process, ...] | None:
-    """Return the processes on the whole GPU, MIG devices included."""
-    if listed is None:
-        return None
-    memory = {one.pid: getattr(one, "usedGpuMemory", None) or None for one in listed}
-    return tuple(Process(pid, memory[pid]) for pid in sorted(memory))
 
 
 def _read_recovery(nvml: Any, handle: Any) -> str | None:
@@ -243,8 +240,10 @@ def _is_lost_error(nvml: Any, error: Exception) -> bool:
     return getattr(error, "value", None) == lost
 
 
-def _read_flag(value: Any) -> bool | None:
-    return None if value is None else bool(value)
+def _add(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of the known counts; None if none is known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 class SmiAnswer(NamedTuple):
@@ -306,87 +305,62 @@ def _read_smi_gpu(index: int, fields: Fields) -> Gpu:
         return next((v for n in names if (v := _value(fields.get(n))) is not None), None)
 
     def number(*names: str) -> int | None:
-        return _number(value(*names))
+        match = _NUMBER.match(value(*names) or "")
+        return int(float(match[0])) if match else None
 
-    single = number("retired_pages/multiple_single_bit_retirement/retired_count")
-    double = number("retired_pages/double_bit_retirement/retired_count")
-    pages = [count for count in (single, double) if count is not None]
+    def flag(*names: str) -> bool | None:
+        return _FLAGS.get((value(*names) or "").lower())
+
+    read: dict[type, Callable[..., Any]] = {str: value, int: number, bool: flag}
+    found = {field: read[kind](*names) for field, kind, _, names in _FIELDS if names}
+    for since in ("volatile", "aggregate"):  # of SRAM and DRAM, or before Ampere the total
+        counted = [
+            number(f"ecc_errors/{since}/{name}")
+            for name in (
+                "sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded",
+                "dram_uncorrectable", "double_bit/total",
+            )
+        ]  # fmt: skip
+        found[f"ecc_uncorrected_{since}"] = _add(counted)
+    pages = [
+        number(f"retired_pages/{kind}/retired_count")
+        for kind in ("double_bit_retirement", "multiple_single_bit_retirement")
+    ]
     power = value(
         "gpu_power_readings/instant_power_draw",
         "gpu_power_readings/average_power_draw",
         "gpu_power_readings/power_draw",
         "power_readings/power_draw",
     )
-    fabric = (value("fabric/state") or "").lower().replace(" ", "_")
-    recovery = (value("gpu_recovery_action") or "").lower().replace(" ", "_")
+    watts = _NUMBER.search(power or "")
+    fabric, recovery = (
+        (value(name) or "").lower().replace(" ", "_")
+        for name in ("fabric/state", "gpu_recovery_action")
+    )
+    reasons = {
+        match[1]: state.lower() == "active"
+        for name, state in fields.items()
+        if (match := _REASON.fullmatch(name))
+    }
+    active = tuple(_REASON_NAMES.get(name, name) for name, on in reasons.items() if on)
     return Gpu(
         index=index,
-        uuid=value("uuid"),
         pci=parse_device(fields["id"]),
-        name=value("product_name"),
         lost="gpu is lost" in " ".join(fields.values()).lower(),
-        mig=_flag(value("mig_mode/current_mig")),
-        persistence=_flag(value("persistence_mode")),
-        ecc_uncorrected_volatile=_uncorrected(fields, "volatile"),
-        ecc_uncorrected_aggregate=_uncorrected(fields, "aggregate"),
-        retired_pages=double,
-        retired_pages_total=sum(pages) if pages else None,
-        retirement_pending=_flag(
-            value("retired_pages/pending_retirement", "retired_pages/pending_blacklist")
-        ),
-        sram_threshold_exceeded=_flag(value("ecc_errors/aggregate/sram_threshold_exceeded")),
-        remapped_corrected=number("remapped_rows/remapped_row_corr"),
-        remapped_uncorrected=number("remapped_rows/remapped_row_unc"),
-        remap_pending=_flag(value("remapped_rows/remapped_row_pending")),
-        remap_failed=_flag(value("remapped_rows/remapped_row_failure")),
+        mig=flag("mig_mode/current_mig"),
+        retired_pages=pages[0],
+        retired_pages_total=_add(pages),
         recovery=_RECOVERY_NAMES.get(recovery, recovery) or None,
-        throttle=_reasons(fields),
-        sm_clock_mhz=number("clocks/sm_clock"),
-        memory_clock_mhz=number("clocks/mem_clock"),
-        sm_clock_max_mhz=number("max_clocks/sm_clock"),
-        fabric=fabric if fabric in ("not_started", "in_progress", "completed") else None,
-        gsp=value("gsp_firmware_version"),
-        temperature_c=number("temperature/gpu_temp"),
-        power_w=float(found[0]) if power and (found := _NUMBER.search(power)) else None,
-        utilisation=number("utilization/gpu_util"),
-        memory_utilisation=number("utilization/memory_util"),
+        throttle=active if reasons else None,
+        fabric=fabric if fabric in FABRIC_STATES.values() else None,
+        power_w=float(watts[0]) if watts else None,
         processes=_processes(fields),
+        **found,
     )
 
 
 def _value(text: str | None) -> str | None:
     return None if text is None or text.strip().lower() in _ABSENT else text.strip()
-
-
-def _number(text: str | None) -> int | None:
-    found = _NUMBER.match(text) if text else None
-    return int(float(found[0])) if found else None
-
-
-def _flag(text: str | None) -> bool | None:
-    known = {"yes": True, "no": False, "enabled": True, "disabled": False}
-    return known.get((text or "").lower())
-
-
-def _uncorrected(fields: Fields, since: str) -> int | None:
-    """Return the uncorrected ECC errors: of SRAM and DRAM, or before Ampere the total."""
-    folder = f"ecc_errors/{since}/"
-    names = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded")
-    found = [_number(_value(fields.get(folder + name))) for name in (*names, "dram_uncorrectable")]
-    found.append(_number(_value(fields.get(f"{folder}double_bit/total"))))
-    counted = [count for count in found if count is not None]
-    return sum(counted) if counted else None
-
-
-def _reasons(fields: Fields) -> tuple[str, ...] | None:
-    reasons = {
-        match[1]: value.lower() == "active"
-        for name, value in fields.items()
-        if (match := _REASON.fullmatch(name))
-    }
-    if not reasons:
-        return None
-    return tuple(_REASONS.get(name, name) for name, active in reasons.items() if active)
 
 
 def _processes(fields: Fields) -> tuple[Process, ...] | None:

@@ -247,7 +247,7 @@ def find_family(versions: Mapping[str, str]) -> str:
     parts = [
         f"{name}-{'.'.join(map(str, found[name].at(places)))}"
         for name in sort_components(found)
-        if (places := _version_places(name))
+        if (places := _PLACES.get(name, _FRAMEWORK_PLACES if is_framework(name) else 0))
     ]
     return "+".join(parts) or "none"
 
@@ -262,9 +262,3 @@ def find_nearest_family(wanted: str, known: Iterable[str]) -> str | None:
     shared = {family: len(own & set(family.split("+"))) for family in known}
     best = max(shared.values(), default=0)
     return min((f for f, count in shared.items() if count == best), default=None) if best else None
-
-
-def _version_places(component: str) -> int:
-    if component in _PLACES:
-        return _PLACES[component]
-    return _FRAMEWORK_PLACES if is_framework(component) else 0

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from math import exp, fsum, isfinite, lgamma, log, log1p
 
 from compatgate.canary.judge.baseline import RELIABLE_RUNS
-from compatgate.canary.judge.prepare import prepare_samples
+from compatgate.canary.judge.prepare import find_refusal
 from compatgate.canary.judge.result import Aspect, Samples
-from compatgate.canary.judge.rule import UNSUSPICIOUS
+from compatgate.canary.judge.rule import UNSUSPICIOUS, choose_tail
 from compatgate.canary.judge.statistics import TAIL_ALARM, TAIL_SUSPICION, compute_tail_chance
 from compatgate.canary.workload import MetricSpec
 
@@ -31,9 +31,9 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
     before, after = baseline.values, candidate.values
     n, m = len(before), len(after)
     if min(n, m) < spec.repetitions or not all(isfinite(v) and v >= 0 for v in (*before, *after)):
-        result = prepare_samples(spec, baseline, candidate)
-        if isinstance(result, Aspect):
-            return result
+        refused = find_refusal(spec, baseline, candidate)
+        if refused:
+            return refused
     if 2 * before.count(0) < n:
         return _judge_frequent(spec, baseline, candidate)
     if not any(after) and not any(before):
@@ -43,11 +43,8 @@ def judge_counts(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
     if any(before):
         words += f"; {sum(after):g} events, before {sum(before):g}"
     more, fewer = _compute_chances(before, after), _compute_chances(after, before)
-    worse, better = {
-        "lower": (more, fewer),
-        "higher": (fewer, more),
-        "either": (min(1.0, 2 * min(more, fewer)), 1.0),
-    }[spec.better]
+    worse = choose_tail(spec.better, more, fewer)
+    better = {"lower": fewer, "higher": more, "either": 1.0}[spec.better]
     if worse <= TAIL_ALARM:
         return Aspect("tail", "regression", words)
     suspicious = worse <= TAIL_SUSPICION or (spec.better != "higher" and b and not a)
@@ -69,7 +66,7 @@ def _judge_frequent(spec: MetricSpec, baseline: Samples, candidate: Samples) -> 
     share = len(after) / (len(before) + len(after))
     more = compute_binomial_tail(round(b), round(a + b), share)
     fewer = compute_binomial_tail(round(a), round(a + b), 1 - share)
-    worse = {"lower": more, "higher": fewer, "either": min(1.0, 2 * min(more, fewer))}[spec.better]
+    worse = choose_tail(spec.better, more, fewer)
     words = (
         f"{fsum(after):g} events in {len(after)} values, before {fsum(before):g} in {len(before)}"
     )
@@ -91,7 +88,7 @@ def _compute_chances(before: Sequence[float], after: Sequence[float]) -> float:
     a, b = (sum(value > 0 for value in side) for side in (before, after))
     # No event at all says less than a test given the sum would make of it.
     marks = compute_fisher_tail(a, n, b, m) if a else compute_tail_chance(0, n, b, m)
-    if _come_in_bursts(before, after):
+    if _measure_scatter([before, after]) > _BURSTS:
         return marks
     events = compute_binomial_tail(round(sum(after)), round(sum(before) + sum(after)), m / (n + m))
     return min(1.0, 2 * min(marks, events))
@@ -119,11 +116,6 @@ def compute_binomial_tail(successes: int, trials: int, share: float) -> float:
         for k in range(successes, min(trials, successes + 2000) + 1)
     )
     return min(1.0, fsum(terms))
-
-
-def _come_in_bursts(*sides: Sequence[float]) -> bool:
-    """Return whether values vary more than Poisson events of one rate a side do."""
-    return _measure_scatter(sides) > _BURSTS
 
 
 def _measure_scatter(sides: Sequence[Sequence[float]]) -> float:

@@ -14,30 +14,26 @@ from msgspec.structs import replace
 from compatgate.canary.judge.baseline import RELIABLE_RUNS
 from compatgate.canary.judge.changes import Change, Contrast
 from compatgate.canary.judge.metric import (
-    Direction,
     choose_worse,
     compute_statistics,
     conclude_metric,
     describe_interval,
-    describe_movement,
     doubt_improvement,
     judge_tail,
-    make_direction,
     make_numbers,
-    percent,
     round_figure,
 )
 from compatgate.canary.judge.paired.blocks import find_step, summarize_block
 from compatgate.canary.judge.prepare import (
-    PreparedSamples,
+    describe_movement,
     find_conversion,
     find_refusal,
     is_count,
+    percent,
     prepare_samples,
 )
 from compatgate.canary.judge.result import Aspect, MetricJudgement, Samples
-from compatgate.canary.judge.rule import RUNS, SIGNS, RatioCourse, Rule
-from compatgate.canary.judge.statistics import Tail
+from compatgate.canary.judge.rule import RUNS, SIGNS, RatioCourse, Rule, measure_limit
 from compatgate.canary.workload import MetricSpec
 
 PAIRS_NEEDED = "pairs with a reference image"
@@ -132,21 +128,26 @@ def _judge(
 ) -> MetricJudgement:
     spec, runs = course.spec, course.blocks
     prepared = prepare_samples(spec, baseline, candidate)
-    assert isinstance(prepared, PreparedSamples)  # noqa: S101 - nothing was refused
     change = rule.changes(runs)[name]
     centre = _judge_centre(name, course, rule, change, hopeless)
     if centre.repetitions:
         centre = replace(centre, repetitions=len(candidate.values) * (runs + 1) // runs)
     aspects, numbers = [], None
     for sign in SIGNS[spec.better]:
-        side = make_direction(prepared, sign, spec.tolerance)
-        shift, tail, spread = compute_statistics(side)
+        side = prepared.turn(sign)
+        shift, tail, spread = compute_statistics(side, measure_limit(spec.tolerance, sign))
         level = rule.level(runs) if runs >= RUNS.alarms else 0.0
         grown = judge_tail(side, tail)
-        if grown.outcome != "ok" and (tail.chance > level or not _lasts(side, tail, runs)):
+        each = len(side.candidate) // runs
+        far = [
+            sum(value > tail.limit for value in side.candidate[place * each :][:each])
+            for place in range(runs)
+        ]
+        # A tail must show in every run, not in one run alone.
+        if grown.outcome != "ok" and (tail.chance > level or min(far) < 2):
             grown = replace(grown, outcome="ok", missing=None, repetitions=None)
         aspects += [centre, grown]
-        numbers = numbers or make_numbers(side, shift, tail, spread, prepared.dropped)
+        numbers = numbers or make_numbers(side, shift, tail, spread)
     if spec.better == "either":
         aspects = choose_worse(aspects)
     reach = change.reach(_CONFIDENCE)
@@ -180,11 +181,3 @@ def _judge_centre(
         return Aspect("centre", "inconclusive", reason, missing=PAIRS_NEEDED)
     reason = f"{words}: {runs} of {RUNS.most} runs cannot tell, runs differ by {noise}"
     return Aspect("centre", "inconclusive", reason, missing="another run", repetitions=1)
-
-
-def _lasts(side: Direction, tail: Tail, runs: int) -> bool:
-    """Return whether far values are in every run of the candidate, and not in one run alone."""
-    values = side.candidate
-    each = len(values) // runs
-    parts = [values[place * each : (place + 1) * each] for place in range(runs)]
-    return all(sum(value > tail.limit for value in part) > 1 for part in parts)

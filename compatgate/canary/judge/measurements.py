@@ -1,13 +1,17 @@
-"""Read the input of `compatgate canary judge`: canary JSON lines, or plain numbers one a line."""
+"""Read the input of `compatgate canary judge`: canary JSON lines, or plain numbers one a line.
+
+With ``--paired``, lines have an arm, a pair and a block, by which a block is found in any order.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
+from compatgate.canary.judge.paired.blocks import Arm, Block, Pair, PairedSamples
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Check
@@ -17,7 +21,20 @@ from compatgate.errors import BadInput
 PLAIN_METRIC = "value"
 """Default name of the metric of plain numbers."""
 MAX_BYTES = 64 << 20
+MAX_PAIRS = 200
+"""Maximum number of pairs in a file."""
+MAX_METRICS = 2000
+"""Maximum number of metrics in a file of pairs."""
 _NOT_FINITE = {"nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"}
+_EXAMPLE = '{"type": "metric", "name": "step_time", "value": 1.2, "unit": "ms"}'
+_PAIRED_HINT = (
+    'write lines such as {"type": "metric", "name": "step_time", "values": [1.2, 1.3], '
+    '"unit": "ms", "arm": "A", "pair": 1, "block": 1}'
+)
+Statement = tuple[Better | None, float | None]
+"""Direction and tolerance that lines of a metric state."""
+_Lines = list[tuple[str, str]]
+"""Lines that are not empty, each with its place: ``FILE:NUMBER``."""
 
 
 class MeasurementFile(Struct, frozen=True):
@@ -25,51 +42,99 @@ class MeasurementFile(Struct, frozen=True):
 
     Attributes:
         form: ``empty`` if the file has neither a JSON line of the protocol nor a number.
-        stated: direction and tolerance that lines state, by metric.
         lines: number of lines that are not empty.
     """
 
     form: Literal["lines", "plain", "empty"]
     metrics: dict[str, Samples] = {}
     checks: tuple[Check, ...] = ()
-    stated: dict[str, tuple[Better | None, float | None]] = {}
+    stated: dict[str, Statement] = {}
     lines: int = 0
+
+
+class PairedFile(Struct, frozen=True):
+    """Content of a file of pairs; ``checks`` are of the candidate, and of lines without an arm."""
+
+    metrics: dict[str, PairedSamples]
+    stated: dict[str, Statement] = {}
+    checks: tuple[Check, ...] = ()
+    reference_checks: tuple[Check, ...] = ()
 
 
 def read_measurements(
     data: bytes, *, source: str, metric: str | None, unit: str = ""
 ) -> MeasurementFile:
-    """Read a file.
+    """Read a file; lines that name a ``run`` are grouped by it.
 
     Bytes that are not UTF-8 count as log.
     """
-    if len(data) > MAX_BYTES:
-        raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)
-    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-    lines = [(i, s) for i, line in enumerate(text.split("\n"), 1) if (s := line.strip())]
-    known = [(i, body) for i, line in lines if (body := read_member(line)) is not None]
+    lines = _split_lines(data, source)
+    known = [(where, body) for where, line in lines if (body := _parse(line)) is not None]
+    known = [(where, body) for where, body in known if isinstance(body.get("type"), str)]
     if known:
-        return _LineCollector(source).read(known, len(lines))
+        found = _Collector(known, lambda body, _: str(body.get("run", "")))
+        metrics = {}
+        for name, units in found.units.items():
+            runs = found.convert(name, next(iter(units)))
+            metrics[name] = Samples(name, next(iter(units)), tuple(runs.values()))
+        checks = tuple(_read_check(body, where) for where, body in found.checks)
+        return MeasurementFile("lines", metrics, checks, found.stated, len(lines))
     if not lines:
         return MeasurementFile("empty")
-    values = list(_read_plain(lines, source))
-    name = metric or PLAIN_METRIC
-    return MeasurementFile("plain", {name: Samples(name, unit, (tuple(values),))}, lines=len(lines))
+    name, values = metric or PLAIN_METRIC, tuple(_read_plain(lines))
+    return MeasurementFile("plain", {name: Samples(name, unit, (values,))}, lines=len(lines))
 
 
-def read_member(line: str) -> dict[str, Any] | None:
-    """Return a line of the protocol; None for log."""
-    if not line.startswith("{"):
-        return None
+def read_pairs(data: bytes, *, source: str) -> PairedFile:
+    """Read a file of pairs; lines that are no JSON objects are log."""
+    known = []
+    for where, line in _split_lines(data, source):
+        if line.startswith("{"):
+            body = _parse(line)
+            if body is None:  # without it, a pair may lack a block
+                what = "is not a JSON object"
+                raise BadInput(what, field=where, value=line[:60], hint=_PAIRED_HINT)
+            known.append((where, body))
+    found = _Collector(known, _read_place)
+    if len(found.units) > MAX_METRICS:
+        raise BadInput(f"has more than {MAX_METRICS} metrics", field=source)
+    checks: dict[Arm, list[Check]] = {"A": [], "B": []}
+    for where, body in found.checks:
+        checks[_read_arm(body, where) if "arm" in body else "B"].append(_read_check(body, where))
+    metrics = {name: _collect_pairs(found, name, source) for name in sorted(found.units)}
+    return PairedFile(metrics, found.stated, tuple(checks["B"]), tuple(checks["A"]))
+
+
+def _collect_pairs(found: _Collector, name: str, source: str) -> PairedSamples:
+    unit = min(found.units[name])
+    arms: dict[int, dict[Arm, list[Block]]] = {}
+    for (pair, arm, _), block in sorted(found.convert(name, unit).items()):
+        if block:
+            arms.setdefault(pair, {"A": [], "B": []})[arm].append(block)
+    if len(arms) > MAX_PAIRS:
+        raise BadInput(f"metric {name} has more than {MAX_PAIRS} pairs", field=source)
+    pairs = tuple(Pair(pair, tuple(of["A"]), tuple(of["B"])) for pair, of in arms.items())
+    return PairedSamples(name, unit, pairs)
+
+
+def _split_lines(data: bytes, source: str) -> _Lines:
+    if len(data) > MAX_BYTES:
+        raise BadInput(f"is larger than the limit of {MAX_BYTES >> 20} MiB", field=source)
+    lines = data.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
+    return [(f"{source}:{i}", s) for i, line in enumerate(lines, 1) if (s := line.strip())]
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    """Return the object of a line; None if it is none."""
     try:
-        body = json.loads(line)
+        body = json.loads(line) if line.startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    return body if isinstance(body, dict) and isinstance(body.get("type"), str) else None
+    return body if isinstance(body, dict) else None
 
 
-def _read_plain(lines: list[tuple[int, str]], source: str) -> Iterator[float]:
-    for number, line in lines:
+def _read_plain(lines: _Lines) -> Iterator[float]:
+    for where, line in lines:
         if line.startswith("#"):
             continue
         try:
@@ -77,59 +142,69 @@ def _read_plain(lines: list[tuple[int, str]], source: str) -> Iterator[float]:
         except ValueError:
             raise BadInput(
                 f"'{line[:60]}' is neither a number nor a JSON line of a canary",
-                field=f"{source}:{number}",
+                field=where,
                 value=line[:60],
-                hint='write one number per line, or lines such as {"type": "metric", "name": '
-                '"step_time", "value": 1.2, "unit": "ms"}',
+                hint=f"write one number per line, or lines such as {_EXAMPLE}",
             ) from None
 
 
-class _LineCollector:
-    """Collector of the protocol's lines; a repeated metric appends."""
+class _Collector:
+    """Collector of lines of the protocol: values by metric and place, without warm-up.
 
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._runs: dict[str, dict[str, list[float]]] = {}
-        self._units: dict[str, str] = {}
-        self._stated: dict[str, tuple[Better | None, float | None]] = {}
-        self._checks: list[Check] = []
+    A place is what ``read_place`` returns for a line, such as a run; a repeated place appends.
+    """
 
-    def read(self, known: list[tuple[int, dict[str, Any]]], lines: int) -> MeasurementFile:
-        """Return every metric and check."""
-        for number, body in known:
-            where = f"{self._source}:{number}"
-            if body["type"] == "metric":
-                self._metric(body, where)
-            elif body["type"] == "check":
-                self._checks.append(read_check(body, where))
-        metrics = {
-            name: Samples(name, self._units[name], tuple(tuple(run) for run in runs.values()))
-            for name, runs in self._runs.items()
+    def __init__(
+        self,
+        lines: list[tuple[str, dict[str, Any]]],
+        read_place: Callable[[Mapping[str, Any], str], Any],
+    ) -> None:
+        self.units: dict[str, dict[str, None]] = {}
+        self.stated: dict[str, Statement] = {}
+        self.checks = [(where, body) for where, body in lines if body.get("type") == "check"]
+        self._values: dict[str, dict[Any, list[tuple[float, str]]]] = {}
+        for where, body in lines:
+            if body.get("type") == "metric":
+                name, unit = self._declare(body, where)
+                places = self._values.setdefault(name, {})
+                if body.get("warmup") is not True:
+                    values = places.setdefault(read_place(body, where), [])
+                    values += [(value, unit) for value in _read_values(body, where)]
+
+    def convert(self, name: str, unit: str) -> dict[Any, tuple[float, ...]]:
+        """Return the values of a metric by place, in one of its units."""
+        factors = {other: find_conversion(other, unit) or 1.0 for other in self.units[name]}
+        return {
+            place: tuple(value * factors[of] for value, of in values)
+            for place, values in self._values[name].items()
         }
-        return MeasurementFile("lines", metrics, tuple(self._checks), self._stated, lines)
 
-    def _metric(self, body: Mapping[str, Any], where: str) -> None:
-        name = read_text(body, "name", where)
-        unit = read_text(body, "unit", where, default="")
-        first = self._units.setdefault(name, unit)
-        factor = find_conversion(unit, first)
-        if factor is None:
+    def _declare(self, body: Mapping[str, Any], where: str) -> tuple[str, str]:
+        """Note the unit of a line, and what it states; return its metric and its unit."""
+        name, unit = _read_text(body, "name", where), _read_text(body, "unit", where, default="")
+        first = next(iter(self.units.setdefault(name, {unit: None})))
+        if find_conversion(unit, first) is None:
             raise BadInput(
-                f"metric {name} changes its unit from {first or 'none'} to {unit or 'none'}",
+                f"metric {name} is in {first or 'no unit'} and in {unit or 'no unit'}",
                 field=f"{where}.unit",
                 value=unit,
                 hint="use one unit for all values of a metric",
             )
-        better, tolerance = read_statement(body, where)
-        was_better, was_tolerance = self._stated.get(name, (None, None))
-        self._stated[name] = (was_better or better, was_tolerance or tolerance)
-        run = self._runs.setdefault(name, {}).setdefault(str(body.get("run", "")), [])
-        if body.get("warmup") is not True:
-            run += [value * factor for value in read_values(body, where)]
+        self.units[name][unit] = None
+        before, now = self.stated.get(name, (None, None)), _read_statement(body, where)
+        for key, was, value in zip(("better", "tolerance"), before, now, strict=True):
+            if was is not None and value is not None and was != value:
+                raise BadInput(
+                    f"lines of {name} have {was} and {value}",
+                    field=f"{where}.{key}",
+                    value=value,
+                    hint=f"state one {key} for a metric",
+                )
+        self.stated[name] = (before[0] or now[0], before[1] or now[1])
+        return name, unit
 
 
-def read_statement(body: Mapping[str, Any], where: str) -> tuple[Better | None, float | None]:
-    """Return the direction and the tolerance that a line states."""
+def _read_statement(body: Mapping[str, Any], where: str) -> Statement:
     better, tolerance = body.get("better"), body.get("tolerance")
     if better is not None and better not in get_args(Better):
         raise BadInput(
@@ -138,7 +213,7 @@ def read_statement(body: Mapping[str, Any], where: str) -> tuple[Better | None, 
             value=better,
             hint="use lower, higher or either",
         )
-    if tolerance is not None and not (is_number(tolerance) and 0 < tolerance < 1):
+    if tolerance is not None and not (_is_number(tolerance) and 0 < tolerance < 1):
         raise BadInput(
             f"{tolerance!r} is not a tolerance",
             field=f"{where}.tolerance",
@@ -148,8 +223,7 @@ def read_statement(body: Mapping[str, Any], where: str) -> tuple[Better | None, 
     return better, tolerance
 
 
-def read_values(body: Mapping[str, Any], where: str) -> list[float]:
-    """Return the values of a metric line."""
+def _read_values(body: Mapping[str, Any], where: str) -> list[float]:
     if ("value" in body) == ("values" in body):
         raise BadInput("a metric must have exactly one of 'value' and 'values'", field=where)
     if "value" in body:
@@ -164,7 +238,7 @@ def _read_number(value: object, where: str) -> float:
     """Return a number; null and text stand for a value that JSON cannot write (NaN, infinity)."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NOT_FINITE):
         return float(value) if value else float("nan")
-    if not is_number(value):
+    if not _is_number(value):
         raise BadInput(f"{value!r} is not a number", field=where, value=value)
     try:
         return float(value)  # type: ignore[arg-type]
@@ -172,20 +246,18 @@ def _read_number(value: object, where: str) -> float:
         return float("inf")
 
 
-def is_number(value: object) -> bool:
-    """Return whether a JSON value is a number."""
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def read_text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
-    """Return text of a line."""
+def _read_text(body: Mapping[str, Any], key: str, where: str, default: str | None = None) -> str:
     value = body.get(key, default)
     if not isinstance(value, str) or (default is None and not value.strip()):
         raise BadInput(f"'{key}' must be text", field=f"{where}.{key}", value=value)
     return value.strip()
 
 
-def read_check(body: Mapping[str, Any], where: str) -> Check:
+def _read_check(body: Mapping[str, Any], where: str) -> Check:
     """Return the check of a line."""
     ok = body.get("ok")
     if not isinstance(ok, bool):
@@ -194,4 +266,24 @@ def read_check(body: Mapping[str, Any], where: str) -> Check:
     if not isinstance(skipped, bool) or (skipped and not ok):
         what = "'skipped' must be true or false, and true only with ok"
         raise BadInput(what, field=f"{where}.skipped", value=skipped)
-    return Check(read_text(body, "name", where), ok, str(body.get("message", "")), skipped)
+    return Check(_read_text(body, "name", where), ok, str(body.get("message", "")), skipped)
+
+
+def _read_place(body: Mapping[str, Any], where: str) -> tuple[int, Arm, int]:
+    """Return pair, arm and block of a line."""
+    numbers = []
+    for key in ("pair", "block"):
+        value = body.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            what = f"'{key}' must be a whole number from 0 on"
+            raise BadInput(what, field=f"{where}.{key}", value=value, hint=_PAIRED_HINT)
+        numbers.append(value)
+    return numbers[0], _read_arm(body, where), numbers[1]
+
+
+def _read_arm(body: Mapping[str, Any], where: str) -> Arm:
+    arm = body.get("arm")
+    if arm not in ("A", "B"):
+        what = '\'arm\' must be "A" for the reference or "B" for the candidate'
+        raise BadInput(what, field=f"{where}.arm", value=arm, hint=_PAIRED_HINT)
+    return "A" if arm == "A" else "B"

@@ -10,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, exp, expm1, isinf
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.judge import statistics as tails
 from compatgate.canary.judge.counts import judge_counts
-from compatgate.canary.judge.prepare import PreparedSamples, is_count, prepare_samples
+from compatgate.canary.judge.prepare import (
+    PreparedSamples,
+    find_refusal,
+    is_count,
+    percent,
+    prepare_samples,
+)
 from compatgate.canary.judge.result import (
     Aspect,
     AspectName,
@@ -109,42 +114,33 @@ def _judge_values(
         return conclude_metric(name, spec, [Aspect("data", "no-baseline", reason, missing=missing)])
     if is_count(baseline) and is_count(candidate) and 0 in (*baseline.values, *candidate.values):
         return conclude_metric(name, spec, [judge_counts(spec, baseline, candidate)])
+    if refused := find_refusal(spec, baseline, candidate):
+        return conclude_metric(name, spec, [refused])
     prepared = prepare_samples(spec, baseline, candidate)
-    if isinstance(prepared, Aspect):
-        return conclude_metric(name, spec, [prepared])
     aspects: list[Aspect] = []
     numbers = None
     for sign in SIGNS[spec.better]:
-        side = make_direction(prepared, sign, spec.tolerance)
-        shift, tail, spread = compute_statistics(side)
-        aspects += [judge_centre(side, shift), judge_tail(side, tail), judge_spread(side, spread)]
-        numbers = numbers or make_numbers(side, shift, tail, spread, prepared.dropped)
+        side, limit = prepared.turn(sign), measure_limit(spec.tolerance, sign)
+        shift, tail, spread = compute_statistics(side, limit)
+        aspects += [
+            _judge_centre(side, shift, limit, spec.tolerance),
+            judge_tail(side, tail),
+            _judge_spread(side, spread, limit),
+        ]
+        numbers = numbers or make_numbers(side, shift, tail, spread)
     if spec.better == "either":
         aspects = choose_worse(aspects)
     judged = conclude_metric(name, spec, aspects, numbers)
     return replace(judged, reason=f"{judged.reason}; how far runs differ is not known")
 
 
-def make_direction(prepared: PreparedSamples, sign: int, tolerance: float) -> Direction:
-    """Return samples with the sign set so that higher is worse."""
-    return Direction(
-        tuple(sign * value for value in prepared.baseline),
-        tuple(sign * value for value in prepared.candidate),
-        sign,
-        tolerance,
-        prepared.widen,
-        prepared.widen_spread,
-    )
-
-
 def choose_worse(aspects: Sequence[Aspect]) -> list[Aspect]:
     """Return the worse aspect of the two directions; if either is worse, none is better."""
     half = len(aspects) // 2
-    results = []
-    for up, down in zip(aspects[:half], aspects[half:], strict=True):
-        chosen = up if find_worst_outcome([up.outcome, down.outcome]) == up.outcome else down
-        results.append(chosen)
-    return results
+    return [
+        up if find_worst_outcome([up.outcome, down.outcome]) == up.outcome else down
+        for up, down in zip(aspects[:half], aspects[half:], strict=True)
+    ]
 
 
 def conclude_metric(
@@ -170,9 +166,7 @@ def conclude_metric(
     )
 
 
-def make_numbers(
-    side: Direction, shift: Shift, tail: Tail, spread: Spread, dropped: int
-) -> Numbers:
+def make_numbers(side: PreparedSamples, shift: Shift, tail: Tail, spread: Spread) -> Numbers:
     """Return the figures behind a judgement."""
     bounds = (shift.low, shift.high) if side.sign > 0 else (shift.high, shift.low)
     bad_ends = [quantile(sorted(v), 0.95) for v in (side.baseline, side.candidate)]
@@ -190,7 +184,7 @@ def make_numbers(
         spread_ratio=None if isinf(spread.ratio) else round_figure(spread.ratio),
         tail_ratio=round_figure(exp(side.sign * (bad_ends[1] - bad_ends[0]))),
         far=(tail.baseline, tail.candidate),
-        dropped=dropped,
+        dropped=side.dropped,
     )
 
 
@@ -205,45 +199,6 @@ _FAR_SCALES = 5.0
 _SPREAD_TOLERANCE = 0.2
 
 
-class Direction(Struct, frozen=True):
-    """One direction in which a metric may change for the worse.
-
-    Attributes:
-        baseline, candidate: logarithms, higher is worse.
-        sign: 1 where greater values are worse, -1 where smaller are.
-        tolerance: relative, as stated.
-    """
-
-    baseline: tuple[float, ...]
-    candidate: tuple[float, ...]
-    sign: int
-    tolerance: float
-    widen: float
-    widen_spread: float
-
-    @property
-    def limit(self) -> float:
-        """Return the tolerance as a logarithm: ``x 1.05`` upwards, ``x 0.95`` downwards."""
-        return measure_limit(self.tolerance, self.sign)
-
-    def percent(self, shift: float) -> str:
-        """Format a shift, such as ``12.1 % higher``."""
-        return describe_movement(self.sign * shift)
-
-
-def percent(share: float) -> str:
-    """Format a share with as many digits as are significant; a large one as a factor."""
-    if share >= 10:
-        return f"{share:.3g} x"
-    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.1f} %"
-
-
-def describe_movement(shift: float) -> str:
-    """Format a shift, candidate over baseline, such as ``12.1 % higher``."""
-    change = expm1(shift)
-    return f"{percent(abs(change))} {'lower' if change < 0 else 'higher'}"
-
-
 def describe_interval(low: float, high: float) -> str:
     """Format the ends of an interval of shifts, such as ``-1.2 % to +3.4 %``."""
     ends = (
@@ -254,30 +209,40 @@ def describe_interval(low: float, high: float) -> str:
     return " to ".join(ends)
 
 
-def judge_centre(side: Direction, shift: Shift) -> Aspect:
+def _judge_centre(side: PreparedSamples, shift: Shift, limit: float, tolerance: float) -> Aspect:
     """Judge whether the centre has moved by the tolerance."""
-    may_be_worse = shift.high >= side.limit - ROUNDING_SLACK
-    if isinf(shift.low) or isinf(shift.high):
-        interval = ""
-    else:
+    may_be_worse = shift.high >= limit - ROUNDING_SLACK
+    interval, stated = "", f"{100 * tolerance:g} %"
+    if not (isinf(shift.low) or isinf(shift.high)):
         low, high = sorted((side.sign * shift.low, side.sign * shift.high))
         interval = f" (98 % interval {describe_interval(low, high)})"
-    words = f"{side.percent(shift.estimate)} than the baseline{interval}"
+    words = f"{side.describe(shift.estimate)} than the baseline{interval}"
     if may_be_worse and shift.surely_above > ROUNDING_SLACK:
-        return Aspect(
-            "centre", "regression", f"{words}; the tolerance is {_format_tolerance(side)}"
-        )
-    if may_be_worse:
-        return _undecided_centre(side, words)
-    if -shift.low >= side.limit - ROUNDING_SLACK and shift.surely_below < -ROUNDING_SLACK:
-        return Aspect("centre", "improvement", words)
-    return Aspect("centre", "ok", f"{words}, within the tolerance of {_format_tolerance(side)}")
+        return Aspect("centre", "regression", f"{words}; the tolerance is {stated}")
+    if not may_be_worse:
+        if -shift.low >= limit - ROUNDING_SLACK and shift.surely_below < -ROUNDING_SLACK:
+            return Aspect("centre", "improvement", words)
+        return Aspect("centre", "ok", f"{words}, within the tolerance of {stated}")
+    reason = f"{words}: a change of {stated} can be neither shown nor excluded"
+    n, m = len(side.baseline), len(side.candidate)
+    error = (limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2
+    noise = max(scale(side.baseline), scale(side.candidate))
+    variance = EFFICIENCY * (noise * side.widen) ** 2 or 1.0  # without the factor 1/n + 1/m
+    share = error / variance
+    alone = ceil(1 / (share - 1 / n)) if share > 1 / n else MAX_REPETITIONS + 1
+    if alone <= 4 * max(n, m):
+        return _ask_repetitions("centre", reason, max(alone, m + 1), m)
+    wanted = max(ceil(2 / share), m + 1)
+    if wanted > MAX_REPETITIONS:
+        return _ask_repetitions("centre", reason, wanted, m)
+    missing = f"{wanted} repetitions on each side; the baseline has {n}, the candidate {m}"
+    return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
 
 
-def judge_tail(side: Direction, tail: Tail) -> Aspect:
+def judge_tail(side: PreparedSamples, tail: Tail) -> Aspect:
     """Judge whether values far on the bad side have become more frequent."""
     n, m = len(side.baseline), len(side.candidate)
-    beyond = side.percent(tail.limit - median(side.baseline))
+    beyond = side.describe(tail.limit - median(side.baseline))
     words = (
         f"{tail.candidate} of {m} values are more than {beyond} than the baseline's median, "
         f"of the baseline {tail.baseline} of {n}"
@@ -289,23 +254,22 @@ def judge_tail(side: Direction, tail: Tail) -> Aspect:
     wanted = m
     while wanted < 4 * m:
         wanted += max(m // 10, 1)
-        if (
-            tails.compute_tail_chance(tail.baseline, n, tail.candidate * wanted // m, wanted)
-            <= tails.TAIL_ALARM
-        ):
+        far = tail.candidate * wanted // m
+        if tails.compute_tail_chance(tail.baseline, n, far, wanted) <= tails.TAIL_ALARM:
             break
     return _ask_repetitions("tail", f"the tail may have grown: {words}", wanted, m)
 
 
-def judge_spread(side: Direction, spread: Spread) -> Aspect:
+def _judge_spread(side: PreparedSamples, spread: Spread, limit: float) -> Aspect:
     """Judge whether values scatter significantly more."""
     before, after = percent(expm1(spread.baseline)), percent(expm1(spread.candidate))
     words = f"noise of a repetition is {after}, of the baseline {before}"
     m = len(side.candidate)
+    bad_ends = [quantile(sorted(values), 0.9) for values in (side.baseline, side.candidate)]
     matters = (
-        spread.candidate - spread.baseline >= _SPREAD_TOLERANCE * side.limit
+        spread.candidate - spread.baseline >= _SPREAD_TOLERANCE * limit
         and spread.ratio >= tails.SPREAD_FACTOR
-        and _bad_end(side.candidate) > _bad_end(side.baseline)
+        and bad_ends[1] > bad_ends[0]
     )
     if not matters or spread.z < tails.SPREAD_SUSPICION:
         return Aspect("spread", "ok", words)
@@ -315,10 +279,10 @@ def judge_spread(side: Direction, spread: Spread) -> Aspect:
     return _ask_repetitions("spread", f"values may scatter more: {words}", wanted, m)
 
 
-def compute_statistics(side: Direction) -> tuple[Shift, Tail, Spread]:
-    """Return the statistics of one direction."""
+def compute_statistics(side: PreparedSamples, limit: float) -> tuple[Shift, Tail, Spread]:
+    """Return the statistics of one direction, whose tolerance is a logarithm."""
     shift = estimate_shift(side.baseline, side.candidate, side.widen)
-    apart = max(_FAR_TOLERANCES * side.limit, _FAR_SCALES * scale(side.baseline))
+    apart = max(_FAR_TOLERANCES * limit, _FAR_SCALES * scale(side.baseline))
     tail = compare_tail(side.baseline, side.candidate, median(side.baseline) + apart)
     return shift, tail, compare_spread(side.baseline, side.candidate, side.widen_spread)
 
@@ -328,30 +292,3 @@ def _ask_repetitions(name: AspectName, reason: str, wanted: int, have: int) -> A
     if wanted > MAX_REPETITIONS:
         missing = f"less noise: otherwise more than {MAX_REPETITIONS} repetitions are needed"
     return Aspect(name, "inconclusive", reason, missing=missing, repetitions=wanted)
-
-
-def _undecided_centre(side: Direction, words: str) -> Aspect:
-    reason = f"{words}: a change of {_format_tolerance(side)} can be neither shown nor excluded"
-    n, m = len(side.baseline), len(side.candidate)
-    error = (side.limit / (SHIFT_ALARM + SHIFT_CLEAR)) ** 2
-    noise = max(scale(side.baseline), scale(side.candidate))
-    variance = EFFICIENCY * (noise * side.widen) ** 2 or 1.0  # without the factor 1/n + 1/m
-    share = error / variance
-    left = share - 1 / n
-    alone = ceil(1 / left) if left > 0 else MAX_REPETITIONS + 1
-    if alone <= 4 * max(n, m):
-        wanted, both = (max(alone, m + 1), False)
-    else:
-        wanted, both = (max(ceil(2 / share), m + 1), True)
-    if both and wanted <= MAX_REPETITIONS:
-        missing = f"{wanted} repetitions on each side; the baseline has {n}, the candidate {m}"
-        return Aspect("centre", "inconclusive", reason, missing=missing, repetitions=wanted)
-    return _ask_repetitions("centre", reason, wanted, m)
-
-
-def _format_tolerance(side: Direction) -> str:
-    return f"{100 * side.tolerance:g} %"
-
-
-def _bad_end(values: Sequence[float]) -> float:
-    return quantile(sorted(values), 0.9)

@@ -142,16 +142,13 @@ def fit_noise(sources: Iterable[Noise]) -> Noise | None:
     middle = fsum(centred) / len(centred)
     chance = fsum(trigamma(s.df / 2) for s in known) / len(known)
     excess = fsum((c - middle) ** 2 for c in centred) - (len(known) - 1) * chance
-    excess -= sqrt(fsum(_measure_scatter(s.df / 2) for s in known))
+    # The variance of the square of a variance's logarithm.
+    halves = [s.df / 2 for s in known]
+    excess -= sqrt(fsum(2 * trigamma(h) ** 2 + 2 / h**3 + 3 / h**4 + 2 / h**5 for h in halves))
     apart = max(excess, 0.0) + _ASSUMED_SOURCES * trigamma(_ASSUMED_DF / 2)
     between = apart / (len(known) - 1 + _ASSUMED_SOURCES)
     df = 2 * find_trigamma_inverse(between * (1 + 1 / len(known)) + 2 / weight)
     return Noise(exp(mean), df)
-
-
-def _measure_scatter(half: float) -> float:
-    """Return the variance of the square of a variance's logarithm, with ``2 * half`` degrees."""
-    return 2 * trigamma(half) ** 2 + 2 / half**3 + 3 / half**4 + 2 / half**5
 
 
 def shrink(own: Noise, expected: Noise | None) -> Noise:

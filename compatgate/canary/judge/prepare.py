@@ -6,11 +6,12 @@ Units of the same dimension convert into each other; an unknown unit is its own 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil, isfinite, log
+from itertools import chain
+from math import ceil, expm1, isfinite, log
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.canary.judge.result import Aspect, Samples
 from compatgate.canary.judge.statistics import count_warmup, estimate_dependence, median
@@ -137,6 +138,7 @@ class PreparedSamples(Struct, frozen=True):
         widen: factor for dependence between neighbouring values, at least 1.
         widen_spread: the same factor for the spread, from distances to the run's median.
         dropped: number of leading values removed from each run.
+        sign: -1 once the values were turned, so that smaller ones are worse.
     """
 
     baseline: tuple[float, ...]
@@ -144,30 +146,50 @@ class PreparedSamples(Struct, frozen=True):
     widen: float
     widen_spread: float
     dropped: int
+    sign: int = 1
+
+    def turn(self, sign: int) -> PreparedSamples:
+        """Return the samples in a direction in which higher is worse."""
+        baseline, candidate = (
+            tuple(sign * value for value in side) for side in (self.baseline, self.candidate)
+        )
+        return replace(self, baseline=baseline, candidate=candidate, sign=sign)
+
+    def describe(self, shift: float) -> str:
+        """Format a shift, candidate over baseline, such as ``12.1 % higher``."""
+        return describe_movement(self.sign * shift)
 
 
-def prepare_samples(
-    spec: MetricSpec, baseline: Samples, candidate: Samples
-) -> PreparedSamples | Aspect:
-    """Convert, check and trim; return an aspect if there is nothing to compare."""
-    refused = find_refusal(spec, baseline, candidate)
-    if refused:
-        return refused
+def percent(share: float) -> str:
+    """Format a share with as many digits as are significant; a large one as a factor."""
+    if share >= 10:
+        return f"{share:.3g} x"
+    return f"{100 * share:.0f} %" if share >= 0.995 else f"{100 * share:.1f} %"
+
+
+def describe_movement(shift: float) -> str:
+    """Format a shift of logarithms, such as ``12.1 % higher``."""
+    change = expm1(shift)
+    return f"{percent(abs(change))} {'lower' if change < 0 else 'higher'}"
+
+
+def prepare_samples(spec: MetricSpec, baseline: Samples, candidate: Samples) -> PreparedSamples:
+    """Convert and trim samples of which nothing is refused."""
     factor = find_conversion(candidate.unit, baseline.unit) or 1.0
     base = [tuple(map(log, run)) for run in baseline.runs if run]
     cand = [tuple(log(v * factor) for v in run) for run in candidate.runs if run]
     before = int(median([count_warmup(run) for run in base]))
     after = int(median([count_warmup(run) for run in cand]))
     dropped = ceil(1.5 * max(before, after)) if before and after else 0
-    base = _drop_leading(base, dropped, spec.repetitions)
-    cand = _drop_leading(cand, dropped, spec.repetitions)
-    kept_base = tuple(v for run in base for v in run)
-    kept_cand = tuple(v for run in cand for v in run)
+    base, cand = (
+        [run[min(dropped, max(len(run) - spec.repetitions, 0)) :] for run in side]
+        for side in (base, cand)
+    )
     runs = [*base, *cand]
     apart = [[abs(value - median(run)) for value in run] for run in runs]
     widen, spread = estimate_dependence(runs), estimate_dependence(apart)
     spread = max(spread, widen) if widen > _CLEARLY_ALIKE else spread
-    return PreparedSamples(kept_base, kept_cand, widen, spread, dropped)
+    return PreparedSamples(tuple(chain(*base)), tuple(chain(*cand)), widen, spread, dropped)
 
 
 def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Aspect | None:
@@ -179,30 +201,22 @@ def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
         else:
             side = "candidate" if one else "baseline"
             reason = f"the {side} states no unit, the other side is in {one or other}"
-        return _no_data(reason, "both sides in units that convert into each other")
+        return refuse(reason, "both sides in units that convert into each other")
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         values = samples.values
         if not values:
-            return _no_data(
-                f"the {side} has no values", f"{_repetitions(spec.repetitions)} of the {side}"
-            )
-        broken = sum(not isfinite(value) for value in values)
-        if broken:
-            return _no_data(
-                f"{broken} of the {side}'s {len(values)} values are not finite numbers",
-                f"a {side} with finite values only",
-            )
-        if min(values) <= 0:
-            if min(values) < 0:
-                return _no_data(
-                    f"the {side} has negative values, so no ratio exists",
-                    "a metric that is positive",
-                )
-            zeros = sum(value == 0 for value in values)
+            needed = f"{_repetitions(spec.repetitions)} of the {side}"
+            return refuse(f"the {side} has no values", needed)
+        if broken := sum(not isfinite(value) for value in values):
+            what = f"{broken} of the {side}'s {len(values)} values are not finite numbers"
+            return refuse(what, f"a {side} with finite values only")
+        if min(values) < 0:
+            what = f"the {side} has negative values, so no ratio exists"
+            return refuse(what, "a metric that is positive")
+        if zeros := values.count(0):
             what = "every value" if zeros == len(values) else f"{zeros} of {len(values)} values"
-            return _no_data(
-                f"{what} of the {side} is 0: nothing was measured", f"a {side} that did real work"
-            )
+            what = f"{what} of the {side} is 0: nothing was measured"
+            return refuse(what, f"a {side} that did real work")
     for side, samples in (("baseline", baseline), ("candidate", candidate)):
         have = len(samples.values)
         if have < spec.repetitions:
@@ -216,7 +230,8 @@ def find_refusal(spec: MetricSpec, baseline: Samples, candidate: Samples) -> Asp
     return None
 
 
-def _no_data(reason: str, missing: str) -> Aspect:
+def refuse(reason: str, missing: str) -> Aspect:
+    """Return why samples cannot be compared, and the data that would allow it."""
     return Aspect("data", "inconclusive", reason, missing=missing)
 
 
@@ -227,9 +242,3 @@ def _repetitions(count: int) -> str:
 def is_count(samples: Samples) -> bool:
     """Return whether zero is a valid value of this metric."""
     return parse_unit(samples.unit).dimension == "count"
-
-
-def _drop_leading(
-    runs: Sequence[tuple[float, ...]], dropped: int, keep: int
-) -> list[tuple[float, ...]]:
-    return [run[min(dropped, max(len(run) - keep, 0)) :] for run in runs]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import ceil, log, log1p
-from typing import Literal, Protocol
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -119,23 +119,6 @@ def measure_limit(tolerance: float, sign: int) -> float:
     return log1p(tolerance) if sign > 0 else -log1p(-tolerance)
 
 
-class Course(Protocol):
-    """The blocks of one metric."""
-
-    @property
-    def blocks(self) -> int:
-        """Return the number of the candidate's blocks, or of pairs."""
-
-    def tail(self, blocks: int, change: Change | None) -> float:
-        """Return the chance of what the first blocks show, or worse, with nothing changed."""
-
-    def excludes(self, blocks: int, change: Change | None, level: float) -> bool:
-        """Return whether the first blocks exclude that the candidate is worse."""
-
-    def repeats(self, blocks: int, change: Change | None) -> bool:
-        """Return whether the earlier and the later blocks each show the change."""
-
-
 class RatioCourse:
     """Blocks of a metric with ratios.
 
@@ -161,7 +144,7 @@ class RatioCourse:
         return min(measure_limit(self.spec.tolerance, sign) for sign in self._signs)
 
     def tail(self, blocks: int, change: Change | None) -> float:
-        """Return the tail of the worse direction."""
+        """Return the chance of what the first blocks show, or worse, with nothing changed."""
         assert change is not None  # noqa: S101 - a ratio has a change
         tails = []
         for sign in self._signs:
@@ -222,13 +205,17 @@ class CountCourse:
         """Return the number of looks' blocks."""
         return len(self._marks)
 
-    def count(self, blocks: int) -> tuple[int, int, int, int]:
+    def count(self, blocks: int, start: int = 0) -> tuple[int, int, int, int]:
         """Return blocks with events and all blocks, of the reference and of the candidate."""
-        return self._sum(self._marks[:blocks])
+        a, of_a, b, of_b = map(sum, zip(*self._marks[start:blocks], strict=True))
+        return a, of_a, b, of_b
 
     def tail(self, blocks: int, change: Change | None = None) -> float:
         """Return the chance of so many blocks with events, or more."""
-        return self._predict(*self.count(blocks))
+        a, of_a, b, of_b = self.count(blocks)
+        more = compute_tail_chance(a, of_a, b, of_b, _EVENTS_PRIOR)
+        fewer = compute_tail_chance(b, of_b, a, of_a, _EVENTS_PRIOR)
+        return choose_tail(self._better, more, fewer)
 
     def excludes(self, blocks: int, change: Change | None, level: float) -> bool:
         """Return whether the candidate's events are not suspicious."""
@@ -236,21 +223,18 @@ class CountCourse:
 
     def repeats(self, blocks: int, change: Change | None) -> bool:
         """Return whether the later half alone has more events than the reference."""
-        a, of_a, b, of_b = self._sum(self._marks[blocks // 2 : blocks])
-        fewer = self._better == "higher" or (self._better == "either" and b * of_a < a * of_b)
-        return b * of_a < a * of_b if fewer else b * of_a > a * of_b
+        a, of_a, b, of_b = self.count(blocks, blocks // 2)
+        rise = b * of_a - a * of_b
+        return {"lower": rise > 0, "higher": rise < 0, "either": rise != 0}[self._better]
 
-    @staticmethod
-    def _sum(marks: Sequence[tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
-        a, of_a, b, of_b = (sum(column) for column in zip(*marks, strict=True))
-        return a, of_a, b, of_b
 
-    def _predict(self, a: int, of_a: int, b: int, of_b: int) -> float:
-        more = compute_tail_chance(a, of_a, b, of_b, _EVENTS_PRIOR)
-        fewer = compute_tail_chance(b, of_b, a, of_a, _EVENTS_PRIOR)
-        if self._better == "either":
-            return min(1.0, 2 * min(more, fewer))
-        return more if self._better == "lower" else fewer
+def choose_tail(better: Better, more: float, fewer: float) -> float:
+    """Return the chance of what is worse, of the chances of more and of fewer events."""
+    return {"lower": more, "higher": fewer, "either": min(1.0, 2 * min(more, fewer))}[better]
+
+
+Course = RatioCourse | CountCourse
+"""The blocks of one metric."""
 
 
 class Rule:
@@ -271,7 +255,7 @@ class Rule:
         self.metrics = max(metrics, len(courses), 1)
         self.courses = courses
         self.alarms = plan.find_alarms(self.metrics)
-        self._correct = _holm if correction == "holm" else _benjamini_hochberg
+        self._correction = correction
         self.changes = cache(self._estimate)
         self._rejected = cache(self._reject)
 
@@ -352,18 +336,11 @@ class Rule:
             if share:
                 tails.append((course.tail(mine, self.changes(blocks).get(name)) / share, name))
         tails.sort()
-        count = self._correct([tail for tail, _ in tails], ALARM, self.metrics)
+        if self._correction == "holm":
+            levels = [ALARM / (self.metrics - place) for place in range(len(tails))]
+            kept = [i for i, (tail, _) in enumerate(tails) if tail > levels[i]]
+            count = min(kept, default=len(tails))
+        else:
+            levels = [ALARM * place / self.metrics for place in range(1, len(tails) + 1)]
+            count = max((i for i, (t, _) in enumerate(tails, 1) if t <= levels[i - 1]), default=0)
         return frozenset(name for _, name in tails[:count])
-
-
-def _holm(tails: Sequence[float], level: float, metrics: int) -> int:
-    """Return how many of the ascending tails are rejected."""
-    for place, tail in enumerate(tails):
-        if tail > level / (metrics - place):
-            return place
-    return len(tails)
-
-
-def _benjamini_hochberg(tails: Sequence[float], level: float, metrics: int) -> int:
-    places = [i for i, tail in enumerate(tails, 1) if tail <= level * i / metrics]
-    return max(places, default=0)

@@ -223,7 +223,13 @@ class Spread(Struct, frozen=True):
 
 def compare_spread(baseline: Sequence[float], candidate: Sequence[float], widen: float) -> Spread:
     """Compare the spread of two samples of logarithms; ``widen`` is for dependent distances."""
-    apart = [*_measure_distances(baseline), *_measure_distances(candidate)]
+    # Rounded, so that equal distances stay equal after rescaling.
+    apart = [
+        round(abs(value - centre), 12)
+        for values in (baseline, candidate)
+        for centre in [median(values)]
+        for value in values
+    ]
     n, m = len(baseline), len(candidate)
     scores = _savage_scores(apart)
     mean = sum(scores) / (n + m)
@@ -232,12 +238,6 @@ def compare_spread(baseline: Sequence[float], candidate: Sequence[float], widen:
     surplus = sum(scores[n:]) - m * mean
     z = surplus / (deviation * widen) if deviation > ROUNDING_SLACK else 0.0
     return Spread(scale(baseline), scale(candidate), z)
-
-
-def _measure_distances(values: Sequence[float]) -> list[float]:
-    """Return distances from the median, rounded so that equal ones stay equal after rescaling."""
-    centre = median(values)
-    return [round(abs(value - centre), 12) for value in values]
 
 
 def _savage_scores(values: Sequence[float]) -> list[float]:

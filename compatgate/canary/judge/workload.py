@@ -38,6 +38,14 @@ class WorkloadJudgement(Struct, frozen=True):
     runs: int = 1
     judge: str = JUDGE
 
+    @property
+    def explanation(self) -> str:
+        """Return the reason, with what would make it conclusive."""
+        if self.outcome != "inconclusive" or not self.missing:
+            return self.reason
+        more = f" (and {len(self.missing) - 1} more)" if len(self.missing) > 1 else ""
+        return f"{self.reason}; needs {self.missing[0]}{more}"
+
 
 def judge_reports(
     metrics: Mapping[str, MetricSpec],
@@ -157,28 +165,25 @@ def _merge_samples(name: str, reports: Sequence[Report]) -> Samples | None:
     if not results:
         return None
     factors = [find_conversion(metric.unit, results[0].unit) for metric in results]
+    unit = results[0].unit
     if None in factors:
-        units = ", ".join(dict.fromkeys(metric.unit for metric in results))
-        return Samples(name, units, tuple(metric.values for metric in results))
-    return Samples(
-        name,
-        results[0].unit,
-        tuple(
-            tuple(value * (factor or 1.0) for value in metric.values)
-            for metric, factor in zip(results, factors, strict=True)
-        ),
+        unit = ", ".join(dict.fromkeys(metric.unit for metric in results))
+        factors = [1.0] * len(results)
+    runs = (
+        tuple(value * (factor or 1.0) for value in metric.values)
+        for metric, factor in zip(results, factors, strict=True)
     )
+    return Samples(name, unit, tuple(runs))
 
 
 def _passed_text(checks: Sequence[Check], judged: Sequence[MetricJudgement]) -> str:
+    def count(number: int, what: str, does: str) -> str:
+        return f"1 {what} {does}s" if number == 1 else f"{number} {what}s {does}"
+
     better = [m.name for m in judged if m.outcome == "improvement"]
     held = sum(not check.skipped for check in checks)
-    parts = [_format_count(held, "check", "hold")] if held else []
+    parts = [count(held, "check", "hold")] if held else []
     parts += [f"{len(checks) - held} skipped"] if held < len(checks) else []
-    parts += [_format_count(len(judged), "metric", "show") + " no regression"] if judged else []
+    parts += [count(len(judged), "metric", "show") + " no regression"] if judged else []
     parts += [f"better: {', '.join(better)}"] if better else []
     return "; ".join(parts)
-
-
-def _format_count(number: int, what: str, does: str) -> str:
-    return f"1 {what} {does}s" if number == 1 else f"{number} {what}s {does}"

@@ -62,7 +62,7 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         raise BrokenLine("the JSON document has no diagnosis")
     for place in (read_member(body, "metadata", dict, {}), whole, body):
         if driver := read_member(place, "Driver Version Detected", str):
-            found.driver(driver)
+            found.version("driver", driver)
         if version := read_member(place, "version", str):
             found.other["dcgm"] = version
     if error := whole.get("runtime_error") or body.get("runtime_error") or body.get("Error"):
@@ -138,10 +138,10 @@ def _texts(value: object) -> Iterator[str]:
 def _measure(test: str, result: _Result, found: ToolResults) -> None:
     for line in result.info:
         for match in _GFLOPS.finditer(line):
-            found.metric(f"{test}-gflops-gpu{match[1]}", "GFLOP/s", [float(match[2])])
+            found.metric(f"{test}-gflops-gpu{match[1]}", "GFLOP/s", float(match[2]))
         for match in _PCIE.finditer(line):
             # DCGM 4 names the GPU next to the line; older versions name it in the line.
             gpu = match[1] or result.entity
             if gpu.isdecimal():
                 name = f"pcie-{_DIRECTIONS[match[2]]}-gpu{gpu}"
-                found.metric(name, "GB/s", [float(match[3])])
+                found.metric(name, "GB/s", float(match[3]))

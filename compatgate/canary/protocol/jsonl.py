@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compatgate.canary.run import Check, Conditions, Device, Env, Metric, Report
 from compatgate.canary.workload import Workload
@@ -130,28 +131,70 @@ _KINDS = ("env", "metric", "check", "progress")
 _PROTOCOL_LIKE = re.compile(rb'"type"\s*:\s*"(env|metric|check|progress)"')
 
 
-class JsonLines:
+class Collector:
+    """Collector of what one execution printed; ``env`` is None until its line came."""
+
+    def __init__(self) -> None:
+        self.env: Env | None = None
+        self._values: dict[str, tuple[str, list[float], list[float]]] = {}
+        self._conditions: dict[str, Conditions] = {}
+        self._checks: dict[str, Check] = {}
+        self._problems: list[str] = []
+        self._unsaid = 0
+
+    def problem(self, text: str) -> None:
+        """Record that output is damaged, or that data is missing."""
+        if len(self._problems) < _MAX_PROBLEMS:
+            self._problems.append(text[:_MESSAGE])
+        else:
+            self._unsaid += 1
+
+    def read_env(self, body: dict[str, Any]) -> None:
+        """Read the members of the env line, of which an output has one."""
+        if self.env is not None:
+            raise BrokenLine("the output has a second env line")
+        self.env = read_env(body)
+
+    def add_values(
+        self, name: str, unit: str, values: Iterable[float], warmup: Iterable[float] = ()
+    ) -> None:
+        """Add values of a metric; repeated calls append."""
+        _, kept, kept_warmup = self._values.setdefault(name, (unit, [], []))
+        kept.extend(values)
+        kept_warmup.extend(warmup)
+
+    def add_check(self, check: Check) -> None:
+        """Add a check; one that failed once has failed, and one that passed was not skipped."""
+        known = self._checks.get(check.name)
+        if known is None or (known.ok and (known.skipped or not check.skipped)):
+            self._checks[check.name] = replace(check, message=check.message[:_MESSAGE])
+
+    def make_report(self, env: Env | None, **more: Any) -> Report:
+        """Return the report, with the other members that only the reader knows."""
+        unsaid = [f"and {self._unsaid} more"] if self._unsaid else []
+        return Report(
+            env=env,
+            metrics=tuple(
+                Metric(name, unit, tuple(values), tuple(warmup), self._conditions.get(name))
+                for name, (unit, values, warmup) in self._values.items()
+                if values or warmup
+            ),
+            checks=tuple(self._checks.values()),
+            problems=(*self._problems, *unsaid),
+            **more,
+        )
+
+
+class JsonLines(Collector):
     """Reader of one execution of a workload."""
 
     def __init__(self, workload: Workload) -> None:
+        super().__init__()
         self._workload = workload
         self._lines = LineSplitter(workload.limits.output)
-        self._env: Env | None = None
         self._began = False
-        self._values: dict[str, tuple[list[float], list[float]]] = {}
-        self._conditions: dict[str, Conditions] = {}
         self._room = MAX_VALUES
-        self._checks: dict[str, Check] = {}
         self.progress: float | None = None
-        self._problems: list[str] = []
-        self._unsaid = 0
-        self._kinds: dict[str, Callable[[dict[str, Any]], None]] = {
-            "env": self._read_env,
-            "metric": self._read_metric,
-            "check": self._read_check,
-            "progress": self._read_progress,
-            "lost": self._read_lost,
-        }
 
     def feed(self, data: bytes) -> None:
         """Read the next piece of output."""
@@ -162,49 +205,33 @@ class JsonLines:
         """Return the report; an unfinished last line counts if it is whole."""
         for line in self._lines.end():
             self._take(line)
-        problems = list(self._problems)
-        if self._unsaid:
-            problems.append(f"and {self._unsaid} more")
-        return Report(
-            env=self._env,
-            metrics=tuple(
-                Metric(
-                    name,
-                    self._workload.metrics[name].unit,
-                    tuple(values),
-                    tuple(warmup),
-                    self._conditions.get(name),
-                )
-                for name, (values, warmup) in self._values.items()
-            ),
-            checks=tuple(self._checks.values()),
-            progress=self.progress,
-            problems=tuple(problems),
-            lines=self._lines.count,
-            dropped_bytes=self._lines.dropped,
+        lines, dropped = self._lines.count, self._lines.dropped
+        return self.make_report(
+            self.env, progress=self.progress, lines=lines, dropped_bytes=dropped
         )
 
     def _take(self, line: Line) -> None:
         try:
-            if (body := parse_protocol_line(line)) is not None:
-                kind = body.pop("type")
-                read = self._kinds.get(kind) if isinstance(kind, str) else None
-                if read is None:
+            if (body := parse_protocol_line(line)) is None:
+                return
+            match body.pop("type"):
+                case "env":
+                    if self._began and self.env is None:
+                        raise BrokenLine("the env line must be the first line of the protocol")
+                    self.read_env(body)
+                case "metric":
+                    self._read_metric(body)
+                case "check":
+                    self._read_check(body)
+                case "progress":
+                    self.progress = min(max(read_number("value", body.get("value")), 0.0), 1.0)
+                case "lost":
+                    raise BrokenLine(read_text(body, "message", default="lines were lost"))
+                case kind:
                     raise BrokenLine(f"{_shorten(kind)} is not a type; known: {', '.join(_KINDS)}")
-                read(body)
-                self._began = True
+            self._began = True
         except BrokenLine as problem:
-            if len(self._problems) < _MAX_PROBLEMS:
-                self._problems.append(f"line {line.number}: {problem}")
-            else:
-                self._unsaid += 1
-
-    def _read_env(self, body: dict[str, Any]) -> None:
-        if self._env is not None:
-            raise BrokenLine("the output has a second env line")
-        if self._began:
-            raise BrokenLine("the env line must be the first line of the protocol")
-        self._env = read_env(body)
+            self.problem(f"line {line.number}: {problem}")
 
     def _read_metric(self, body: dict[str, Any]) -> None:
         name = read_text(body, "name")
@@ -226,9 +253,7 @@ class JsonLines:
             result = read_conditions(body["conditions"], len(values))
             kept = self._conditions.get(name)
             self._conditions[name] = kept.joined(result) if kept else result
-        known = self._values.setdefault(name, ([], []))
-        known[0].extend(values)
-        known[1].extend(warmup)
+        self.add_values(name, unit, values, warmup)
 
     def _read_check(self, body: dict[str, Any]) -> None:
         name = read_text(body, "name")
@@ -242,19 +267,8 @@ class JsonLines:
             raise BrokenLine(
                 f"the check {name}: skipped must be true or false, and true only with ok"
             )
-        message = read_text(body, "message", default="")[:_MESSAGE]
-        check = Check(name, ok, message, skipped, host=name in self._workload.host_checks)
-        known = self._checks.get(name)
-        # A check that failed once has failed, whatever comes later; one that passed was not
-        # skipped.
-        if known is None or (known.ok and (known.skipped or not check.skipped)):
-            self._checks[name] = check
-
-    def _read_lost(self, body: dict[str, Any]) -> None:
-        raise BrokenLine(read_text(body, "message", default="lines were lost"))
-
-    def _read_progress(self, body: dict[str, Any]) -> None:
-        self.progress = min(max(read_number("value", body.get("value")), 0.0), 1.0)
+        message = read_text(body, "message", default="")
+        self.add_check(Check(name, ok, message, skipped, host=name in self._workload.host_checks))
 
 
 def parse_protocol_line(line: Line) -> dict[str, Any] | None:
@@ -371,7 +385,7 @@ def _read_device(index: int, item: object) -> Device:
     if not isinstance(item, dict):
         raise BrokenLine(f"gpus[{index}] must be an object with a name")
     memory = item.get("memory_bytes")
-    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int)):
+    if not (memory is None or type(memory) is int):
         raise BrokenLine(f"gpus[{index}].memory_bytes must be a whole number")
     try:
         known = {k: read_text(item, k) for k in _DEVICE if item.get(k) is not None}

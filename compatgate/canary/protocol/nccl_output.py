@@ -140,34 +140,24 @@ class _Table:
         if self._columns is None:
             self._found.problem(f"line {number}: a summary without a table")
             return
+        average = None
         try:
             average = _finite(match[1])
         except ValueError:
-            what = f"line {number}: average bus bandwidth is {match[1][:40]!r}"
-            self._found.problem(what)
-            average = None
+            self._found.problem(f"line {number}: average bus bandwidth is {match[1][:40]!r}")
         if self._bounds is None:
             self._found.problem("the line on values out of bounds is missing")
         if not self._lines:
             self._found.problem("the table has no row")
         elif self._steps and self._lines % self._steps:
-            what = f"the table has {self._lines} rows, expected {self._steps} or a multiple"
-            self._found.problem(what)
-        ranks = [rank.number for rank in self._ranks]
-        if ranks != list(range(len(ranks))):
-            self._found.problem(f"ranks are missing in the list of devices: {ranks[:20]}")
+            expected = f"expected {self._steps} or a multiple"
+            self._found.problem(f"the table has {self._lines} rows, {expected}")
+        numbers = [rank.number for rank in self._ranks]
+        if numbers != list(range(len(numbers))):
+            self._found.problem(f"ranks are missing in the list of devices: {numbers[:20]}")
         ok = None if match[2] is None else match[2] == "OK"
-        self._runs.append(
-            Run(
-                tuple(self._rows),
-                tuple(self._ranks),
-                self._tool,
-                self._nccl,
-                self._bounds,
-                average,
-                ok,
-            )
-        )
+        rows, ranks = tuple(self._rows), tuple(self._ranks)
+        self._runs.append(Run(rows, ranks, self._tool, self._nccl, self._bounds, average, ok))
         self._columns = None
 
     def _unfinished(self) -> None:
@@ -208,28 +198,16 @@ def _read_row(line: str, columns: Sequence[str]) -> list[Row]:
     rest = [*left[3:], "", ""]
     redop, root = (rest[0], rest[1]) if not rest[0].lstrip("-").isdecimal() else ("", rest[0])
     values = list(zip(measured, right, strict=True))
-    half = len(values) // 2
-    return [
-        _table_row(size, (kind, redop, root), in_place, dict(side))
-        for in_place, side in ((False, values[:half]), (True, values[half:]))
-    ]
-
-
-def _table_row(
-    size: int, ground: tuple[str, str, str], in_place: bool, side: dict[str, str]
-) -> Row:
-    # Before 2.13 the last column was the largest error; the summary then shows whether it is too
-    # large.
-    wrong = side.get("#wrong", "N/A")
-    return Row(
-        size,
-        *ground,
-        in_place,
-        _finite(side.get("time", side.get("cputime", ""))),
-        _finite(side["algbw"]),
-        _finite(side["busbw"]),
-        None if wrong == "N/A" else _finite(wrong),
-    )
+    rows = []
+    for in_place, cells in ((False, values[:half]), (True, values[half:])):
+        # Before 2.13 the last column was the largest error; the summary then shows whether it is
+        # too large.
+        side = {"#wrong": "N/A", **dict(cells)}
+        took = _finite(side.get("time", side.get("cputime", "")))
+        wrong = None if side["#wrong"] == "N/A" else _finite(side["#wrong"])
+        speeds = _finite(side["algbw"]), _finite(side["busbw"])
+        rows.append(Row(size, kind, redop, root, in_place, took, *speeds, wrong))
+    return rows
 
 
 def _finite(text: str) -> float:
@@ -278,29 +256,21 @@ def _run(body: dict[str, Any], found: ToolResults) -> Run:
 
 
 def _rows(result: dict[str, Any]) -> list[Row]:
-    sides = [
-        _json_row(result, side, in_place)
-        for in_place, name in ((False, "out_of_place"), (True, "in_place"))
-        if (side := read_member(result, name, dict)) is not None
-    ]
-    if not sides:
-        raise BrokenLine("a result has neither out_of_place nor in_place")
-    return sides
-
-
-def _json_row(result: dict[str, Any], side: dict[str, Any], in_place: bool) -> Row:
-    wrong = side.get("nwrong")
     size = read_member(result, "size", int)
     if size is None:
         raise BrokenLine("a result has no size")
-    return Row(
-        size,
-        read_member(result, "type", str, ""),
-        read_member(result, "redop", str, ""),
-        read_member(result, "root", str, "").strip(),
-        in_place,
-        read_number("time", side.get("time", side.get("cpu_time"))),
-        read_number("alg_bw", side.get("alg_bw")),
-        read_number("bus_bw", side.get("bus_bw")),
-        None if wrong is None else read_number("nwrong", wrong),
-    )
+    kind, redop, root = (read_member(result, name, str, "") for name in ("type", "redop", "root"))
+    rows = []
+    for in_place, name in ((False, "out_of_place"), (True, "in_place")):
+        side = read_member(result, name, dict)
+        if side is not None:
+            time = read_number("time", side.get("time", side.get("cpu_time")))
+            speeds = [read_number(speed, side.get(speed)) for speed in ("alg_bw", "bus_bw")]
+            wrong = side.get("nwrong")
+            wrong = None if wrong is None else read_number("nwrong", wrong)
+            rows.append(
+                Row(size, kind, redop, root.strip(), in_place, time, speeds[0], speeds[1], wrong)
+            )
+    if not rows:
+        raise BrokenLine("a result has neither out_of_place nor in_place")
+    return rows

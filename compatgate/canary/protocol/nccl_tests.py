@@ -44,12 +44,12 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
         return
     for row in rows:
         suffix = f"{row.size}-inplace" if row.in_place else str(row.size)
-        found.metric(f"time-{suffix}", "us", [row.time])
-        found.metric(f"algbw-{suffix}", "GB/s", [row.algbw])
-        found.metric(f"busbw-{suffix}", "GB/s", [row.busbw])
+        found.metric(f"time-{suffix}", "us", row.time)
+        found.metric(f"algbw-{suffix}", "GB/s", row.algbw)
+        found.metric(f"busbw-{suffix}", "GB/s", row.busbw)
     for run in runs:
         if run.average is not None:
-            found.metric("busbw-avg", "GB/s", [run.average])
+            found.metric("busbw-avg", "GB/s", run.average)
     _check_values(runs, rows, found)
     ranks = max((run.ranks for run in (*tables, *runs)), key=len)
     _report_versions((*tables, *runs), log, found)

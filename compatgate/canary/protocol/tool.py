@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,18 +30,18 @@ from msgspec.structs import replace
 from compatgate.canary.protocol.jsonl import (
     LOST_LINE,
     BrokenLine,
+    Collector,
     Line,
     parse_protocol_line,
-    read_env,
     read_number,
 )
-from compatgate.canary.run import Check, Device, Env, Metric, Report
+from compatgate.canary.run import Check, Device, Env, Report
 from compatgate.canary.workload import Workload
 from compatgate.core.versions import parse_version, same_release
 from compatgate.errors import BadInput, quote_error
 
 
-class ToolResults:
+class ToolResults(Collector):
     """Collector of metrics, checks, versions and problems.
 
     Metrics that ``workload.toml`` does not declare are left out, because tools print many; without
@@ -49,146 +49,78 @@ class ToolResults:
     """
 
     def __init__(self, workload: Workload | None) -> None:
+        super().__init__()
         self.workload = workload
-        self.env: Env | None = None
         self.other: dict[str, Any] = {}
-        self._driver: str | None = None
+        self.own_fault = ""
         self._gpus: list[Device] = []
         self._versions: dict[str, str] = {}
-        self._metrics: dict[str, tuple[str, list[float]]] = {}
-        self._checks: dict[str, Check] = {}
-        self._problems: list[str] = []
-        self._unsaid = 0
-        self._own_fault = ""
 
-    @property
-    def problems(self) -> int:
-        """Return the number of problems so far."""
-        return len(self._problems) + self._unsaid
-
-    def problem(self, text: str) -> None:
-        """Record that output is damaged, or that data is missing."""
-        if len(self._problems) < _MAX_PROBLEMS:
-            self._problems.append(text[:_MESSAGE])
-        else:
-            self._unsaid += 1
-
-    def metric(self, name: str, unit: str, values: Iterable[object]) -> None:
-        """Add values of a metric; repeated calls append.
+    def metric(self, name: str, unit: str, value: object) -> None:
+        """Add a value of a metric; repeated calls append.
 
         A value that is not finite, or a unit that differs from the declared one, is a problem.
         """
-        if not self._wanted(name, unit):
-            return
+        if self.workload is not None:
+            declared = self.workload.metrics.get(name)
+            if declared is None:
+                return None
+            if declared.unit != unit:
+                what = f"the metric {name} is in {unit}, but workload.toml declares {declared.unit}"
+                return self.problem(what)
+        if name in self._values and self._values[name][0] != unit:
+            return self.problem(f"{name} is printed both in {self._values[name][0]} and in {unit}")
         try:
-            kept = [read_number(name, value) for value in values]
+            self.add_values(name, unit, [read_number(name, value)])
         except BrokenLine as broken:
             self.problem(str(broken))
-            return
-        known = self._metrics.setdefault(name, (unit, []))
-        if known[0] != unit:
-            self.problem(f"{name} is printed both in {known[0]} and in {unit}")
-            return
-        known[1].extend(kept)
-
-    def _wanted(self, name: str, unit: str) -> bool:
-        if self.workload is None:
-            return True
-        declared = self.workload.metrics.get(name)
-        if declared is not None and declared.unit != unit:
-            self.problem(
-                f"the metric {name} is in {unit}, but workload.toml declares {declared.unit}"
-            )
-            return False
-        return declared is not None
 
     def check(self, name: str, ok: bool, message: str = "", *, host: bool = False) -> None:
-        """Add a check; one that failed once has failed.
-
-        ``host`` marks a check of the host's GPU, not of the stack.
-        """
-        known = self._checks.get(name)
-        if known is None or known.ok:
-            self._checks[name] = Check(name, ok, message[:_MESSAGE], host=host)
-
-    def own_fault(self, message: str) -> None:
-        """Record a failure of the tool itself, see `own_cuda`; only the first is stored."""
-        self._own_fault = self._own_fault or message[:_MESSAGE]
+        """Add a check; ``host`` marks one of the host's GPU, not of the stack."""
+        self.add_check(Check(name, ok, message, host=host))
 
     def declares(self, check: str) -> bool:
         """Return whether ``workload.toml`` asks for an optional check."""
         return self.workload is None or check in self.workload.checks
 
-    def driver(self, version: str) -> None:
-        """Record the driver that the tool names."""
-        if self._is_version("driver", version):
-            self._driver = self._agreed("driver", self._driver, version)
-
     def version(self, component: str, version: str) -> None:
-        """Record the version of a library that the tool has loaded."""
-        if self._is_version(component, version):
-            known = self._versions.get(component)
-            self._versions[component] = self._agreed(component, known, version)
+        """Record the version of the driver, or of a library that the tool has loaded."""
+        try:
+            parse_version(component, version)
+        except BadInput:
+            self.problem(f"{version[:80]!r} is not a version of {component}")
+        else:
+            self._agree(self._versions, component, version)
 
     def gpu(self, device: Device) -> None:
         """Record a GPU that the tool names; a repeated GPU is recorded once."""
         if device not in self._gpus:
             self._gpus.append(device)
 
-    def _is_version(self, component: str, text: str) -> bool:
-        try:
-            parse_version(component, text)
-        except BadInput:
-            self.problem(f"{text[:80]!r} is not a version of {component}")
-            return False
-        return True
-
-    def _agreed(self, component: str, known: str | None, text: str) -> str:
-        if known is None:
-            return text
+    def _agree(self, versions: dict[str, str], component: str, text: str) -> None:
+        """Note a version; another release than the known one is a problem."""
+        known = versions.setdefault(component, text)
         one, other = parse_version(component, known), parse_version(component, text)
         if not same_release(component, one, other):
             self.problem(f"{component} is both {known} and {text}")
-        return known
 
     def report(self, *, lines: int, dropped: int) -> Report:
-        """Return the whole report, as the engine needs it."""
-        env = self._whole_env()
-        problems = list(self._problems)
-        if self._unsaid:
-            problems.append(f"and {self._unsaid} more")
-        return Report(
-            env=env,
-            metrics=tuple(
-                Metric(name, unit, tuple(values))
-                for name, (unit, values) in self._metrics.items()
-                if values
-            ),
-            checks=tuple(self._checks.values()),
-            problems=tuple(problems),
-            lines=lines,
-            dropped_bytes=dropped,
-            own_fault=self._own_fault,
-        )
-
-    def _whole_env(self) -> Env | None:
-        """Return the env line completed by the tool's statements; a difference is a problem."""
-        stated = Env(self._driver, tuple(self._gpus), dict(self._versions), {}, dict(self.other))
-        if self.env is None:
-            return stated if stated.driver or stated.gpus or stated.versions else None
-        versions = dict(self.env.versions)
-        for component, text in stated.versions.items():
-            versions[component] = self._agreed(component, versions.get(component), text)
-        driver = self.env.driver
-        if stated.driver:
-            driver = self._agreed("driver", driver, stated.driver)
-        return replace(
-            self.env,
+        """Return the whole report, with the env line completed by the tool's statements."""
+        env = self.env or Env()
+        versions = env.versions | ({"driver": env.driver} if env.driver else {})
+        for component, text in self._versions.items():
+            self._agree(versions, component, text)
+        silent = self.env is None and not (versions or self._gpus)
+        driver = versions.pop("driver", None)
+        whole = replace(
+            env,
             driver=driver,
-            gpus=self.env.gpus or stated.gpus,
+            gpus=env.gpus or tuple(self._gpus),
             versions=versions,
-            other={**self.env.other, **stated.other},
+            other=env.other | self.other,
         )
+        more = {"lines": lines, "dropped_bytes": dropped, "own_fault": self.own_fault[:_MESSAGE]}
+        return self.make_report(None if silent else whole, **more)
 
 
 ToolReader = Callable[[str, ToolResults], None]
@@ -254,12 +186,10 @@ def _tool_text(data: bytes, found: ToolResults) -> str:
     return _RANK.sub("", _COLOUR.sub("", text))
 
 
-def _read_protocol_line(body: dict[str, object], found: ToolResults) -> None:
+def _read_protocol_line(body: dict[str, Any], found: ToolResults) -> None:
     kind = body.pop("type", None)
     if kind == "env":
-        if found.env is not None:
-            raise BrokenLine("the output has a second env line")
-        found.env = read_env(body)
+        found.read_env(body)
     elif kind == "lost":
         raise BrokenLine(str(body.get("message", "lines were lost")))
     else:
@@ -268,16 +198,18 @@ def _read_protocol_line(body: dict[str, object], found: ToolResults) -> None:
         )
 
 
-_MAX_PROBLEMS = 100
 _MESSAGE = 2000
-
 _MAX_DOCUMENTS = 10_000
 
 
 def find_documents(text: str, first: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects that begin a line and have a given first member."""
+
+    def refuse_constant(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
     begins = re.compile(rf'^[ \t]*(?=\{{\s*"(?:{first})"\s*:)', re.MULTILINE)
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(parse_constant=refuse_constant)
     at, count = 0, 0
     while match := begins.search(text, at):
         count += 1
@@ -315,10 +247,6 @@ def read_objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return kept
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
 _RUNTIME = "CUDA driver version is insufficient for CUDA runtime version"
 _PTX = r"the provided PTX was compiled with an unsupported toolchain\.?"
 _NVBANDWIDTH = re.compile(
@@ -331,7 +259,7 @@ _NCCL_TESTS = re.compile(rf"(?:\S+:)? ?Test CUDA failure \S+:\d+ '{_RUNTIME}'")
 
 def note_nvbandwidth(message: str, found: ToolResults) -> bool:
     """Record an error of nvbandwidth if it is the tool's own; return whether it is."""
-    return _has_own_cuda(found) and _note(_NVBANDWIDTH, message, found)
+    return _note(_NVBANDWIDTH, message, found)
 
 
 def note_nccl_tests(line: str, found: ToolResults) -> bool:
@@ -339,15 +267,12 @@ def note_nccl_tests(line: str, found: ToolResults) -> bool:
 
     PTX is left out: the tool also launches kernels of NCCL, which is under test.
     """
-    return _has_own_cuda(found) and _note(_NCCL_TESTS, line, found)
-
-
-def _has_own_cuda(found: ToolResults) -> bool:
-    return found.env is not None and found.env.other.get("own_cuda") is True
+    return _note(_NCCL_TESTS, line, found)
 
 
 def _note(pattern: re.Pattern[str], text: str, found: ToolResults) -> bool:
-    if pattern.fullmatch(text.strip()) is None:
+    own = found.env is not None and found.env.other.get("own_cuda") is True
+    if not own or pattern.fullmatch(text.strip()) is None:
         return False
-    found.own_fault(text.strip())
+    found.own_fault = found.own_fault or text.strip()
     return True

@@ -15,7 +15,6 @@ from compatgate.canary import protocol
 from compatgate.canary.engine.baseline_judge import (
     NO_GPU_SKU,
     find_learning_obstacle,
-    make_baseline_key,
 )
 from compatgate.canary.engine.conclude import (
     ExecutionEnd,
@@ -63,6 +62,19 @@ class ExtractedSamples(Struct, frozen=True):
     samples: tuple[Sample, ...]
     refused: tuple[RefusedStep, ...]
 
+    def list_files(self) -> dict[str, Any]:
+        """Return samples as plain data, each with the file next to its workload."""
+        files = [
+            {
+                "name": sample.head.file_name,
+                "workload": sample.head.workload,
+                "step": sample.head.step,
+                "text": format_sample(sample),
+            }
+            for sample in self.samples
+        ]
+        return {"samples": files, "refused": msgspec.to_builtins(self.refused)}
+
 
 class FinishedRun(Struct, frozen=True):
     """A finished run, as far as its samples depend on it."""
@@ -86,18 +98,16 @@ def extract_samples(
 
     ``step`` None extracts all steps.
     """
-    wanted = [result for result in run.steps if step in (None, result.name)]
-    if why := _run_problem(run, workloads, facts.gpus):
-        return ExtractedSamples((), tuple(RefusedStep(result.name, why) for result in wanted))
-    samples: list[Sample] = []
-    refused: list[RefusedStep] = []
-    for result in wanted:
-        found = _sample(run, result, workloads.get(result.workload), facts, note)
-        if isinstance(found, str):
-            refused.append(RefusedStep(result.name, found))
-        else:
-            samples.append(found)
-    return ExtractedSamples(tuple(samples), tuple(refused))
+    why = _run_problem(run, workloads, facts.gpus)
+    made = {
+        result.name: why or _sample(run, result, workloads.get(result.workload), facts, note)
+        for result in run.steps
+        if step in (None, result.name)
+    }
+    return ExtractedSamples(
+        tuple(found for found in made.values() if isinstance(found, Sample)),
+        tuple(RefusedStep(name, found) for name, found in made.items() if isinstance(found, str)),
+    )
 
 
 def _run_problem(run: FinishedRun, workloads: Mapping[str, Workload], gpus: Gpus) -> str:
@@ -191,7 +201,7 @@ def _make_sample(
     assert report.env is not None  # noqa: S101 - the callers have looked
     assert result.origin is not None  # noqa: S101
     try:
-        ground = make_baseline_key(workload, result.origin.sku, report.env.versions)
+        family = find_family(report.env.versions)
     except BadInput as error:
         return error.detail
     head = SampleHead(
@@ -199,8 +209,8 @@ def _make_sample(
         workload=workload.name,
         digest=workload.digest,
         seed=result.seed,
-        sku=ground.sku,
-        family=ground.family,
+        sku=result.origin.sku,
+        family=family,
         measured_at=measured_at,
         executor=result.origin.executor,
         development=result.origin.development,
@@ -209,22 +219,14 @@ def _make_sample(
         step=result.name,
         note=note,
     )
-    return _read_back(Sample(head, report), workload, facts)
-
-
-def _read_back(sample: Sample, workload: Workload, facts: Facts) -> Sample | str:
-    """Return the sample as its file will be read; reject what reading would reject."""
-    source = Source(sample.head.file_name, format_sample(sample))
-    problems = Problems()
-    head, report = (
-        read_sample_head(source, problems),
-        read_sample_report(source, workload, problems),
-    )
-    if head is None or len(problems):
+    # The sample as its file will be read: what reading would reject is no sample.
+    source, problems = Source(head.file_name, format_sample(Sample(head, report))), Problems()
+    read_head = read_sample_head(source, problems)
+    read_report = read_sample_report(source, workload, problems)
+    if read_head is None or len(problems):
         return "; ".join(problem.problem for problem in problems)
-    read = Sample(head, report)
-    found = find_doubts(read, workload, facts)
-    return "; ".join(found) if found else read
+    read = Sample(read_head, read_report)
+    return "; ".join(find_doubts(read, workload, facts)) or read
 
 
 def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
@@ -233,10 +235,17 @@ def find_doubts(sample: Sample, workload: Workload, facts: Facts) -> list[str]:
     if verdict.outcome != "passed":
         return [verdict.reason]
     assert sample.report.env is not None  # noqa: S101 - else it had not passed
+    unlearnable = [
+        f"{samples.name}: {why}"
+        for samples in sample.values()
+        if (why := find_learning_problem(samples, workload.metrics[samples.name]))
+    ]
+    # Nobody should start a baseline from values above the published peak.
+    shares = find_shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks)
     return [
-        *_unlearnable_values(sample, workload),
+        *unlearnable,
         *_head_contradictions(sample.head, sample.report.env, workload, facts.gpus),
-        *_implausible_values(sample, workload, facts),
+        *(f"{share.metric}: {share.words}" for share in shares if share.implausible),
     ]
 
 
@@ -246,20 +255,6 @@ def find_stale_reason(head: SampleHead, workload: Workload) -> str:
         return ""
     then, now = (digest.removeprefix("sha256:")[:12] for digest in (head.digest, workload.digest))
     return f"{workload.name} has changed since: measured was {head.workload}@{then}, it is @{now}"
-
-
-def _unlearnable_values(sample: Sample, workload: Workload) -> Iterator[str]:
-    for samples in sample.values():
-        if why := find_learning_problem(samples, workload.metrics[samples.name]):
-            yield f"{samples.name}: {why}"
-
-
-def _implausible_values(sample: Sample, workload: Workload, facts: Facts) -> Iterator[str]:
-    """Yield values above the published peak, from which nobody should start a baseline."""
-    if any(spec.peak for spec in workload.metrics.values()):
-        for share in find_shares(workload.metrics, sample.report, facts.gpus, facts.gpu_peaks):
-            if share.implausible:
-                yield f"{share.metric}: {share.words}"
 
 
 def _head_contradictions(
@@ -281,19 +276,3 @@ def _head_contradictions(
         yield "the env line names no GPU"
     if family != head.family:
         yield f"family is {head.family}, but the env line shows {family}"
-
-
-def sample_files(taken: ExtractedSamples) -> dict[str, Any]:
-    """Return samples as plain data, each with the file next to its workload."""
-    return {
-        "samples": [
-            {
-                "name": sample.head.file_name,
-                "workload": sample.head.workload,
-                "step": sample.head.step,
-                "text": format_sample(sample),
-            }
-            for sample in taken.samples
-        ],
-        "refused": [{"step": each.step, "reason": each.reason} for each in taken.refused],
-    }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from msgspec import Meta, Struct
 from compatgate.canary.judge.baseline import SampleSource
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.protocol.jsonl import JsonLines
-from compatgate.canary.run import Device, Report
+from compatgate.canary.run import Report
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads.contents import SAMPLES
 from compatgate.documents import validation
@@ -98,6 +99,8 @@ class Sample(Struct, frozen=True):
 
 SAMPLE_KIND = "sample"
 _REPORT_TYPES = ("env", "metric", "check")
+_DEVICE = ("name", "memory_bytes", "compute_capability", "mig")
+"""Members of a GPU that name no single device."""
 _NUMBERED = re.compile(r"line (\d+): (.*)", re.DOTALL)
 
 
@@ -107,52 +110,39 @@ def format_sample(sample: Sample) -> str:
     return "".join(msgspec.json.encode(body).decode() + "\n" for body in bodies)
 
 
-class _Record(Struct, frozen=True):
-    """Object with a ``type`` on one line."""
-
-    raw: RawDocument
-    line: int
-
-    @property
-    def says(self) -> str:
-        """Return the stated ``type``."""
-        return str(self.raw.value.get("type"))
-
-    def add(self, problem: DocumentProblem, problems: Problems) -> None:
-        """Record a problem of this line."""
-        problem.line = self.line
-        problems.add(problem)
-
-
 def read_sample_head(source: Source, problems: Problems) -> SampleHead | None:
     """Read the first line, and check every line as far as that needs no workload."""
     records = _read_records(source, problems)
     if not records:
         return None
-    first, *others = records
-    for record in others:
-        if record.says not in _REPORT_TYPES:
+
+    def complain(line: int, *mistakes: DocumentProblem) -> None:
+        for mistake in mistakes:
+            mistake.line = line
+            problems.add(mistake)
+
+    first = next(iter(records))
+    for line, record in records.items():
+        if line != first and record.value["type"] not in _REPORT_TYPES:
             hint = f"allowed after the first line: {', '.join(_REPORT_TYPES)}"
-            what = "is not a line of a sample"
-            record.add(record.raw.problem(("type",), what, hint=hint), problems)
-    if first.says != "sample":
-        what = f"the first line is {first.says!r}, not 'sample'"
+            complain(line, record.problem(("type",), "is not a line of a sample", hint=hint))
+    head = records[first]
+    if head.value["type"] != "sample":
+        what = f"the first line is {head.value['type']!r}, not 'sample'"
         hint = "compatgate canary sample writes samples"
-        first.add(first.raw.problem(("type",), what, hint=hint), problems)
+        complain(first, head.problem(("type",), what, hint=hint))
         return None
     try:
-        return msgspec.convert(first.raw.value, SampleHead)
+        return msgspec.convert(head.value, SampleHead)
     except msgspec.ValidationError as error:
-        for mistake in list(validation.explain_mistakes(first.raw, SAMPLE_KIND)) or [
-            first.raw.problem((), explain_form(error, "the document"))
-        ]:
-            first.add(mistake, problems)
+        mistakes = list(validation.explain_mistakes(head, SAMPLE_KIND))
+        complain(first, *mistakes or [head.problem((), explain_form(error, "the document"))])
         return None
 
 
-def _read_records(source: Source, problems: Problems) -> list[_Record]:
-    """Return the lines of a text without empty lines."""
-    results: list[_Record] = []
+def _read_records(source: Source, problems: Problems) -> dict[int, RawDocument]:
+    """Return the lines of a text by number, without empty ones: objects with a ``type``."""
+    results: dict[int, RawDocument] = {}
     for number, line in enumerate(source.text.split("\n"), 1):
         if not line.strip():
             continue
@@ -161,7 +151,7 @@ def _read_records(source: Source, problems: Problems) -> list[_Record]:
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             body = None
         if isinstance(body, dict) and isinstance(body.get("type"), str):
-            results.append(_Record(RawDocument(source.file, body), number))
+            results[number] = RawDocument(source.file, body)
         else:
             what = "is not a JSON object with a type"
             hint = 'write one per line: {"type": "...", ...}'
@@ -175,7 +165,15 @@ def _read_records(source: Source, problems: Problems) -> list[_Record]:
 
 def read_sample_report(source: Source, workload: Workload, problems: Problems) -> Report:
     """Read the lines after the first, as the workload declares them."""
-    reader = JsonLines(_as_jsonl(workload, source))
+    if workload.adapter != "jsonl":  # a tool reports checks that its workload does not declare
+        more = {
+            name: ""
+            for record in _read_records(source, Problems()).values()
+            if record.value["type"] == "check" and isinstance(name := record.value.get("name"), str)
+        }
+        checks = more | workload.checks
+        workload = msgspec.structs.replace(workload, adapter="jsonl", checks=checks)
+    reader = JsonLines(workload)
     lines = source.text.split("\n")
     first = next(i for i, line in enumerate(lines) if line.strip())
     lines[first] = ""  # so that line numbers stay the same
@@ -188,24 +186,15 @@ def read_sample_report(source: Source, workload: Workload, problems: Problems) -
     return report
 
 
-def _as_jsonl(workload: Workload, source: Source) -> Workload:
-    """Return the workload with the jsonl adapter, and the undeclared checks of a tool."""
-    if workload.adapter == "jsonl":
-        return workload
-    more = {
-        name: ""
-        for record in _read_records(source, Problems())
-        if record.says == "check" and isinstance(name := record.raw.value.get("name"), str)
-    }
-    return msgspec.structs.replace(workload, adapter="jsonl", checks=more | workload.checks)
-
-
 def _reported(report: Report) -> Iterator[dict[str, Any]]:
     if report.env is not None:
         yield {
             "type": "env",
             "driver": report.env.driver,
-            "gpus": [_device(device) for device in report.env.gpus],
+            "gpus": [
+                {name: value for name in _DEVICE if (value := getattr(device, name)) is not None}
+                for device in report.env.gpus
+            ],
             "versions": report.env.versions,
             **report.env.other,
         }
@@ -220,11 +209,6 @@ def _reported(report: Report) -> Iterator[dict[str, Any]]:
             "message": check.message,
             **skipped,
         }
-
-
-def _device(device: Device) -> dict[str, Any]:
-    known = ("name", "memory_bytes", "compute_capability", "mig")
-    return {name: value for name in known if (value := getattr(device, name)) is not None}
 
 
 PAGE = "README.md"
@@ -256,16 +240,11 @@ def list_samples(workload: Workload) -> list[StoredSample]:
     """Return the readable samples of a workload, newest first; lint reports the others."""
     if workload.folder is None:
         return []
-    results = [_stored_sample(source, workload) for source in _sources(workload.folder)]
+    results: list[StoredSample | None] = []
+    for path in find_sample_files(workload.folder):
+        with suppress(BadInput):
+            results += [_stored_sample(source, workload) for source in read_paths([path])]
     return sorted(filter(None, results), key=lambda one: (one.measured_at, one.file), reverse=True)
-
-
-def _sources(folder: Path) -> Iterator[Source]:
-    for path in find_sample_files(folder):
-        try:
-            yield from read_paths([path])
-        except BadInput:
-            continue
 
 
 def _stored_sample(source: Source, workload: Workload) -> StoredSample | None:

@@ -20,6 +20,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -52,7 +53,12 @@ def compute_answer(challenge: str, by: str) -> str:
 
     ``python`` or a framework computes it.
     """
-    first, second = (_make_matrix(challenge, by, name) for name in ("a", "b"))
+    first, second = (
+        [raw[at : at + _SIZE] for at in range(0, len(raw), _SIZE)]
+        for name in ("a", "b")
+        for seed in [bytes.fromhex(challenge) + f"|{by}|{name}".encode()]
+        for raw in [hashlib.shake_128(seed).digest(_SIZE * _SIZE)]
+    )
     columns = list(zip(*second, strict=True))
     product = array.array("I")
     for row in first:
@@ -65,12 +71,6 @@ def compute_answer(challenge: str, by: str) -> str:
 def show_file(challenge: str, path: str, digest: str) -> str:
     """Return the right answer for a file of the image: bound to the challenge."""
     return _sign(challenge, f"{path} {digest.removeprefix('sha256:')}".encode())
-
-
-def _make_matrix(challenge: str, by: str, name: str) -> list[bytes]:
-    seed = bytes.fromhex(challenge) + f"|{by}|{name}".encode()
-    raw = hashlib.shake_128(seed).digest(_SIZE * _SIZE)
-    return [raw[at : at + _SIZE] for at in range(0, len(raw), _SIZE)]
 
 
 def _sign(challenge: str, signed: bytes) -> str:
@@ -133,12 +133,11 @@ class SignedOutput:
         self._rest.clear()
         report = self._reader.report()
         contradictions = list(self._contradictions)
-        if self._broken and not self._signed:
-            why = "carry the signature of another run or of none: they were recorded"
-            contradictions.append(f"its lines {why}")
-        elif self._unsigned and not self._signed:
-            why = "carry no signature: another program printed them in place of this one"
-            contradictions.append(f"its lines {why}")
+        if not self._signed and (self._broken or self._unsigned):
+            why = "no signature: another program printed them in place of this one"
+            if self._broken:
+                why = "the signature of another run or of none: they were recorded"
+            contradictions.append(f"its lines carry {why}")
         witness = Witness(
             assurance="challenged" if self._signed else "self-reported",
             wall_s=self._clock() - self._began,
@@ -171,7 +170,10 @@ class SignedOutput:
             self._pass_log(line, end)
             return
         result = _SIGNED.fullmatch(line[at:].removesuffix(b"\r"))
-        if result is None or not self._is_genuine(result):
+        signed = b" ".join((result[1], result[2], result[4])) if result else b""
+        if result is None or not hmac.compare_digest(
+            _sign(self._challenge, signed), result[3].decode()
+        ):
             self._broken += 1
             self._problems.append("a line of the protocol has a wrong signature")
             self._reader.feed(end)
@@ -179,10 +181,6 @@ class SignedOutput:
         if at:
             self._pass_log(line[:at], b"\n")
         self._take_signed(int(result[1]), int(result[2]) / 1000, result[4], end)
-
-    def _is_genuine(self, found: re.Match[bytes]) -> bool:
-        signed = b" ".join((found[1], found[2], found[4]))
-        return hmac.compare_digest(_sign(self._challenge, signed), found[3].decode())
 
     def _take_signed(self, number: int, seconds: float, text: bytes, end: bytes) -> None:
         if number != self._signed + 1:
@@ -193,15 +191,16 @@ class SignedOutput:
             self._contradictions.append(
                 f"it says that {seconds:.1f} s had passed, and {elapsed:.1f} s had"
             )
-        body = _decode(text)
-        if body.get("type") == "files" and isinstance(body.get("shown"), dict):
+        body: Any = None
+        with suppress(msgspec.MsgspecError, RecursionError):
+            body = msgspec.json.decode(text)
+        kind = body.get("type") if isinstance(body, dict) else None
+        if kind == "files" and isinstance(body.get("shown"), dict):
             self._shown = body["shown"]
-            self._reader.feed(end)
-            return
-        if body.get("type") == "proof":
+            text = b""
+        elif kind == "proof":
             self._take_proof(str(body.get("by")), str(body.get("digest")))
-            self._reader.feed(end)
-            return
+            text = b""
         self._reader.feed(text + end)
 
     def _take_proof(self, by: str, digest: str) -> None:
@@ -226,11 +225,3 @@ class SignedOutput:
             self._reader.feed(end)
         else:
             self._reader.feed(line + end)
-
-
-def _decode(text: bytes) -> dict[str, Any]:
-    try:
-        body = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}

@@ -98,7 +98,11 @@ def pack_interpreter() -> Interpreter | None:
     places = {_PYTHON: program, _LOADER: loader}
     for path in linked:
         if path != loader:
-            places[f"lib/{_read_name(path)}"] = path
+            # The name by which programs ask for a library; its file may have a longer one.
+            content, parts = path.read_bytes(), path.name.split(".")
+            names = [".".join(parts[:end]) for end in range(len(parts), 1, -1)]
+            known = (name for name in names if f"\0{name}\0".encode() in content)
+            places[f"lib/{next(known, path.name)}"] = path
     files = [PackedFile(at, True, path.read_bytes()) for at, path in sorted(places.items())]
     files += _pack_library(library, f"{sys.platlibdir}/{version}")
     files.append(PackedFile(COMPLETE, False, b""))
@@ -133,14 +137,6 @@ def _find_linked(program: Path, library: Path) -> list[Path]:
         return []
     beside = [folder / name for name in _OF_LIBC]
     return sorted({*results, *(path for path in beside if path.is_file())})
-
-
-def _read_name(library: Path) -> str:
-    """Return the name by which programs ask for a library; its file may have a longer one."""
-    content = library.read_bytes()
-    parts = library.name.split(".")
-    names = [".".join(parts[:end]) for end in range(len(parts), 1, -1)]
-    return next((name for name in names if f"\0{name}\0".encode() in content), library.name)
 
 
 def _list_modules(library: Path) -> list[Path]:

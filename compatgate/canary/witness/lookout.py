@@ -101,7 +101,12 @@ def conclude_witness(
             unseen["gpu"] = why
     else:
         seen["processes"] = f"{len(sighting.pids)}: {', '.join(sighting.programs)}"
-        _note_libraries(sighting, seen, unseen)
+        if sighting.files:
+            names = ", ".join(sorted(library.path for library in sighting.libraries))
+            none = f"no CUDA library among {sighting.files} mapped files"
+            seen["libraries"] = names or none
+        else:
+            unseen["libraries"] = sighting.unreadable or _NOT_FOUND
         if report.env:
             contradictions += find_other_versions(report.env, sighting.libraries)
         if workload.gpus:
@@ -128,14 +133,6 @@ def conclude_witness(
         not_witnessed=unseen,
         contradictions=tuple(contradictions),
     )
-
-
-def _note_libraries(sighting: Sighting, seen: dict[str, str], unseen: dict[str, str]) -> None:
-    if not sighting.files:
-        unseen["libraries"] = sighting.unreadable or _NOT_FOUND
-        return
-    names = ", ".join(sorted(library.path for library in sighting.libraries))
-    seen["libraries"] = names or f"no CUDA library among {sighting.files} mapped files"
 
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}

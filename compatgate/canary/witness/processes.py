@@ -123,7 +123,10 @@ class ProcessWatch:
             if own:
                 self._own.add(pid)
                 yield pid
-            waiting += [(child, own) for child in _children(pid)]
+            with suppress(OSError, ValueError):
+                for thread in os.listdir(f"/proc/{pid}/task"):
+                    children = Path(f"/proc/{pid}/task/{thread}/children").read_text("ascii")
+                    waiting += [(int(child), own) for child in children.split()]
 
     def _is_marked(self, pid: int) -> bool:
         try:
@@ -206,12 +209,3 @@ def digest_program(path: Path) -> str:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError:
         return ""
-
-
-def _children(pid: int) -> list[int]:
-    results: list[int] = []
-    with suppress(OSError, ValueError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-                results += [int(child) for child in file.read().split()]
-    return results

@@ -40,15 +40,21 @@ def list_files(folder: Path) -> list[PackedFile]:
     """Return a folder's files by path, without samples, caches and hidden files."""
     results: list[PackedFile] = []
     size = 0
-    for path in _walk(folder):
-        results.append(_pack_file(folder, path))
-        size += len(results[-1].content)
-        if len(results) > MAX_FILES or size > MAX_BYTES:
-            raise BadInput(
-                f"{folder} is too large for a workload",
-                field=folder.name,
-                hint="use at most 2,000 files and 256 MiB; put larger data into the image",
-            )
+    for current, folders, names in os.walk(folder):
+        left_out = {"__pycache__"} | ({SAMPLES} if current == str(folder) else set())
+        folders[:] = sorted(n for n in folders if n not in left_out and not n.startswith("."))
+        links = [name for name in folders if (Path(current) / name).is_symlink()]
+        for name in sorted([*names, *links]):
+            if name.startswith("."):
+                continue
+            results.append(_pack_file(folder, Path(current) / name))
+            size += len(results[-1].content)
+            if len(results) > MAX_FILES or size > MAX_BYTES:
+                raise BadInput(
+                    f"{folder} is too large for a workload",
+                    field=folder.name,
+                    hint="use at most 2,000 files and 256 MiB; put larger data into the image",
+                )
     return results
 
 
@@ -144,15 +150,6 @@ def make_archive(files: list[PackedFile]) -> bytes:
             member.size = len(file.content)
             tar.addfile(member, io.BytesIO(file.content))
     return buffer.getvalue()
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for current, folders, names in os.walk(folder):
-        left_out = {"__pycache__"} | ({SAMPLES} if current == str(folder) else set())
-        folders[:] = sorted(n for n in folders if n not in left_out and not n.startswith("."))
-        for name in sorted([*names, *(n for n in folders if (Path(current) / n).is_symlink())]):
-            if not name.startswith("."):
-                yield Path(current) / name
 
 
 def _pack_file(folder: Path, path: Path) -> PackedFile:

@@ -217,7 +217,12 @@ def _read_workload(folder: Path) -> tuple[Workload, bool]:
     if problems:
         raise make_file_error(path, problems)
     workload = _make_workload(written, folder.resolve())
-    if why := _find_harness_problem(written, workload.proofs):
+    why = ""
+    if written.harness and not workload.proofs:
+        why = "is true, but no file of the folder uses canary_lines, or the folder has its own"
+    elif written.interpreter == "worker" and "torch" in workload.proofs:
+        why = "starts PyTorch, which the worker's interpreter does not have"
+    if why:
         problem = raw.problem(("harness",), why, value=written.harness)
         raise make_file_error(path, [problem])
     return workload, written.replaces
@@ -277,15 +282,6 @@ def _find_problems(written: WorkloadFile, raw: RawDocument) -> list[DocumentProb
     ]
 
 
-def _find_harness_problem(written: WorkloadFile, proofs: tuple[str, ...]) -> str:
-    """Return why a program's harness does not fit its manifest; "" if it fits."""
-    if written.harness and not proofs:
-        return "is true, but no file of the folder uses canary_lines, or the folder has its own"
-    if written.interpreter == "worker" and "torch" in proofs:
-        return "starts PyTorch, which the worker's interpreter does not have"
-    return ""
-
-
 def _find_need_problem(written: WorkloadFile) -> str:
     """Return why a workload cannot need that of a GPU; "" if it can."""
     if not written.needs:
@@ -312,12 +308,7 @@ def _find_peak_problem(table: MetricSpec, gpus: int) -> str:
 
 
 def _find_duplicate(values: tuple[Any, ...]) -> str | None:
-    seen: set[Any] = set()
-    for value in values:
-        if value in seen:
-            return str(value)
-        seen.add(value)
-    return None
+    return next((str(v) for place, v in enumerate(values) if v in values[:place]), None)
 
 
 def _make_workload(written: WorkloadFile, folder: Path) -> Workload:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -24,8 +23,7 @@ from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import contents
 from compatgate.canary.workloads.contents import SAMPLES, PackedFile, list_files
 from compatgate.canary.workloads.library import MANIFEST, find_contents, read_suites, read_workload
-from compatgate.core.facts import Facts
-from compatgate.documents.sources import Problems, Source, read_paths
+from compatgate.documents.sources import Problems, read_paths
 from compatgate.errors import CompatgateError, ManyProblems, quote_error
 
 Severity = Literal["error", "warning"]
@@ -69,10 +67,9 @@ def _lint_workload(folder: Path) -> Iterator[Finding]:
     except CompatgateError as error:
         yield from _errors(manifest, error)
         return
-    for severity, message in (*_check_texts(workload, files), *_check_command(workload, files)):
-        yield Finding(str(manifest), severity, message)
-    for severity, message in _check_images(workload, files):
-        yield Finding(str(manifest), severity, message)
+    for check in (_check_texts, _check_command, _check_images):
+        for severity, message in check(workload, files):
+            yield Finding(str(manifest), severity, message)
     if (folder / SAMPLES).is_dir():
         yield from lint_samples(workload, folder)
 
@@ -118,23 +115,16 @@ def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator
     if own and not own.executable:
         yield "error", f"command: {program} is not executable"
     if not named and workload.image.inside:
-        yield (
-            "warning",
-            "command: names no file of the folder, so the image must contain the program",
-        )
+        what = "names no file of the folder, so the image must contain the program"
+        yield "warning", f"command: {what}"
     for path, file in files.items():
-        if path.endswith(".py") and (what := _find_compile_error(file)):
-            yield "error", f"{path}: {what}"
-
-
-def _find_compile_error(file: PackedFile) -> str:
-    try:
-        compile(file.content, file.path, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        return f"line {error.lineno} is not Python: {quote_error(error.msg)}"
-    except ValueError as error:
-        return f"is not Python: {quote_error(error)}"
-    return ""
+        try:
+            if path.endswith(".py"):
+                compile(file.content, path, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            yield "error", f"{path}: line {error.lineno} is not Python: {quote_error(error.msg)}"
+        except ValueError as error:
+            yield "error", f"{path}: is not Python: {quote_error(error)}"
 
 
 def _check_images(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
@@ -181,10 +171,6 @@ def _lint_sample(path: Path, workload: Workload) -> Iterator[LintMessage]:
     except CompatgateError as error:
         yield "error", error.problem
         return
-    yield from _lint_source(source, path, workload)
-
-
-def _lint_source(source: Source, path: Path, workload: Workload) -> Iterator[LintMessage]:
     problems = Problems()
     head = read_sample_head(source, problems)
     if head is None or len(problems):
@@ -201,20 +187,13 @@ def _lint_source(source: Source, path: Path, workload: Workload) -> Iterator[Lin
     report = read_sample_report(source, workload, problems)
     yield from _problem_messages(problems)
     if not len(problems):
-        yield from (
-            ("error", doubt) for doubt in find_doubts(Sample(head, report), workload, _load_facts())
-        )
+        from compatgate.catalog import load_facts  # only samples need vendors' facts
+
+        for doubt in find_doubts(Sample(head, report), workload, load_facts()):
+            yield "error", doubt
 
 
 def _problem_messages(problems: Problems) -> Iterator[LintMessage]:
     for problem in problems:
         at = f"line {problem.line}: " if problem.line else ""
         yield "error", f"{at}{problem.detail.removeprefix(f'{problem.where}: ')}"
-
-
-@cache
-def _load_facts() -> Facts:
-    """Return vendors' facts; only samples need them."""
-    from compatgate.catalog import load_facts
-
-    return load_facts()

@@ -17,8 +17,7 @@ from compatgate.canary.fleet import (
     host_stack,
     rank_hosts,
 )
-from compatgate.canary.history import MetricHistory
-from compatgate.canary.judge.change_points import MAX_HISTORY, MIN_HISTORY
+from compatgate.canary.history import MAX_HISTORY, MIN_HISTORY, MetricHistory
 from compatgate.canary.run import Report
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs

@@ -9,7 +9,13 @@ from typing import Any, TextIO
 
 import msgspec
 
-from compatgate.canary.judge.measurements import MAX_BYTES, MeasurementFile, read_measurements
+from compatgate.canary.judge.measurements import (
+    MAX_BYTES,
+    MeasurementFile,
+    PairedFile,
+    read_measurements,
+    read_pairs,
+)
 from compatgate.canary.judge.noise import Noise
 from compatgate.canary.judge.paired.blocks import (
     PairedJudgement,
@@ -19,7 +25,6 @@ from compatgate.canary.judge.paired.blocks import (
     find_refusal,
     learn_noise,
 )
-from compatgate.canary.judge.paired.lines import PairedFile, read_pairs
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import parse_unit
 from compatgate.canary.judge.result import MetricJudgement

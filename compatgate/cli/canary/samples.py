@@ -11,7 +11,7 @@ from compatgate.canary.imports import MAX_BYTES
 from compatgate.canary.protocol import TOOLS, make_reader
 from compatgate.canary.protocol.tool import ToolOutput
 from compatgate.canary.run import Report
-from compatgate.canary.samples.extract import ExtractedSamples, sample_files, sample_from_output
+from compatgate.canary.samples.extract import ExtractedSamples, sample_from_output
 from compatgate.canary.workloads import Library
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import print_runs
@@ -169,7 +169,7 @@ def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
     sample = sample_from_output(
         printed, workload, load_facts(), seed=args.seed, measured_at=at, note=args.note
     )
-    return sample_files(ExtractedSamples((sample,), ()))
+    return ExtractedSamples((sample,), ()).list_files()
 
 
 def _place(folder: Path, sample: dict[str, Any]) -> Path:

@@ -14,12 +14,11 @@ from msgspec import Struct
 from compatgate.canary import history
 from compatgate.canary.history import PartChange
 from compatgate.canary.judge.metric import judge_metric
-from compatgate.canary.judge.paired.blocks import PairedMetric
+from compatgate.canary.judge.paired.blocks import MetricPairs, PairedMetric, PairsState
 from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.judge.result import MetricJudgement, Samples
 from compatgate.canary.judge.statistics import median
 from compatgate.canary.judge.workload import WorkloadJudgement
-from compatgate.canary.pairs import MetricPairs, PairsState
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
 from compatgate.core.components import COMPONENTS, canonical_name, sort_components

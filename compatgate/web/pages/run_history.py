@@ -9,8 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from compatgate.canary.history import MetricHistory, Point
-from compatgate.canary.judge.change_points import MIN_HISTORY
+from compatgate.canary.history import MIN_HISTORY, MetricHistory, Point
 from compatgate.canary.judge.statistics import median
 from compatgate.kit import clock
 from compatgate.kit.http.schemas import Filter, Since, Until

@@ -9,7 +9,7 @@ import msgspec
 from sample_runs import GEMM, sample_source
 
 from compatgate.canary.imports import READERS
-from compatgate.canary.judge.paired.lines import read_pairs
+from compatgate.canary.judge.measurements import read_pairs
 from compatgate.canary.judge.paired.suite import judge_pairs
 from compatgate.canary.samples.sample import read_sample_head, read_sample_report
 from compatgate.canary.workload import MetricSpec

@@ -43,7 +43,7 @@ def _start(process: ProcessExecutor, job: Job) -> Handle:
 def _alive(run: str) -> list[int]:
     """Processes of a run; the launcher takes a moment to go after it has said the end."""
     deadline = time.monotonic() + 2
-    while (found := process._find_marked(f"{run}/")) and time.monotonic() < deadline:
+    while (found := [*process.find_marked(f"{run}/").values()]) and time.monotonic() < deadline:
         time.sleep(0.02)
     return found
 

@@ -70,8 +70,8 @@ def test_the_output_is_the_tools_own_with_one_line_behind_it(
     libraries: Path, tmp_path: Path
 ) -> None:
     sample = tmp_path / "sample"
-    text = (SAMPLES / "nvbandwidth-v0.10.txt").read_text()
-    sample.write_text(text.replace("610.57.04", "535.104.05"))  # the stand-in's driver
+    text = (SAMPLES / "nvbandwidth-v0.5.json").read_text()
+    sample.write_text(text.replace("565.02", "535.104.05"))  # the stand-in's driver
     output, report = _run("nvbandwidth", libraries, "--", "cat", str(sample))
     assert output.startswith(sample.read_bytes())
     assert output[len(sample.read_bytes()) :].count(b"\n") == 2

@@ -131,9 +131,12 @@ def test_read_shows_what_a_workload_may_declare(run: Run) -> None:
 
 
 def test_read_keeps_to_what_a_workload_declares(run: Run) -> None:
-    sample = str(SAMPLES / "nvbandwidth-v0.5-a10.txt")
+    sample = str(SAMPLES / "nvbandwidth-v0.5.json")
     out = run("canary", "read", "--workload", "nvbandwidth", sample, "--format", "json")[1]
-    assert [m["name"] for m in json.loads(out)["metrics"]] == ["host_to_device_memcpy_ce-min"]
+    assert [m["name"] for m in json.loads(out)["metrics"]] == [
+        "host_to_device_memcpy_ce-min",
+        "device_to_host_memcpy_ce-min",
+    ]
 
 
 def test_read_says_what_is_damaged(run: Run, tmp_path: Path) -> None:

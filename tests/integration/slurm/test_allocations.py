@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 from slurm_cluster import Cluster
 
-from compatgate.canary.engine.host_watch import watch_nodes
 from compatgate.canary.executors import Job, PreparedJob, Status
+from compatgate.canary.executors.host_watch import watch_nodes
 from compatgate.canary.executors.slurm import SlurmExecutor
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.catalog import load_facts

@@ -11,7 +11,7 @@ import pytest
 from engine_edges import GEMM, Reader, Says
 
 from compatgate.canary.engine import HostContext, Lease, Settings
-from compatgate.canary.executors import HostObservation
+from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.run import Run
 
 MANIFEST = """

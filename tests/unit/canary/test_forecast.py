@@ -8,8 +8,7 @@ from compatgate.canary.forecast import (
     limit_run,
     plan_processes,
 )
-from compatgate.canary.judge.paired.blocks import FIRST_LOOK
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import FIRST_LOOK, PairsState
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
 
 GEMM = Workload("gemm", "-", ("x",), ImageSpec(inside=True), seeds=(0, 1), timeout_s=600)

@@ -66,18 +66,10 @@ def test_one_of_several_is_enough() -> None:
     assert not is_in_maintenance([], at("2026-11-20T03:30"))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        (MaintenanceWindow("24:00", "02:00"), "quiet.start"),
-        (MaintenanceWindow("1:00", "02:00"), "quiet.start"),
-        (MaintenanceWindow("01:00", ""), "quiet.end"),
-        (MaintenanceWindow("01:00", "02:00", days=("monday",)), "quiet.days"),
-        (MaintenanceWindow("01:00", "02:00", timezone="Mars/Base"), "quiet.timezone"),
-        (MaintenanceWindow("01:00", "02:00", timezone="../etc/passwd"), "quiet.timezone"),
-    ],
-)
-def test_what_cannot_be_is_named(wrong: MaintenanceWindow, field: str) -> None:
+@pytest.mark.parametrize("zone", ["Mars/Base", "../etc/passwd"])
+def test_a_time_zone_that_is_not_known_is_named(zone: str) -> None:
     with pytest.raises(BadInput) as caught:
-        is_in_maintenance([wrong], at("2026-11-20T03:30"))
-    assert caught.value.field == field
+        is_in_maintenance(
+            [MaintenanceWindow("01:00", "02:00", timezone=zone)], at("2026-11-20T03:30")
+        )
+    assert caught.value.field == "quiet.timezone"

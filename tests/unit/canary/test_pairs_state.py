@@ -5,8 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from compatgate.canary.judge.paired.blocks import PairedJudgement, PairedMetric
-from compatgate.canary.pairs import PairsState, summarize_pairs
+from compatgate.canary.judge.paired.blocks import (
+    PairedJudgement,
+    PairedMetric,
+    PairsState,
+    summarize_pairs,
+)
 from compatgate.core.binding import Comparison, digest_json
 
 REFERENCE = f"sha256:{'a' * 64}"

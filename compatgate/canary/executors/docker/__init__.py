@@ -21,10 +21,12 @@ from compatgate.canary.executors import (
     Executor,
     Handle,
     Job,
+    LineJoiner,
     PreparedJob,
     Progress,
     Status,
     check_single_machine,
+    remove_all,
 )
 from compatgate.canary.executors.docker import containers, images
 from compatgate.canary.executors.docker.engine import (
@@ -32,7 +34,7 @@ from compatgate.canary.executors.docker.engine import (
     TIMEOUT_S,
     Engine,
     container_name,
-    run_filter,
+    ignore_gone,
     translate_errors,
     translate_start_errors,
 )
@@ -40,6 +42,8 @@ from compatgate.canary.hosts import Host
 from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.canary.witness.interpreter import PLACE, pack_interpreter
 from compatgate.errors import InfrastructureError
+
+_PATIENCE_S = 60
 
 
 class DockerExecutor(Executor):
@@ -71,11 +75,9 @@ class DockerExecutor(Executor):
             image = api.inspect_image(prepared.image)["Config"] or {}
             volume = containers.put_files(api, prepared) if job.workload.folder else None
             tool = containers.put_tool(api, prepared) if prepared.tool else None
-            if job.workload.interpreter != "worker":
+            python = pack_interpreter() if job.workload.interpreter == "worker" else None
+            if python and python.machine != info.get("Architecture"):
                 python = None
-            else:
-                python = pack_interpreter()
-                python = python if python and python.machine == info.get("Architecture") else None
             if python:
                 containers.put_interpreter(api, prepared, python)
             body = containers.make_container_body(
@@ -109,26 +111,31 @@ class DockerExecutor(Executor):
         """Return the digest of the worker's loader if it starts the container; "" otherwise."""
         with self._talking() as api:
             started = api.inspect_container(handle.id)["Config"]["Entrypoint"][0]
-        if not started.startswith(f"{PLACE}/"):
-            return ""
-        python = pack_interpreter()
+        python = pack_interpreter() if started.startswith(f"{PLACE}/") else None
         return python.program if python else ""
 
     def kill(self, handle: Handle) -> None:
         """End the container at once; do nothing if it has ended or is gone."""
-        with self._talking() as api:
-            if containers.kill_container(api, handle.id):
-                self._killed.add(handle.id)
+        with self._talking() as api, ignore_gone():
+            api.kill(handle.id, "SIGKILL")
+            self._killed.add(handle.id)
 
     def clean(self, run: str) -> int:
         """Remove the containers, volumes and built images of a run."""
         with self._talking() as api:
-            return remove_run(api, run)
+            return remove_all(
+                lambda: {
+                    name: (kind, name) for kind, name, _ in _list_objects(api, f"{RUN}={run}")
+                },
+                lambda thing, _: _remove(api, *thing),
+                where=f"the engine of {self._engine.where}",
+                patience_s=_PATIENCE_S,
+            )
 
     def left(self) -> set[str]:
         """Return the runs with containers, volumes or built images on the engine."""
         with self._talking() as api:
-            return list_runs(api)
+            return {labels[RUN] for _, _, labels in _list_objects(api, RUN)}
 
     def close(self) -> None:
         """Close the connection."""
@@ -138,51 +145,19 @@ class DockerExecutor(Executor):
         return translate_errors(self._engine)
 
 
-_PATIENCE_S = 60
-
-
-def remove_run(api: Any, run: str) -> int:
-    """Remove the containers, volumes and built images that carry the run's label.
-
-    Return the number of objects removed.
-    """
-    removed: set[str] = set()
-    deadline = time.monotonic() + _PATIENCE_S
-    while left := _find_objects(api, run):
-        for kind, name in left:
-            removed.add(name)
-            _remove(api, kind, name)
-        if time.monotonic() > deadline:
-            names = ", ".join(name[:64] for _, name in left)
-            raise InfrastructureError(f"the engine did not remove {names}")
-        if _find_objects(api, run):
-            time.sleep(0.2)
-    return len(removed)
-
-
-def list_runs(api: Any) -> set[str]:
-    """Return the ids of the runs that labels on the engine name."""
-    return {thing["Labels"][RUN] for _, _, thing in _list_objects(api, {"label": RUN})}
-
-
-def _find_objects(api: Any, run: str) -> list[tuple[str, str]]:
-    return [(kind, thing[name]) for kind, name, thing in _list_objects(api, run_filter(run))]
-
-
-def _list_objects(api: Any, labels: dict[str, str]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield labelled objects with the key of their name, containers first: they use the others."""
+def _list_objects(api: Any, label: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield kind, name and labels of labelled objects, containers first: they use the others."""
+    labels = {"label": label}
     for kind, name, listed in (
         ("container", "Id", api.containers(all=True, filters=labels)),
         ("volume", "Name", api.volumes(filters=labels)["Volumes"] or []),
         ("image", "Id", api.images(all=True, filters=labels)),
     ):
-        yield from ((kind, name, thing) for thing in listed)
+        yield from ((kind, thing[name], thing["Labels"]) for thing in listed)
 
 
 def _remove(api: Any, kind: str, name: str) -> None:
-    from docker.errors import APIError
-
-    try:
+    with ignore_gone():  # gone, or another removal is running: the next look shows which
         match kind:
             case "container":
                 api.remove_container(name, v=True, force=True)
@@ -190,17 +165,12 @@ def _remove(api: Any, kind: str, name: str) -> None:
                 api.remove_volume(name, force=True)
             case _:
                 api.remove_image(name, force=True)
-    except APIError as error:
-        # It is gone, or another removal is running: the next look shows which.
-        if error.status_code not in (404, 409):
-            raise
 
 
 _HEADER = struct.Struct(">BxxxL")
 _WAIT_S = 0.5
 _ENDING_S = 10.0
 _LOOK_S = 0.05
-_LONGEST = 2 << 20
 _PART_BYTES = 16 << 10
 """Bytes of a part of a longer line (moby, daemon/logger/copier.go)."""
 _RECORD_BYTES = 128
@@ -219,9 +189,9 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
     room = int(config.get("max-size", 0))
     pump = _pump(api, container)
     try:
-        for frame in _join_lines(_fetch_frame(pump, stop)):
-            before, room = room, room - len(frame) - _RECORD_BYTES * (1 + len(frame) // _PART_BYTES)
-            yield frame
+        for lines in _join_lines(pump, stop):
+            before, room = room, room - len(lines) - _RECORD_BYTES * (1 + len(lines) // _PART_BYTES)
+            yield lines
             if room < 0 <= before:
                 yield LOST_LINE
     except EOFError:
@@ -236,23 +206,28 @@ def follow_log(api: Any, container: str, stop: Callable[[], bool]) -> Iterator[b
         time.sleep(_LOOK_S)
 
 
-def _join_lines(frames: Iterator[tuple[int, bytes]]) -> Iterator[bytes]:
+def _join_lines(
+    pump: BackgroundReader[tuple[int, bytes]], stop: Callable[[], bool]
+) -> Iterator[bytes]:
     """Yield whole lines of either stream.
 
     Before Docker 23, the local driver drops the line feed of a line in parts; a part that is not
     full is the last.
     """
-    buffers: dict[int, bytearray] = {}
-    for number, data in frames:
-        buffer = buffers.setdefault(number, bytearray())
-        buffer += data
+    streams: dict[int, LineJoiner] = {}
+    while not stop():
+        try:
+            frame = pump.get(_WAIT_S)
+        except queue.Empty:
+            continue
+        if frame is None:
+            break
+        number, data = frame
         if len(data) < _PART_BYTES and not data.endswith(b"\n"):
-            buffer += b"\n"
-        end = len(buffer) if len(buffer) > _LONGEST else buffer.rfind(b"\n") + 1
-        if end:
-            yield bytes(buffer[:end])
-            del buffer[:end]
-    yield from (bytes(rest) for rest in buffers.values() if rest)
+            data += b"\n"
+        if lines := streams.setdefault(number, LineJoiner()).feed(data):
+            yield lines
+    yield from (bytes(stream.rest) for stream in streams.values() if stream.rest)
 
 
 def _pump(api: Any, container: str) -> BackgroundReader[tuple[int, bytes]]:
@@ -270,28 +245,14 @@ def _pump(api: Any, container: str) -> BackgroundReader[tuple[int, bytes]]:
 
         CancellableStream(iter(()), response).close()
 
-    return BackgroundReader(_read_frames(response.raw), hang_up)
+    def read_frames(raw: Any) -> Generator[tuple[int, bytes]]:
+        while header := raw.read(_HEADER.size):
+            if len(header) < _HEADER.size:
+                raise EOFError("the log was cut off")
+            number, length = _HEADER.unpack(header)
+            yield number, raw.read(length)
 
-
-def _read_frames(raw: Any) -> Generator[tuple[int, bytes]]:
-    while header := raw.read(_HEADER.size):
-        if len(header) < _HEADER.size:
-            raise EOFError("the log was cut off")
-        number, length = _HEADER.unpack(header)
-        yield number, raw.read(length)
-
-
-def _fetch_frame(
-    pump: BackgroundReader[tuple[int, bytes]], stop: Callable[[], bool]
-) -> Iterator[tuple[int, bytes]]:
-    while not stop():
-        try:
-            frame = pump.get(_WAIT_S)
-        except queue.Empty:
-            continue
-        if frame is None:
-            return
-        yield frame
+    return BackgroundReader(read_frames(response.raw), hang_up)
 
 
 _MAX_EVENTS = 256
@@ -314,11 +275,8 @@ def read_status(api: Any, container: str, *, killed_here: bool = False) -> Statu
         state = api.inspect_container(container)["State"]
     except NotFound:
         return Status("lost", reason="the engine does not know the container")
-    match state["Status"]:
-        case "created":
-            return Status("waiting")
-        case "running" | "paused" | "restarting":
-            return Status("running")
+    if state["Status"] in _RUNNING:
+        return Status("waiting" if state["Status"] == "created" else "running")
     exit_code = int(state["ExitCode"])
     if killed_here:
         return Status("exited", exit_code, reason="killed")

@@ -5,6 +5,8 @@ Files travel in separate volumes, which are filled before the start.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from compatgate.canary.executors import Job, PreparedJob, make_command, make_environment
@@ -170,19 +172,6 @@ def check_engine(info: dict[str, Any], host: Host, job: Job) -> None:
         )
 
 
-def kill_container(api: Any, container: str) -> bool:
-    """End a container at once; return False if it has ended or is gone."""
-    from docker.errors import APIError
-
-    try:
-        api.kill(container, "SIGKILL")
-    except APIError as error:
-        if error.status_code not in (404, 409):
-            raise
-        return False
-    return True
-
-
 def put_files(api: Any, prepared: PreparedJob) -> str:
     """Create a volume with the workload's folder.
 
@@ -193,11 +182,9 @@ def put_files(api: Any, prepared: PreparedJob) -> str:
     job = prepared.job
     name = f"{container_name(job)}-files"
     api.create_volume(name, labels=job_labels(job))
-    lender = _create_helper(
-        api, job, prepared.image, name, [make_volume_mount(name, FOLDER, read_only=False)]
-    )
-    api.put_archive(lender, FOLDER, make_archive(list_container_files(job.workload)))
-    api.remove_container(lender, v=True, force=True)
+    mount = make_volume_mount(name, FOLDER, read_only=False)
+    with _lend_container(api, job, prepared.image, name, mount) as lender:
+        api.put_archive(lender, FOLDER, make_archive(list_container_files(job.workload)))
     return name
 
 
@@ -207,18 +194,20 @@ def put_tool(api: Any, prepared: PreparedJob) -> str:
     When a container is created, the engine copies the image's content at a mount point into an
     empty volume. This container is never started. Return the volume's name.
     """
-    job = prepared.job
-    name, image, place = (
-        f"{container_name(job)}-tool",
-        prepared.tool or "",
-        job.workload.image.tool or "",
-    )
-    _check_tool(api, job, image, place, name)
+    job, image = prepared.job, prepared.tool or ""
+    name, place = f"{container_name(job)}-tool", job.workload.image.tool or ""
+    with _lend_container(api, job, image, name) as lender:
+        found = _find_file(api, lender, place)
+    if not found or not found["mode"] >> 31:
+        raise BadInput(
+            f"the Dockerfile of {job.workload.name} does not create the folder {place}",
+            field="image.tool",
+            value=place,
+        )
     api.create_volume(name, labels=job_labels(job))
-    filled = make_volume_mount(name, place, read_only=False) | {"VolumeOptions": {"NoCopy": False}}
-    lender = _create_helper(api, job, image, name, [filled])
-    api.remove_container(lender, v=True, force=True)
-    return name
+    mount = make_volume_mount(name, place, read_only=False) | {"VolumeOptions": {"NoCopy": False}}
+    with _lend_container(api, job, image, name, mount):
+        return name
 
 
 PYTHON = "dev.compatgate.python"
@@ -239,17 +228,16 @@ def put_interpreter(api: Any, prepared: PreparedJob, python: Interpreter) -> Non
     job, name = prepared.job, python_volume(python)
     api.create_volume(name, labels={PYTHON: python.digest})
     mount = make_volume_mount(name, PLACE, read_only=False)
-    lender = _create_helper(api, job, prepared.image, f"{container_name(job)}-python", [mount])
-    try:
+    helper = f"{container_name(job)}-python"
+    with _lend_container(api, job, prepared.image, helper, mount) as lender:
         if _find_file(api, lender, f"{PLACE}/{COMPLETE}") is None:
             api.put_archive(lender, PLACE, python.archive)
-    finally:
-        api.remove_container(lender, v=True, force=True)
 
 
 def check_preloads(api: Any, container: str, image: str) -> None:
     """Check that the image does not put code into every process that a loader starts."""
-    if _find_file(api, container, _PRELOAD):
+    found = _find_file(api, container, _PRELOAD)
+    if found and found["size"]:
         raise BadInput(
             f"the image {image} has {_PRELOAD}, which puts its own code into the worker's programs",
             field="image",
@@ -258,8 +246,8 @@ def check_preloads(api: Any, container: str, image: str) -> None:
         )
 
 
-def _find_file(api: Any, container: str, path: str) -> int | None:
-    """Return the size of a file in a container; None if there is none."""
+def _find_file(api: Any, container: str, path: str) -> dict[str, Any] | None:
+    """Return what an engine says of a file or folder in a container; None if there is none."""
     from docker.errors import NotFound
 
     try:
@@ -267,38 +255,25 @@ def _find_file(api: Any, container: str, path: str) -> int | None:
     except NotFound:
         return None
     pieces.close()
-    return int(stat["size"])
+    return dict(stat)
 
 
-def _check_tool(api: Any, job: Job, image: str, place: str, name: str) -> None:
-    from docker.errors import NotFound
-
-    lender = _create_helper(api, job, image, name, [])
-    try:
-        pieces, stat = api.get_archive(lender, place)
-        pieces.close()
-        is_folder = bool(stat["mode"] >> 31)
-    except NotFound:
-        is_folder = False
-    finally:
-        api.remove_container(lender, v=True, force=True)
-    if not is_folder:
-        raise BadInput(
-            f"the Dockerfile of {job.workload.name} does not create the folder {place}",
-            field="image.tool",
-            value=place,
-        )
-
-
-def _create_helper(api: Any, job: Job, image: str, name: str, mounts: list[dict[str, Any]]) -> str:
-    """Create a container that is never started, for its mounts or its content."""
+@contextmanager
+def _lend_container(
+    api: Any, job: Job, image: str, name: str, *mounts: dict[str, Any]
+) -> Iterator[str]:
+    """Create a container that is never started, for its mounts or its content, and remove it."""
     body = {
         "Image": image,
         "Entrypoint": ["never-started"],
         "Labels": job_labels(job),
-        "HostConfig": {"NetworkMode": "none", "Mounts": mounts},
+        "HostConfig": {"NetworkMode": "none", "Mounts": list(mounts)},
     }
-    return str(api.create_container_from_config(body, name)["Id"])
+    container = str(api.create_container_from_config(body, name)["Id"])
+    try:
+        yield container
+    finally:
+        api.remove_container(container, v=True, force=True)
 
 
 def make_volume_mount(volume: str, place: str, *, read_only: bool) -> dict[str, Any]:

@@ -104,11 +104,6 @@ def job_labels(job: Job) -> dict[str, str]:
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: job.step}
 
 
-def run_filter(run: str) -> dict[str, str]:
-    """Return the filter for every object of a run, in any attempt."""
-    return {"label": f"{RUN}={run}"}
-
-
 NO_TOOLKIT_HINT = (
     "install the NVIDIA Container Toolkit on it, run 'nvidia-ctk runtime configure "
     "--runtime=docker' and restart the engine"
@@ -134,7 +129,10 @@ def translate_errors(engine: Engine) -> Iterator[Any]:
     try:
         yield engine.api()
     except APIError as error:
-        raise _translate_refusal(error, engine) from error
+        what, kinds = explain_error(error), {409: Conflict, 400: BadInput}
+        kind: type[CompatgateError] = kinds.get(error.status_code, InfrastructureError)
+        does = "refuses" if error.status_code in kinds else "failed"
+        raise kind(f"the engine of {engine.where} {does}: {what}") from error
     except (DockerException, RequestException, HTTPError, OSError, EOFError) as error:
         engine.close()
         raise InfrastructureError(
@@ -145,13 +143,16 @@ def translate_errors(engine: Engine) -> Iterator[Any]:
         ) from error
 
 
-def _translate_refusal(error: Any, engine: Engine) -> CompatgateError:
-    what = explain_error(error)
-    if error.status_code == 409:
-        return Conflict(f"the engine of {engine.where} refuses: {what}")
-    if error.status_code == 400:
-        return BadInput(f"the engine of {engine.where} refuses: {what}")
-    return InfrastructureError(f"the engine of {engine.where} failed: {what}")
+@contextmanager
+def ignore_gone() -> Iterator[None]:
+    """Ignore that an object is gone, has ended, or is in use or being removed."""
+    from docker.errors import APIError
+
+    try:
+        yield
+    except APIError as error:
+        if error.status_code not in (404, 409):
+            raise
 
 
 @contextmanager

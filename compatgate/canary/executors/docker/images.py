@@ -9,16 +9,19 @@ from __future__ import annotations
 import hashlib
 import io
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
 from compatgate.canary.executors import Job, PreparedJob, Progress
-from compatgate.canary.executors.docker.engine import explain_error, missing_image_error
+from compatgate.canary.executors.docker.engine import (
+    explain_error,
+    ignore_gone,
+    missing_image_error,
+)
 from compatgate.canary.hosts import Host
-from compatgate.canary.workload import Limits, Workload
+from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import contents
 from compatgate.canary.workloads.contents import has_own_image, list_files, make_archive
 from compatgate.discovery.registry.image_spec import is_digest, parse_reference
@@ -88,7 +91,10 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
                 value=base,
                 hint="start from an image without them",
             )
-    limits = _build_limits(workload.limits, api.info())
+    # The limits of each build step, as far as an engine's builder supports them.
+    limits: dict[str, Any] = dict.fromkeys(("memory", "memswap"), workload.limits.memory)
+    if cpus := workload.limits.cpus:
+        limits["cpusetcpus"] = f"0-{max(1, min(int(cpus), int(api.info().get('NCPU') or 1))) - 1}"
     rest = repr((sorted(bases.values()), workload.image.network, limits, workload.limits.shm))
     key = hashlib.sha256(hashlib.sha256(content).digest() + rest.encode()).hexdigest()
     if result := _built_here(api, f"{BUILT}={key}"):
@@ -97,7 +103,11 @@ def _build(api: Any, host: Host, job: Job, progress: Progress) -> str:
         api, workload, content, {BUILT: key, BUILT_FOR: workload.name}, limits, progress
     )
     _check_size(api, workload, image, list(bases.values()))
-    _remove_earlier(api, workload, image)
+    # Images of earlier builds go unless a container uses them.
+    for old in _built_here(api, f"{BUILT_FOR}={workload.name}"):
+        if old != image:
+            with ignore_gone():
+                api.remove_image(old)
     return image
 
 
@@ -150,12 +160,14 @@ def _built_here(api: Any, label: str) -> list[str]:
 
     An image that was pulled may carry any label; it has a repository, and no built image has one.
     """
-    results = []
-    for image in api.images(filters={"label": label}):
-        names = [*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ())]
-        if all(name.startswith("<none>") for name in names):
-            results.append(str(image["Id"]))
-    return results
+    return [
+        str(image["Id"])
+        for image in api.images(filters={"label": label})
+        if all(
+            name.startswith("<none>")
+            for name in (*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ()))
+        )
+    ]
 
 
 def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> None:
@@ -172,19 +184,6 @@ def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> N
         )
 
 
-def _remove_earlier(api: Any, workload: Workload, image: str) -> None:
-    """Remove images of earlier builds of a workload that no container uses."""
-    from docker.errors import APIError
-
-    for old in _built_here(api, f"{BUILT_FOR}={workload.name}"):
-        if old != image:
-            try:
-                api.remove_image(old)
-            except APIError as error:
-                if error.status_code not in (404, 409):
-                    raise
-
-
 def _make_context(workload: Workload) -> tuple[bytes, str]:
     """Return the archive of the build context, and the text of its Dockerfile."""
     if workload.folder is None:
@@ -194,15 +193,6 @@ def _make_context(workload: Workload) -> tuple[bytes, str]:
     if content is None:
         raise BadInput(f"the workload {workload.name} has no Dockerfile", field="image.context")
     return make_archive(files), content.decode(errors="replace")
-
-
-def _build_limits(limits: Limits, engine: dict[str, Any]) -> dict[str, Any]:
-    """Return the limits of each build step, as far as an engine's builder supports them."""
-    results: dict[str, Any] = {"memory": limits.memory, "memswap": limits.memory}
-    if limits.cpus:
-        last = max(1, min(int(limits.cpus), int(engine.get("NCPU") or 1))) - 1
-        results["cpusetcpus"] = f"0-{last}"
-    return results
 
 
 def _check_network(workload: Workload, text: str, host: Host) -> None:
@@ -299,37 +289,24 @@ def _pull(api: Any, reference: str, progress: Progress) -> None:
     name, tag = parse_repository_tag(reference)
     doing = f"pulling {reference}"
     progress(doing, None)
-    try:
-        for share in _pull_progress(api.pull(name, tag=tag or "latest", stream=True, decode=True)):
-            progress(doing, share)
-    except _StreamError as error:
-        what = str(error)
-    except APIError as error:
-        what = explain_error(error)
-    else:
-        return
-    raise missing_image_error(reference, what) or InfrastructureError(
-        f"cannot pull {reference}: {what}", field="image", value=reference
-    )
-
-
-class _StreamError(Exception):
-    """Error within a stream of progress."""
-
-
-def _pull_progress(events: Iterable[dict[str, Any]]) -> Iterator[float]:
-    """Yield the share of all known layers that is present; unpacking counts a third."""
+    what = ""
     total: dict[str, int] = {}
     done: dict[str, float] = {}
-    for event in events:
-        if error := event.get("error"):
-            raise _StreamError(" ".join(str(error).split()))
-        layer, detail = event.get("id"), event.get("progressDetail") or {}
-        size, current = detail.get("total"), detail.get("current")
-        if not (layer and size and current):
-            continue
-        part = min(current / size, 1.0)
-        unpacking = event.get("status") == "Extracting"
-        total.setdefault(layer, size)
-        done[layer] = total[layer] * ((2 + part) / 3 if unpacking else part * 2 / 3)
-        yield sum(done.values()) / sum(total.values())
+    try:
+        for event in api.pull(name, tag=tag or "latest", stream=True, decode=True):
+            if what := " ".join(str(event.get("error") or "").split()):
+                break
+            layer, detail = event.get("id"), event.get("progressDetail") or {}
+            size, current = detail.get("total"), detail.get("current")
+            if layer and size and current:
+                part = min(current / size, 1.0)
+                unpacking = event.get("status") == "Extracting"  # which counts a third
+                total.setdefault(layer, size)
+                done[layer] = total[layer] * ((2 + part) / 3 if unpacking else part * 2 / 3)
+                progress(doing, sum(done.values()) / sum(total.values()))
+    except APIError as error:
+        what = explain_error(error)
+    if what:
+        raise missing_image_error(reference, what) or InfrastructureError(
+            f"cannot pull {reference}: {what}", field="image", value=reference
+        )

@@ -8,7 +8,6 @@ docs/how-to/kubernetes-executor.md lists the rights of a pod and the permissions
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from compatgate.canary.executors import (
     Progress,
     Status,
     pin_image,
+    remove_all,
 )
 from compatgate.canary.executors.kubernetes import job_view, objects
 from compatgate.canary.executors.kubernetes.cluster import Cluster
@@ -34,12 +34,11 @@ from compatgate.canary.executors.kubernetes.objects import (
     job_name,
     make_job,
     make_service,
-    run_selector,
 )
 from compatgate.canary.executors.kubernetes.status import find_condition
 from compatgate.canary.hosts import Host
 from compatgate.canary.workloads.contents import PackedFile
-from compatgate.errors import BadInput, Conflict, InfrastructureError
+from compatgate.errors import BadInput, Conflict
 from compatgate.kit.kubernetes import ObjectExists, ObjectMissing
 
 _KILLED = 137
@@ -133,11 +132,20 @@ class KubernetesExecutor(Executor):
 
     def clean(self, run: str) -> int:
         """Remove the Jobs, pods, services and config maps of a run."""
-        return remove_run(self._cluster, run)
+        return remove_all(
+            lambda: {
+                f"{kind} {thing['metadata']['name']}": (kind, thing)
+                for kind, thing in _list_objects(self._cluster, f"{RUN}={run}")
+            },
+            lambda found, since: _delete(self._cluster, *found, forced=since > _AWAY_S),
+            where=f"the cluster of {self._cluster.where}",
+            patience_s=_PATIENCE_S,
+            pause_s=_POLL_S,
+        )
 
     def left(self) -> set[str]:
         """Return the runs with Jobs, pods, services or config maps in the namespace."""
-        return list_runs(self._cluster)
+        return {thing["metadata"]["labels"][RUN] for _, thing in _list_objects(self._cluster, RUN)}
 
     def close(self) -> None:
         """Close the connection."""
@@ -260,57 +268,29 @@ def prepare_image(job: Job, host: Host, progress: Progress) -> str:
     )
 
 
-KINDS = (("batch", "job"), ("core", "pod"), ("core", "service"), ("core", "config_map"))
-"""Kinds of objects; Jobs come first, because they would create their pods again."""
+KINDS = {"job": "batch", "pod": "core", "service": "core", "config_map": "core"}
+"""Kinds of objects to their API; Jobs come first, because they would create their pods again."""
 _PATIENCE_S = 60.0
 _AWAY_S = 15.0
 _POLL_S = 0.5
 
 
-def remove_run(cluster: Cluster, run: str) -> int:
-    """Delete the jobs, pods, services and config maps with the run's label, and wait for it.
-
-    Return the number of objects deleted.
-    """
-    removed: set[tuple[str, str]] = set()
-    began = time.monotonic()
-    while left := list(_list_objects(cluster, run_selector(run))):
-        for kind, thing in left:
-            removed.add((kind, thing["metadata"]["name"]))
-            _delete(cluster, kind, thing, forced=time.monotonic() - began > _AWAY_S)
-        if time.monotonic() - began > _PATIENCE_S:
-            names = ", ".join(f"{kind} {thing['metadata']['name']}" for kind, thing in left)
-            raise InfrastructureError(f"the cluster of {cluster.where} did not remove {names}")
-        time.sleep(_POLL_S)
-    return len(removed)
-
-
-def list_runs(cluster: Cluster) -> set[str]:
-    """Return the ids of the runs that labels in the namespace name."""
-    return {thing["metadata"]["labels"][RUN] for _, thing in _list_objects(cluster, RUN)}
-
-
 def _list_objects(cluster: Cluster, selector: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for api, kind in KINDS:
+    for kind, api in KINDS.items():
         listed = cluster.ask(api, f"list_namespaced_{kind}", label_selector=selector)
-        for thing in listed["items"]:
-            yield kind, thing
+        yield from ((kind, thing) for thing in listed["items"])
 
 
 def _delete(cluster: Cluster, kind: str, thing: dict[str, Any], *, forced: bool) -> None:
-    api = next(api for api, each in KINDS if each == kind)
     params: dict[str, Any] = {"propagation_policy": "Foreground"}
-    if kind == "pod" and forced and _is_node_away(thing):
+    disruption = find_condition(thing, "DisruptionTarget") or {}
+    reasons = (thing.get("status", {}).get("reason"), disruption.get("reason"))
+    is_node_away = "NodeLost" in reasons or "DeletionByTaintManager" in reasons
+    if kind == "pod" and forced and is_node_away:
         # The node's kubelet cannot report the end; the GPU cannot be reached either.
         params["grace_period_seconds"] = 0
     elif "deletionTimestamp" in thing["metadata"]:
         return
     with suppress(ObjectMissing):
-        cluster.ask(api, f"delete_namespaced_{kind}", thing["metadata"]["name"], **params)
-
-
-def _is_node_away(pod: dict[str, Any]) -> bool:
-    """Return whether the cluster has given up the pod's node."""
-    disruption = find_condition(pod, "DisruptionTarget") or {}
-    reasons = (pod.get("status", {}).get("reason"), disruption.get("reason"))
-    return "NodeLost" in reasons or "DeletionByTaintManager" in reasons
+        name = thing["metadata"]["name"]
+        cluster.ask(KINDS[kind], f"delete_namespaced_{kind}", name, **params)

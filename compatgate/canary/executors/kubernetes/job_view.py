@@ -118,27 +118,23 @@ class JobView:
 
     def _refuse_what_lasts(self, seen: JobStatus) -> None:
         result, now = seen.obstacle, time.monotonic()
-        if result is None:
-            self._obstacle = None
-            self._refuse_to_wait_for_ever(seen.status)
+        if result is not None:
+            known, since = self._obstacle or (result, now)
+            self._obstacle = (result if result.telling or not known.telling else known, since)
+            # The second block of a pair begins with an obstacle: its ConfigMap is only just made.
+            if now - since >= result.grace_s * self._blocks:
+                raise self._obstacle[0].error
             return
-        known, since = self._obstacle or (result, now)
-        self._obstacle = (result if result.telling or not known.telling else known, since)
-        # The second block of a pair begins with an obstacle: its ConfigMap has only just been made.
-        if now - since >= result.grace_s * self._blocks:
-            raise self._obstacle[0].error
-
-    def _refuse_to_wait_for_ever(self, status: Status) -> None:
+        self._obstacle = None
         # The Job's own deadline does not count while a queue holds the job.
-        if time.monotonic() - self._opened < self._cluster.settings.wait_s:
-            return
-        hours = self._cluster.settings.wait_s / 3600
-        raise CompatgateError(
-            f"the cluster of {self._cluster.where} did not start the job within {hours:g} h: "
-            f"{status.reason}",
-            field="host.kubernetes.wait",
-            hint="set a longer wait, or check node_selector, tolerations and resource",
-        )
+        wait_s = self._cluster.settings.wait_s
+        if now - self._opened >= wait_s:
+            raise CompatgateError(
+                f"the cluster of {self._cluster.where} did not start the job within "
+                f"{wait_s / 3600:g} h: {seen.status.reason}",
+                field="host.kubernetes.wait",
+                hint="set a longer wait, or check node_selector, tolerations and resource",
+            )
 
     def _read_job(self) -> None:
         now = time.monotonic()

@@ -58,11 +58,6 @@ def job_labels(job: Job) -> dict[str, str]:
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _shorten_label(job.step)}
 
 
-def run_selector(run: str) -> str:
-    """Return the selector of every object of a run, in any attempt."""
-    return f"{RUN}={run}"
-
-
 def job_selector(run: str, attempt: int, step: str) -> str:
     """Return the selector of every object of one job."""
     return f"{RUN}={run},{ATTEMPT}={attempt},{STEP}={_shorten_label(step)}"
@@ -160,13 +155,7 @@ def make_pair_job(
 
 def make_challenge(job: Job) -> dict[str, Any]:
     """Return the ConfigMap that lets the second block of a pair begin."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": job_name(job), "labels": job_labels(job)},
-        "immutable": True,
-        "data": {_CHALLENGE_KEY: job.challenge},
-    }
+    return _make_config_map(job, data={_CHALLENGE_KEY: job.challenge})
 
 
 def pin_to_node(made: dict[str, Any], node: str) -> dict[str, Any]:
@@ -214,14 +203,12 @@ def make_pod_template(
 ) -> dict[str, Any]:
     """Return the pod template of a job."""
     labels = job_labels(job) | ({GROUP: "nodes"} if job.workload.nodes > 1 else {})
-    metadata: dict[str, Any] = {"labels": labels}
     annotations = {}
     if settings.volcano_queue:
         annotations[_VOLCANO_QUEUE] = settings.volcano_queue
     if settings.networks and job.gpu_slots:
         annotations[_NETWORKS] = ",".join(settings.networks)
-    if annotations:
-        metadata["annotations"] = annotations
+    metadata = {"labels": labels} | ({"annotations": annotations} if annotations else {})
     context: dict[str, Any] = {"seccompProfile": {"type": "RuntimeDefault"}}
     if job.workload.user == "nobody":
         context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}
@@ -391,15 +378,18 @@ def read_job_files(job: Job) -> list[PackedFile]:
 
 def make_config_map(job: Job, files: list[PackedFile]) -> dict[str, Any]:
     """Return the ConfigMap with the files, numbered because keys cannot contain ``/``."""
+    contents = (base64.b64encode(file.content).decode() for file in files)
+    data = {_file_key(number): content for number, content in enumerate(contents)}
+    return _make_config_map(job, binaryData=data)
+
+
+def _make_config_map(job: Job, **data: dict[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": job_name(job), "labels": job_labels(job)},
         "immutable": True,
-        "binaryData": {
-            _file_key(number): base64.b64encode(file.content).decode()
-            for number, file in enumerate(files)
-        },
+        **data,
     }
 
 

@@ -66,19 +66,15 @@ def read_job_status(
 
 def find_first_pod(pods: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the pod whose output is the job's: the only one, or the node with the index 0."""
-    for pod in pods:
-        if (pod["metadata"].get("annotations") or {}).get(INDEX, "0") == "0":
-            return pod
-    return None
+    first = (p for p in pods if (p["metadata"].get("annotations") or {}).get(INDEX, "0") == "0")
+    return next(first, None)
 
 
 def find_condition(thing: dict[str, Any], kind: str) -> dict[str, Any] | None:
     """Return a condition of an object if it is true."""
-    for each in thing.get("status", {}).get("conditions") or []:
-        if each["type"] == kind and each["status"] == "True":
-            results: dict[str, Any] = each
-            return results
-    return None
+    conditions: list[dict[str, Any]] = thing.get("status", {}).get("conditions") or []
+    true = (one for one in conditions if one["type"] == kind and one["status"] == "True")
+    return next(true, None)
 
 
 def _kind(status: Status) -> str:
@@ -195,11 +191,8 @@ def _disruption_text(pod: dict[str, Any]) -> str:
 
 
 def _container(pod: dict[str, Any]) -> dict[str, Any]:
-    for each in pod.get("status", {}).get("containerStatuses") or []:
-        if each["name"] == CONTAINER:
-            results: dict[str, Any] = each
-            return results
-    return {}
+    each: list[dict[str, Any]] = pod.get("status", {}).get("containerStatuses") or []
+    return next((one for one in each if one["name"] == CONTAINER), {})
 
 
 def _program(pod: dict[str, Any]) -> str:

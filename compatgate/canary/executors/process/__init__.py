@@ -33,6 +33,7 @@ from compatgate.canary.executors import (
     check_single_machine,
     make_command,
     make_environment,
+    remove_all,
 )
 from compatgate.canary.hosts import Host
 from compatgate.canary.witness.interpreter import OPTIONS, VARIABLE
@@ -117,7 +118,7 @@ class ProcessExecutor(Executor):
         self._reap()
         folder = Path(handle.id)
         launcher = _load_json(folder / "launcher.json")
-        alive = launcher and is_alive(launcher["pid"], launcher["started"])
+        alive = launcher and read_start_time(launcher["pid"]) == launcher["started"]
         # Read last, because the job may have ended between the two looks.
         if ended := _load_json(folder / "ended.json"):
             return Status("exited", ended["code"], ended["oom"], ended["reason"])
@@ -155,7 +156,8 @@ class ProcessExecutor(Executor):
         """Let the launcher end the job; processes that it cannot end are killed by their mark."""
         launcher = _load_json(Path(handle.id) / "launcher.json")
         if launcher and self.status(handle).state == "running":
-            request_end(launcher["pid"], launcher["started"])
+            with suppress(ProcessLookupError):
+                os.kill(launcher["pid"], signal.SIGTERM)
             deadline = time.monotonic() + _PATIENCE_S
             while self.status(handle).state == "running" and time.monotonic() < deadline:
                 time.sleep(0.05)
@@ -166,11 +168,14 @@ class ProcessExecutor(Executor):
         """Kill every process of the run and remove its folders."""
         killed = kill_processes(f"{check_name(run)}/")
         self._reap()
-        return max(killed, remove_folders(run))
+        folder = _root_folder() / run
+        jobs = sum(1 for _ in folder.iterdir()) if folder.exists() else 0
+        shutil.rmtree(folder, ignore_errors=True)
+        return max(killed, jobs)
 
     def left(self) -> set[str]:
         """Return the runs with folders."""
-        return list_runs()
+        return {folder.name for folder in _root_folder().iterdir()}
 
     def close(self) -> None:
         """Do nothing: only ended launchers are held."""
@@ -229,21 +234,6 @@ def make_folder(job: Job) -> Path:
     return folder
 
 
-def remove_folders(run: str) -> int:
-    """Remove the folders of a run; return the number of jobs."""
-    folder = _root_folder() / check_name(run)
-    if not folder.exists():
-        return 0
-    jobs = sum(1 for _ in folder.iterdir())
-    shutil.rmtree(folder, ignore_errors=True)
-    return jobs
-
-
-def list_runs() -> set[str]:
-    """Return the ids of the runs with folders."""
-    return {folder.name for folder in _root_folder().iterdir()}
-
-
 def make_mark(job: Job | Handle) -> str:
     """Return the name of a job in the environment of its processes."""
     return f"{check_name(job.run)}/{job.attempt}/{check_name(job.step)}"
@@ -275,36 +265,27 @@ def read_start_time(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def is_alive(pid: int, since: int) -> bool:
-    """Return whether the process with this number is the one that started then."""
-    return read_start_time(pid) == since
-
-
-def request_end(pid: int, since: int) -> None:
-    """Send SIGTERM to a launcher."""
-    if is_alive(pid, since):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-
-
 def kill_processes(mark: str) -> int:
-    """Kill every process whose mark begins with ``mark``; return their number."""
-    killed: set[int] = set()
-    deadline = time.monotonic() + _PATIENCE_S
-    while result := _find_marked(mark):
-        for pid in result:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            killed.add(pid)
-        if time.monotonic() > deadline:
-            raise InfrastructureError(f"processes {result} do not end", field="host")
-        time.sleep(0.02)
-    return len(killed)
+    """Kill every process that `find_marked` finds; return their number."""
+
+    def kill(pid: int, _: float) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    # A process that is killed ends at once, unless the kernel holds it.
+    return remove_all(
+        lambda: find_marked(mark),
+        kill,
+        where="this machine",
+        patience_s=_PATIENCE_S,
+        pause_s=0.02,
+    )
 
 
-def _find_marked(mark: str) -> list[int]:
+def find_marked(mark: str) -> dict[str, int]:
+    """Return the processes with a mark, or whose mark begins so if it ends with a slash."""
     wanted = f"{MARK}={mark}".encode()
-    results = []
+    results = {}
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) == os.getpid():
             continue
@@ -314,5 +295,5 @@ def _find_marked(mark: str) -> list[int]:
                 for part in file.read().split(b"\0")
             )
             if marked and read_start_time(int(name)) is not None:
-                results.append(int(name))
+                results[name] = int(name)
     return results

@@ -44,7 +44,16 @@ class Launcher:
         signal.signal(signal.SIGTERM, self._ask)
         self._write("launcher.json", {"pid": os.getpid(), "started": _stat(os.getpid())[19]})
         try:
-            program = self._start()
+            program = subprocess.Popen(  # noqa: S603
+                self._order["command"],
+                cwd=self._order["folder"],
+                env=self._order["environment"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                preexec_fn=self._limit,
+                start_new_session=True,
+            )
         except OSError as error:
             self._ended |= {"code": 127, "reason": quote_error(error)}
         else:
@@ -54,18 +63,6 @@ class Launcher:
 
     def _ask(self, *_: object) -> None:
         self._asked = True
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(  # noqa: S603
-            self._order["command"],
-            cwd=self._order["folder"],
-            env=self._order["environment"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=self._limit,
-            start_new_session=True,
-        )
 
     def _limit(self) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -81,11 +78,7 @@ class Launcher:
         deadline = time.monotonic() + self._order["timeout"]
         next_look = 0.0
         while True:
-            for key, _ in streams.select(_LOOK_S):
-                if data := os.read(key.fd, 1 << 16):
-                    self._keep(key.fd, data, output)
-                else:
-                    streams.unregister(key.fileobj)
+            self._read(streams, _LOOK_S, output)
             if time.monotonic() < next_look:
                 continue
             next_look = time.monotonic() + _LOOK_S
@@ -101,29 +94,27 @@ class Launcher:
                 except ProcessLookupError:
                     continue
             time.sleep(0.01)
-        self._drain(streams, output)
+        # No process is left that could write to the pipes.
+        while streams.get_map() and self._read(streams, 0.5, output):
+            pass
+        for rest in self._rest.values():
+            self._put(bytes(rest), output)
         code = program.wait()
         self._ended["code"] = code if code >= 0 else 128 - code
 
-    def _drain(self, streams: selectors.BaseSelector, output: Any) -> None:
-        """Store what is left in the pipes; no process is left that could write to them."""
-        while streams.get_map() and (ready := streams.select(0.5)):
-            for key, _ in ready:
-                if data := os.read(key.fd, 1 << 16):
-                    self._keep(key.fd, data, output)
-                else:
-                    streams.unregister(key.fileobj)
-        for rest in self._rest.values():
-            self._put(bytes(rest), output)
-
-    def _keep(self, stream: int, data: bytes, output: Any) -> None:
-        """Append whole lines, so that the two streams do not cut into each other's lines."""
-        rest = self._rest.setdefault(stream, bytearray())
-        rest += data
-        end = len(rest) if len(rest) > 1 << 21 else rest.rfind(b"\n") + 1
-        if end:
-            self._put(bytes(rest[:end]), output)
-            del rest[:end]
+    def _read(self, streams: selectors.BaseSelector, wait_s: float, output: Any) -> bool:
+        """Store whole lines, so that the two streams do not cut into each other's lines."""
+        ready = streams.select(wait_s)
+        for key, _ in ready:
+            if data := os.read(key.fd, 1 << 16):
+                rest = self._rest.setdefault(key.fd, bytearray())
+                rest += data
+                end = len(rest) if len(rest) > 1 << 21 else rest.rfind(b"\n") + 1
+                self._put(bytes(rest[:end]), output)
+                del rest[:end]
+            else:
+                streams.unregister(key.fileobj)
+        return bool(ready)
 
     def _put(self, data: bytes, output: Any) -> None:
         taken = data[: self._room]
@@ -141,9 +132,8 @@ class Launcher:
         processes = _descendants()
         if len(processes) > self._order["pids"]:
             return f"more than {self._order['pids']} processes"
-        if sum(map(_memory, processes)) > self._order["memory"]:
-            return "out of memory"
-        return ""
+        pages = sum(fields[21] for pid in processes if (fields := _stat(pid)))
+        return "out of memory" if pages * _PAGE > self._order["memory"] else ""
 
     def _write(self, name: str, body: dict[str, Any]) -> None:
         part = self._folder / f".{name}.part"
@@ -176,11 +166,6 @@ def _descendants() -> list[int]:
         wanted = {pid for pid, parent in parents.items() if parent in wanted}
         results += wanted
     return results
-
-
-def _memory(pid: int) -> int:
-    fields = _stat(pid)
-    return fields[21] * _PAGE if fields else 0
 
 
 def main() -> None:

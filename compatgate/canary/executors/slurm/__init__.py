@@ -23,35 +23,19 @@ from compatgate.canary.executors import (
     Progress,
     Status,
     check_name,
-    make_command,
-    make_environment,
 )
+from compatgate.canary.executors.host_watch import JobHealth, make_function
 from compatgate.canary.executors.slurm import containers
-from compatgate.canary.executors.slurm.allocation import (
-    Allocations,
-    describe_needs,
-    read_step_status,
-)
+from compatgate.canary.executors.slurm.allocation import Allocations, describe_needs
 from compatgate.canary.executors.slurm.commands import Commands, Stage, find_refusal, read_status
-from compatgate.canary.executors.slurm.containers import (
-    SCRATCH,
-    ContainerPlace,
-    container_name,
-    make_fetch_command,
-    make_run_command,
-)
-from compatgate.canary.executors.slurm.node_health import JobHealth, make_function
+from compatgate.canary.executors.slurm.containers import ContainerPlace, container_name
 from compatgate.canary.executors.slurm.submission import (
-    MARK,
     OutputFollower,
-    ScriptPlan,
     WorkFolder,
     find_last_line,
     make_batch_script,
     make_sbatch_arguments,
-    read_log_of,
     time_limit,
-    wrap_for_nodes,
 )
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.errors import BadInput, InfrastructureError
@@ -134,7 +118,8 @@ class SlurmExecutor(Executor):
         if self._slurm.container == "oci":
             containers.write_bundle(self._slurm.bundle or "", place)
         script = folder / "job.sh"
-        script.write_text(make_batch_script(self._plan(job, place)))
+        look = make_function(job.workload.nodes) if looks else ""
+        script.write_text(make_batch_script(job, self._slurm, place, look=look))
         if self._held is None:
             number = self._commands.submit(asked, str(script))
         else:
@@ -215,28 +200,6 @@ class SlurmExecutor(Executor):
     def _looks_at_gpus(self, job: Job) -> bool:
         return self._host.health == "node" and job.workload.gpus > 0
 
-    def _plan(self, job: Job, place: ContainerPlace) -> ScriptPlan:
-        slurm = self._slurm
-        bare = slurm.container == "none"
-        scratch = place.scratch if bare else SCRATCH
-        variables = make_environment(job, scratch, {MARK: place.name})
-        program = ["env", *(f"{n}={v}" for n, v in variables.items()), *make_command(job)]
-        nodes = job.workload.nodes
-        if nodes > 1:
-            program = wrap_for_nodes(program)
-        return ScriptPlan(
-            folder=place.folder,
-            mark=place.name,
-            inside=place.files,
-            program=make_run_command(slurm, place, program, nodes),
-            room=2 * job.workload.limits.output,
-            fetch=make_fetch_command(slurm, place),
-            wanted=make_command(job)[0] if bare else None,
-            nodes=nodes,
-            commands=slurm.commands,
-            look=make_function(nodes) if self._looks_at_gpus(job) else "",
-        )
-
 
 _PATIENCE_S = 300.0
 """Time for which a controller may be away; jobs run on without it."""
@@ -294,11 +257,11 @@ class StatusReader:
         log = self._work.log(handle)
         if refused := find_refusal(record, stage, find_last_line(log)):
             raise refused
-        if self._held:
-            whole = log + read_log_of(self._held.log(handle.run, handle.attempt, handle.id))
-            status = read_step_status(record, stage, whole, killed_here=seen.killed)
-        else:
-            status = read_status(record, stage, log, killed_here=seen.killed)
+        whole = log
+        if self._held and (held := self._held.folder(handle.run, handle.attempt, handle.id)):
+            whole += self._work.log(handle, held)
+        shared = self._held is not None
+        status = read_status(record, stage, whole, killed_here=seen.killed, shared=shared)
         if status.state == "lost" and not stage.started and log:
             status = replace(status, reason=f"{status.reason}: {find_last_line(log)}")
         seen.status = status
@@ -316,9 +279,7 @@ class StatusReader:
 
     def forget(self, run: str) -> None:
         """Forget a run's jobs."""
-        for number, seen in list(self._jobs.items()):
-            if seen.run == run:
-                del self._jobs[number]
+        self._jobs = {key: seen for key, seen in self._jobs.items() if seen.run != run}
 
 
 def _key(handle: Handle) -> tuple[str, int, str]:

@@ -13,27 +13,14 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from compatgate.canary.executors import Job, Status, check_name
-from compatgate.canary.executors.slurm.commands import (
-    LOST_REASONS,
-    RUNNING_STATES,
-    WAITING_STATES,
-    Commands,
-    Record,
-    Stage,
-    is_out_of_memory,
-    waiting_reason,
-)
-from compatgate.canary.executors.slurm.submission import make_folder_error
-from compatgate.errors import InfrastructureError
+from compatgate.canary.executors import Job, check_name
+from compatgate.canary.executors.slurm.commands import RUNNING_STATES, WAITING_STATES, Commands
+from compatgate.canary.executors.slurm.submission import LOG, make_folder_error
 
-LOG = "slurm.log"
 _OPEN, _QUEUE, _NUMBER, _NEEDS = "open", "queue", "number", "needs.json"
 _BEGAN, _LIMIT = "began", "limit"
 """Files with the time at which the job began, and with the seconds that steps have in it."""
-_KILLED = 137
 _IDLE_S = 600
 _GRACE_S = 120
 """Time that the job keeps for its own end."""
@@ -110,12 +97,10 @@ class Allocations:
         for held in self._of(run, attempt):
             (held / _OPEN).unlink(missing_ok=True)
 
-    def log(self, run: str, attempt: int, number: str) -> Path | None:
-        """Return the path of an allocation's log."""
-        for held in self._of(run, attempt):
-            if _read(held / _NUMBER) == number:
-                return held / LOG
-        return None
+    def folder(self, run: str, attempt: int, number: str) -> Path | None:
+        """Return the folder of an allocation."""
+        each = self._of(run, attempt)
+        return next((held for held in each if _read(held / _NUMBER) == number), None)
 
     def _of(self, run: str, attempt: int) -> list[Path]:
         return sorted((self._root / check_name(run)).glob(f"{attempt}-allocation-*"))
@@ -126,7 +111,9 @@ class Allocations:
             if number and (held / _OPEN).exists() and _read(held / _NEEDS) == describe_needs(job):
                 record = self._commands.look(number, job.run)
                 live = record and record.state in WAITING_STATES | RUNNING_STATES
-                if live and _read_time_left(held) >= seconds:
+                # The time that steps still have; all of it before the job begins.
+                limit, began = float(_read(held / _LIMIT) or 0), _read(held / _BEGAN)
+                if live and limit - (time.time() - int(began) if began else 0.0) >= seconds:
                     return held
         self.close(job.run, job.attempt)
         return None
@@ -156,20 +143,9 @@ def make_hold_script(folder: str, seconds: int) -> str:
 
 def describe_needs(job: Job) -> str:
     """Return the resources of a step; steps share an allocation only if all are equal."""
-    limits = job.workload.limits
-    needs: dict[str, Any] = {
-        "nodes": job.workload.nodes,
-        "gpus": job.workload.gpus,
-        "memory": limits.memory,
-        "cpus": limits.cpus,
-    }
-    return json.dumps(needs, sort_keys=True)
-
-
-def _read_time_left(held: Path) -> float:
-    """Return the seconds that steps still have in an allocation; all of them before it begins."""
-    limit, began = float(_read(held / _LIMIT) or 0), _read(held / _BEGAN)
-    return limit - (time.time() - int(began)) if began else limit
+    workload, limits = job.workload, job.workload.limits
+    needs = {"nodes": workload.nodes, "gpus": workload.gpus}
+    return json.dumps(needs | {"memory": limits.memory, "cpus": limits.cpus}, sort_keys=True)
 
 
 def _read(path: Path) -> str:
@@ -177,37 +153,3 @@ def _read(path: Path) -> str:
         return path.read_text().strip()
     except OSError:
         return ""
-
-
-def read_step_status(record: Record | None, stage: Stage, log: str, *, killed_here: bool) -> Status:
-    """Return the status of a step in an allocation; the step's own records decide.
-
-    ``record`` is that of the allocation's job.
-    """
-    code = stage.exit_code
-    if code is not None and not (killed_here and code >= _KILLED):
-        if code == _KILLED and is_out_of_memory(log):
-            return Status("exited", code, oom_killed=True, reason="out of memory")
-        return Status("exited", code)
-    if record is None:
-        return Status("lost", reason="Slurm no longer knows the allocation")
-    if record.restarts:
-        return Status("lost", reason="Slurm put the allocation back into its queue")
-    if record.state in WAITING_STATES:
-        return Status("waiting", reason=f"Slurm: {waiting_reason(record)}")
-    if record.state in RUNNING_STATES:
-        if stage.started:
-            return Status("running", reason="suspended" if record.state == "SUSPENDED" else "")
-        return Status("waiting", reason=f"for its turn on {record.node}")
-    if record.state == "COMPLETING":
-        return Status("running", reason="Slurm is cleaning up after it")
-    if killed_here:
-        return Status("exited", _KILLED, reason="killed")
-    if record.state == "OUT_OF_MEMORY" and stage.started:
-        return Status("exited", _KILLED, oom_killed=True, reason="out of memory")
-    if reason := LOST_REASONS.get(record.state):
-        return Status("lost", reason=reason.format(node=record.node or "?"))
-    if record.state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"):
-        when = "while the step ran" if stage.started else "before the step began"
-        return Status("lost", reason=f"its allocation ended ({record.state.lower()}) {when}")
-    raise InfrastructureError(f"Slurm reports an unknown state: {record.state!r}")

@@ -51,6 +51,7 @@ LOST_REASONS = {
     "EXPIRED": "Slurm let it expire",
 }
 """States that say nothing about the program."""
+_ENDED_STATES = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY")
 _KILLED = 137
 _SLURM_EXIT_CODES = (143, _KILLED)
 """Exit codes that may come from Slurm or from the program; Slurm's state decides."""
@@ -87,7 +88,10 @@ class Commands:
         if done.returncode == 0:
             result = read_scontrol(done.stdout)
         elif NO_JOB.search(done.stderr):
-            result = self._accounted(number)
+            fields = f"--format={','.join(SACCT_FIELDS)}"
+            asked = ("--noheader", "--parsable2", "--allocations", f"--jobs={number}", fields)
+            done = self._run("sacct", *asked)
+            result = read_sacct(done.stdout) if done.returncode == 0 else None
         else:
             raise _unreachable_error(explain_command_error("scontrol", done.stderr))
         return result if result and result.name == job_name(run) else None
@@ -109,12 +113,6 @@ class Commands:
         done = self._run("scancel", *numbers)
         if done.returncode != 0 and not NO_JOB.search(done.stderr):
             raise _unreachable_error(explain_command_error("scancel", done.stderr))
-
-    def _accounted(self, number: str) -> Record | None:
-        """Read a job from accounting, if the cluster has it."""
-        done = self._run("sacct", "--noheader", "--parsable2", "--allocations",
-                         f"--jobs={number}", f"--format={','.join(SACCT_FIELDS)}")  # fmt: skip
-        return read_sacct(done.stdout) if done.returncode == 0 else None
 
     def _asked(self, command: str, *arguments: str) -> str:
         try:
@@ -299,48 +297,81 @@ def read_stage(text: str) -> Stage:
 
 
 def read_status(
-    record: Record | None, stage: Stage, log: str = "", *, killed_here: bool = False
+    record: Record | None,
+    stage: Stage,
+    log: str = "",
+    *,
+    killed_here: bool = False,
+    shared: bool = False,
 ) -> Status:
-    """Return the status of a job.
+    """Return the status of a job, or of a step in an allocation that it ``shared`` with others.
 
     ``record`` is None where neither controller nor accounting knows the job; Slurm and container
-    tools write ``log``, the program does not.
+    tools write ``log``, the program does not. In an allocation the step's own records decide, and
+    what ends the allocation says nothing about the step.
     """
+    code, job = stage.exit_code, "the allocation" if shared else "the job"
+    if shared and code is not None and not (killed_here and code >= _KILLED):
+        return _exited(code, log)
     if record is None:
-        if stage.exit_code is not None:
-            return Status("exited", stage.exit_code, reason="Slurm has no record of the job")
-        return Status("lost", reason="Slurm no longer knows the job")
+        if code is not None and not shared:
+            return Status("exited", code, reason="Slurm has no record of the job")
+        return Status("lost", reason=f"Slurm no longer knows {job}")
     if record.restarts:
-        return Status("lost", reason="Slurm put the job back into its queue and ran it again")
-    match record.state:
-        case state if state in WAITING_STATES:
-            return Status("waiting", reason=f"Slurm: {waiting_reason(record)}")
-        case state if state in RUNNING_STATES:
-            if stage.started:
-                return Status("running", reason="suspended" if state == "SUSPENDED" else "")
-            return Status("waiting", reason=f"fetching its image on {record.node}")
-        case "COMPLETING":
-            if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
-                return Status("exited", stage.exit_code)
-            return Status("running", reason="Slurm is cleaning up after it")
-        case "COMPLETED" | "FAILED":
-            return _ended_status(record, stage, log)
-        case "OUT_OF_MEMORY":
-            return Status("exited", _exit_code(record), oom_killed=True, reason="out of memory")
-        case "TIMEOUT":
-            if stage.exit_code is not None and stage.exit_code not in _SLURM_EXIT_CODES:
-                return Status("exited", stage.exit_code)
-            if stage.started:
-                return Status("timeout", reason="Slurm ended it at its time limit")
-            return Status("lost", reason="its time limit was used up before the program began")
-        case "CANCELLED":
-            if killed_here:
-                return Status("exited", _exit_code(record), reason="killed")
-            by = f" {record.reason}" if record.reason.startswith("by ") else ""
-            return Status("lost", reason=f"it was cancelled in Slurm{by}")
-    if reason := LOST_REASONS.get(record.state):
+        return Status("lost", reason=f"Slurm put {job} back into its queue, to run it again")
+    state, own_end = record.state, code is not None and code not in _SLURM_EXIT_CODES
+    if state in WAITING_STATES:
+        return Status("waiting", reason=f"Slurm: {waiting_reason(record)}")
+    if state in RUNNING_STATES:
+        if stage.started:
+            return Status("running", reason="suspended" if state == "SUSPENDED" else "")
+        doing = "for its turn" if shared else "fetching its image"
+        return Status("waiting", reason=f"{doing} on {record.node}")
+    if state == "COMPLETING":
+        if own_end:
+            return Status("exited", code)
+        return Status("running", reason="Slurm is cleaning up after it")
+    if killed_here and (shared or state == "CANCELLED"):
+        return Status("exited", _KILLED if shared else _exit_code(record), reason="killed")
+    if reason := LOST_REASONS.get(state):
         return Status("lost", reason=reason.format(node=record.node or "?"))
-    raise InfrastructureError(f"Slurm reports an unknown state: {record.state!r}")
+    if state not in _ENDED_STATES:
+        raise InfrastructureError(f"Slurm reports an unknown state: {state!r}")
+    if state == "OUT_OF_MEMORY" and (stage.started or not shared):
+        code = _KILLED if shared else _exit_code(record)
+        return Status("exited", code, oom_killed=True, reason="out of memory")
+    if shared:
+        when = "while the step ran" if stage.started else "before the step began"
+        return Status("lost", reason=f"its allocation ended ({state.lower()}) {when}")
+    if state == "TIMEOUT" and own_end:
+        return Status("exited", code)
+    return _read_end(record, stage, log)
+
+
+def _read_end(record: Record, stage: Stage, log: str) -> Status:
+    """Return the status of a job that ended for its own reasons."""
+    if record.state == "CANCELLED":
+        by = f" {record.reason}" if record.reason.startswith("by ") else ""
+        return Status("lost", reason=f"it was cancelled in Slurm{by}")
+    if record.state == "TIMEOUT":
+        if stage.started:
+            return Status("timeout", reason="Slurm ended it at its time limit")
+        return Status("lost", reason="its time limit was used up before the program began")
+    code = _exit_code(record) if stage.exit_code is None else stage.exit_code
+    ended = _exited(code, log)
+    if ended.oom_killed or stage.started or record.state == "COMPLETED":
+        return ended
+    why = f" ({record.reason})" if record.reason else ""
+    if record.reason == "JobLaunchFailure" and not log:
+        why = " (JobLaunchFailure: the node may not see the work directory)"
+    return Status("lost", reason=f"it ended on {record.node or '?'} before the program began{why}")
+
+
+def _exited(code: int, log: str) -> Status:
+    # Some sites have Slurm poll memory instead of a kernel limit; then only Slurm's log shows it.
+    if code == _KILLED and _OUT_OF_MEMORY.search(log):
+        return Status("exited", code, oom_killed=True, reason="out of memory")
+    return Status("exited", code)
 
 
 def find_refusal(record: Record | None, stage: Stage, output: str) -> CompatgateError | None:
@@ -353,30 +384,11 @@ def find_refusal(record: Record | None, stage: Stage, output: str) -> Compatgate
     return None
 
 
-def is_out_of_memory(log: str) -> bool:
-    """Return whether a log of Slurm says that a limit of memory was exceeded."""
-    return _OUT_OF_MEMORY.search(log) is not None
-
-
 def waiting_reason(record: Record) -> str:
     """Return why a job waits, in Slurm's words."""
     if record.state == "CONFIGURING":
         return f"the node {record.node} is being prepared"
     return record.reason or record.state.lower()
-
-
-def _ended_status(record: Record, stage: Stage, log: str) -> Status:
-    code = _exit_code(record) if stage.exit_code is None else stage.exit_code
-    if code == _KILLED and is_out_of_memory(log):
-        # Some sites have Slurm poll memory instead of a kernel limit; then only Slurm's log shows
-        # it.
-        return Status("exited", code, oom_killed=True, reason="out of memory")
-    if stage.started or record.state == "COMPLETED":
-        return Status("exited", code)
-    why = f" ({record.reason})" if record.reason else ""
-    if record.reason == "JobLaunchFailure" and not log:
-        why = " (JobLaunchFailure: the node may not see the work directory)"
-    return Status("lost", reason=f"it ended on {record.node or '?'} before the program began{why}")
 
 
 def _exit_code(record: Record) -> int:

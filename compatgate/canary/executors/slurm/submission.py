@@ -11,28 +11,28 @@ import math
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from errno import ENOENT
 from pathlib import Path
 
-from msgspec import Struct
-
-from compatgate.canary.executors import Handle, Job, check_name
+from compatgate.canary.executors import (
+    Handle,
+    Job,
+    LineJoiner,
+    check_name,
+    make_command,
+    make_environment,
+)
 from compatgate.canary.executors.slurm.commands import Stage, job_name, read_stage
+from compatgate.canary.executors.slurm.containers import (
+    SCRATCH,
+    ContainerPlace,
+    make_fetch_command,
+    make_run_command,
+)
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workloads.contents import write_files
 from compatgate.errors import BadInput, CompatgateError, Conflict, InfrastructureError
-
-
-def job_comment(job: Job) -> str:
-    """Return a comment for people who look at the queue."""
-    return f"compatgate run={check_name(job.run)} attempt={job.attempt} step={check_name(job.step)}"
-
-
-def folder_name(job: Job | Handle) -> str:
-    """Return the name of a job's folder within that of its run."""
-    return f"{job.attempt}-{check_name(job.step)}"
-
 
 _GRACE_S = 60
 """Margin over the workload's timeout: Slurm's limit matters only if no worker is left."""
@@ -54,7 +54,8 @@ def make_sbatch_arguments(
     asked = [
         "--parsable",
         f"--job-name={job_name(job.run)}",
-        f"--comment={job_comment(job)}",
+        # For people who look at the queue.
+        f"--comment=compatgate run={job.run} attempt={job.attempt} step={check_name(job.step)}",
         f"--chdir={folder}",
         f"--output={folder}/{LOG}",
         "--open-mode=append",
@@ -96,34 +97,8 @@ MARK = "COMPATGATE_JOB"
 """Variable that every process of a program inherits."""
 
 
-class ScriptPlan(Struct, frozen=True):
-    """Values of a batch script.
-
-    Attributes:
-        folder: folder of the job, on every node.
-        mark: mark of the job; its program carries it as `MARK`.
-        inside: folder in which the program is called.
-        fetch: command that fetches the image to the node; () for none.
-        wanted: program that the script looks for on the node first; None in a container.
-        room: bytes to store of each of the two streams.
-        commands: folder of Slurm's commands; None for the node's ``PATH``.
-        look: shell function that looks at the GPUs of the nodes; "" not to look.
-    """
-
-    folder: str
-    mark: str
-    inside: str
-    program: Sequence[str]
-    room: int
-    fetch: Sequence[str] = ()
-    wanted: str | None = None
-    nodes: int = 1
-    commands: str | None = None
-    look: str = ""
-
-
-def make_batch_script(plan: ScriptPlan) -> str:
-    """Return the text of the script.
+def make_batch_script(job: Job, slurm: Slurm, place: ContainerPlace, *, look: str = "") -> str:
+    """Return the text of the script; ``look`` is a shell function that looks at the nodes' GPUs.
 
     The script stops at once if its folder is gone (the run was cleaned up) or was used before (the
     job was requeued). It stores the two streams separately, so that they do not cut into each
@@ -131,35 +106,27 @@ def make_batch_script(plan: ScriptPlan) -> str:
     script ends the processes that it left behind, which it finds by their mark: not every process
     tracking of Slurm finds all of them.
     """
-    parts = [
-        _HEAD.format(
-            folder=shlex.quote(plan.folder),
-            room=plan.room,
-            mark=shlex.quote(f"^{MARK}={plan.mark}$"),
-        )
-    ]
-    if plan.commands:
-        parts.append(f"export PATH={shlex.quote(plan.commands)}:$PATH\n")
-    if plan.nodes > 1:
-        parts.append(_NODES.format(nodes=plan.nodes))
-    inside = shlex.quote(plan.inside)
-    if plan.wanted:
-        parts.append(_CHECK.format(inside=inside, program=shlex.quote(plan.wanted)))
-    if plan.fetch:
-        parts.append(_FETCH.format(fetch=shlex.join(plan.fetch)))
-    before, after = ("look before\n", "look after\n") if plan.look else ("", "")
-    program = shlex.join(plan.program)
-    parts.append(plan.look)
-    parts.append(_RUN.format(inside=inside, program=program, before=before, after=after))
-    return "".join(parts)
-
-
-def wrap_for_nodes(program: Sequence[str]) -> list[str]:
-    """Return a command that tells the program its node; only the first node's output is read.
-
-    The other nodes' lines go to the log, because they would repeat the protocol.
-    """
-    return ["sh", "-c", _RANK, "sh", *program]
+    bare, nodes, command = slurm.container == "none", job.workload.nodes, make_command(job)
+    variables = make_environment(job, place.scratch if bare else SCRATCH, {MARK: place.name})
+    program = ["env", *(f"{name}={value}" for name, value in variables.items()), *command]
+    if nodes > 1:  # only the first node's output is read; the others would repeat the protocol
+        program = ["sh", "-c", _RANK, "sh", *program]
+    inside, mark = shlex.quote(place.files), shlex.quote(f"^{MARK}={place.name}$")
+    room = 2 * job.workload.limits.output
+    parts = [_HEAD.format(folder=shlex.quote(place.folder), room=room, mark=mark)]
+    if slurm.commands:
+        parts.append(f"export PATH={shlex.quote(slurm.commands)}:$PATH\n")
+    if nodes > 1:
+        parts.append(_NODES.format(nodes=nodes))
+    if bare:
+        parts.append(_CHECK.format(inside=inside, program=shlex.quote(command[0])))
+    if fetch := make_fetch_command(slurm, place):
+        parts.append(_FETCH.format(fetch=shlex.join(fetch)))
+    before, after = ("look before\n", "look after\n") if look else ("", "")
+    run = shlex.join(make_run_command(slurm, place, program, nodes))
+    return "".join(
+        [*parts, look, _RUN.format(inside=inside, program=run, before=before, after=after)]
+    )
 
 
 _HEAD = """\
@@ -229,7 +196,6 @@ exec "$@"
 
 
 _PIECE = 1 << 16
-_MAX_READ = 2 << 20
 _STAGE = 4096
 
 
@@ -244,7 +210,7 @@ class WorkFolder:
 
     def of(self, job: Job | Handle) -> Path:
         """Return the path of a job's folder, whether it exists or not."""
-        return self._root / check_name(job.run) / folder_name(job)
+        return self._root / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
 
     def make(self, job: Job) -> Path:
         """Create the folder, with the workload's files in it.
@@ -271,9 +237,9 @@ class WorkFolder:
         """Return how far the script came; the initial stage if there is no folder."""
         return read_stage(_read_piece(self.of(job) / STAGE, _STAGE).decode(errors="replace"))
 
-    def log(self, job: Job | Handle) -> str:
-        """Return the beginning of the log of Slurm and the container tools."""
-        return _read_piece(self.of(job) / LOG, _PIECE).decode(errors="replace")
+    def log(self, job: Job | Handle, folder: Path | None = None) -> str:
+        """Return the beginning of the log of Slurm and the container tools in a job's folder."""
+        return _read_piece((folder or self.of(job)) / LOG, _PIECE).decode(errors="replace")
 
     def runs(self) -> set[str]:
         """Return the runs with folders."""
@@ -301,40 +267,23 @@ class OutputFollower:
     """Reader of a program's output in whole lines, while the program runs."""
 
     def __init__(self, folder: Path) -> None:
-        self._streams = [_Stream(folder / OUTPUT), _Stream(folder / ERRORS)]
+        self._streams = {folder / name: LineJoiner() for name in (OUTPUT, ERRORS)}
+        self._places = dict.fromkeys(self._streams, 0)
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the whole lines that came since the last call."""
-        for stream in self._streams:
-            yield from stream.pieces()
+        for path, stream in self._streams.items():
+            while data := _read_piece(path, _PIECE, self._places[path]):
+                self._places[path] += len(data)
+                if lines := stream.feed(data):
+                    yield lines
 
     def rest(self) -> Iterator[bytes]:
         """Yield all that is left after the last write; each stream's last line gets an end."""
         yield from self.pieces()
-        rests = [bytes(stream.rest) for stream in self._streams if stream.rest]
+        rests = [bytes(stream.rest) for stream in self._streams.values() if stream.rest]
         if rests:
             yield b"\n".join(rests)
-
-
-class _Stream:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._at = 0
-        self.rest = bytearray()
-
-    def pieces(self) -> Iterator[bytes]:
-        while data := _read_piece(self._path, _PIECE, self._at):
-            self._at += len(data)
-            self.rest += data
-            end = len(self.rest) if len(self.rest) > _MAX_READ else self.rest.rfind(b"\n") + 1
-            if end:
-                yield bytes(self.rest[:end])
-                del self.rest[:end]
-
-
-def read_log_of(path: Path | None) -> str:
-    """Return the beginning of a log; "" without a path."""
-    return _read_piece(path, _PIECE).decode(errors="replace") if path else ""
 
 
 def find_last_line(log: str) -> str:

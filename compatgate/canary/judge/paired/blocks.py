@@ -1,4 +1,4 @@
-"""Turn the samples of pairs into log-ratios, or say why a metric has none; and hold the judgement.
+"""Turn the samples of pairs into log-ratios, or say why a metric has none; hold how pairs stand.
 
 A block is one process. Its samples are not independent of each other, so a block counts once: as
 the mean of the middle third of the logarithms of its samples. A pair gives one log-ratio: the mean
@@ -8,19 +8,21 @@ over its candidate blocks minus that over its reference blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import fsum, isfinite, log
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from compatgate.canary.judge.baseline import LEAST, MOST
 from compatgate.canary.judge.noise import Noise, fit_noise
-from compatgate.canary.judge.prepare import parse_unit
+from compatgate.canary.judge.prepare import parse_unit, refuse
+from compatgate.canary.judge.result import Aspect
 from compatgate.canary.judge.rule import PAIRS
 from compatgate.canary.judge.statistics import ROUNDING_SLACK
 from compatgate.canary.run import Check
 from compatgate.canary.workload import Better
+from compatgate.core.binding import Comparison, digest_json, find_digest
 
 Arm = Literal["A", "B"]
 """``A`` is the reference, ``B`` the candidate."""
@@ -36,6 +38,7 @@ PAIRED_JUDGE = "paired-4"
 """Version of the statistics, stored with every judgement."""
 PairedOutcome = Literal["regression", "inconclusive", "improvement", "ok"]
 """Outcomes, worst first."""
+_ORDER = ("regression", "inconclusive", "ok", "improvement")
 
 
 class Pair(Struct, frozen=True):
@@ -71,8 +74,7 @@ class PairedSamples(Struct, frozen=True):
     @property
     def values(self) -> tuple[float, ...]:
         """Return all samples."""
-        arms = (arm for pair in self.pairs for arm in (pair.reference, pair.candidate))
-        return tuple(value for arm in arms for block in arm for value in block)
+        return tuple(chain(*_list_arms(self.pairs)))
 
 
 class LogRatios(Struct, frozen=True):
@@ -97,13 +99,6 @@ class LogRatios(Struct, frozen=True):
         return Noise(max(squares / df, self.step, ROUNDING_SLACK**2), df)
 
 
-class Refusal(Struct, frozen=True):
-    """The reason why a metric cannot be compared, and the data that would allow it."""
-
-    reason: str
-    missing: str
-
-
 def summarize_block(block: Block) -> float:
     """Return the mean of the middle third of the logarithms; the order of samples is irrelevant."""
     ordered = sorted(block)
@@ -121,40 +116,41 @@ def compute_log_ratios(
     samples: PairedSamples, summarize: Callable[[Block], float] = summarize_block
 ) -> LogRatios:
     """Return the log-ratios of complete pairs, whose samples `summarize` must accept."""
+
+    def average(blocks: Sequence[Block]) -> float:
+        return fsum(map(summarize, blocks)) / len(blocks)
+
     pairs = samples.complete
-    values = tuple(
-        _average(summarize, p.candidate) - _average(summarize, p.reference) for p in pairs
-    )
+    values = tuple(average(pair.candidate) - average(pair.reference) for pair in pairs)
     return LogRatios(values, 2 * find_step(_list_arms(pairs)) ** 2 / 12)
 
 
-def find_refusal(samples: PairedSamples, tolerance: float) -> Refusal | None:
+def find_refusal(samples: PairedSamples, tolerance: float) -> Aspect | None:
     """Return why samples have no log-ratios that mean something; None if they have."""
     values = samples.values
-    broken = sum(not isfinite(value) for value in values)
-    if broken:
-        reason = f"{broken} of {len(values)} samples are not finite numbers"
-        return Refusal(reason, "samples that are finite numbers")
+    if broken := sum(not isfinite(value) for value in values):
+        what = f"{broken} of {len(values)} samples are not finite numbers"
+        return refuse(what, "samples that are finite numbers")
     if any(value and not LEAST <= abs(value) <= MOST for value in values):
-        return Refusal("samples are too large or too small to compare", "samples of a usual size")
+        return refuse("samples are too large or too small to compare", "samples of a usual size")
     zeros_count = counts_events(samples)
-    for arm in ("reference", "candidate"):
-        results = [v for pair in samples.pairs for block in getattr(pair, arm) for v in block]
+    arms = _list_arms(samples.pairs)
+    for arm, results in zip(("reference", "candidate"), arms, strict=True):
         if not results:
-            return Refusal(f"the {arm} has no samples", f"samples of the {arm}")
+            return refuse(f"the {arm} has no samples", f"samples of the {arm}")
         if min(results) < 0:
-            return Refusal(f"the {arm} has negative samples: no ratio", "a positive metric")
+            return refuse(f"the {arm} has negative samples: no ratio", "a positive metric")
         if min(results) == 0 and not zeros_count:
             zeros = f"{results.count(0)} of {len(results)} samples of the {arm} are 0"
-            return Refusal(f"{zeros}: nothing was measured", f"a {arm} that does real work")
+            return refuse(f"{zeros}: nothing was measured", f"a {arm} that does real work")
     open_pairs = [pair.number for pair in samples.pairs[:-1] if not pair.complete]
     if open_pairs:
         which = ", ".join(map(str, open_pairs[:5])) + (", ..." if len(open_pairs) > 5 else "")
-        return Refusal(f"pairs without a block of each arm: {which}", f"both arms of pairs {which}")
+        return refuse(f"pairs without a block of each arm: {which}", f"both arms of pairs {which}")
     step = 0.0 if zeros_count else find_step(_list_arms(samples.complete))
     if step > tolerance / 2:
-        reason = f"samples come in steps of {100 * step:.2g} %: too coarse for the tolerance"
-        return Refusal(reason, f"samples in steps of at most {50 * tolerance:.2g} %")
+        what = f"samples come in steps of {100 * step:.2g} %: too coarse for the tolerance"
+        return refuse(what, f"samples in steps of at most {50 * tolerance:.2g} %")
     return None
 
 
@@ -170,12 +166,8 @@ def counts_events(samples: PairedSamples) -> bool:
         return False
     if dimension == "count":
         return 0 in values
-    reference = [v for pair in samples.pairs for block in pair.reference for v in block]
+    reference, _ = _list_arms(samples.pairs)
     return bool(reference) and 2 * reference.count(0) >= len(reference)
-
-
-def _average(summarize: Callable[[Block], float], blocks: Sequence[Block]) -> float:
-    return fsum(map(summarize, blocks)) / len(blocks)
 
 
 def _list_arms(pairs: Sequence[Pair]) -> list[list[float]]:
@@ -258,3 +250,82 @@ class PairedJudgement(Struct, frozen=True):
     more: int = 0
     waiting: tuple[str, ...] = ()
     judge: str = PAIRED_JUDGE
+
+
+class PairMedians(Struct, frozen=True):
+    """Medians of one pair's samples."""
+
+    pair: int
+    reference: float
+    candidate: float
+
+
+class MetricPairs(Struct, frozen=True):
+    """Complete pairs of one metric.
+
+    Attributes:
+        workload: name and digest of its content, ``gemm@0f3c...``, as in baselines.
+        medians: of each pair, in order.
+        ratios: natural logarithms of candidate over reference, one per pair; () for rare events.
+        step: variance that rounded samples hide.
+    """
+
+    workload: str
+    unit: str
+    medians: tuple[PairMedians, ...]
+    ratios: tuple[float, ...] = ()
+    step: float = 0.0
+
+
+class PairsState(Struct, frozen=True):
+    """Pairs of a run so far.
+
+    Attributes:
+        outcome: of the comparison; None while pairs are still run.
+        reason: one line for people; says why nothing was compared.
+        planned: pairs after which the judge looks again.
+        images: image of each arm, by digest; ``A`` is the reference.
+        judgement: the judge's answer to the pairs so far; None before the first pair.
+        metrics: by ``WORKLOAD.METRIC``, as in the judgement.
+        single: workloads that run in an image of their own, so that both arms would be the same.
+    """
+
+    outcome: Literal["passed", "failed", "inconclusive"] | None = None
+    reason: str = ""
+    done: int = 0
+    planned: int = 0
+    images: dict[Literal["A", "B"], str] = {}
+    judgement: PairedJudgement | None = None
+    metrics: dict[str, MetricPairs] = {}
+    single: tuple[str, ...] = ()
+
+
+def summarize_pairs(state: PairsState, entry: str | None) -> Comparison | None:
+    """Return what evidence keeps of the pairs of a run; None if nothing was compared.
+
+    The reference stands for ``entry``; None if an image was named.
+    """
+    judged = state.judgement
+    if judged is None or not judged.metrics or not judged.pairs:
+        return None
+
+    def rank(metric: PairedMetric) -> tuple[int, float]:
+        change = metric.effect or 0.0
+        worse = {"lower": change, "higher": -change, "either": abs(change)}[metric.better]
+        return min(_ORDER.index(metric.outcome), 2), -worse / metric.tolerance
+
+    worst = min(judged.metrics, key=rank)
+    return Comparison(
+        reference=find_digest(state.images.get("A")),
+        entry=entry or "",
+        pairs=judged.pairs,
+        metrics=len(judged.metrics),
+        metric=worst.metric,
+        outcome=worst.outcome,
+        effect=worst.effect,
+        low=worst.low,
+        high=worst.high,
+        confidence=worst.confidence,
+        tolerance=worst.tolerance,
+        judgement=digest_json(to_builtins(judged)),
+    )

@@ -15,25 +15,23 @@ from compatgate.canary.judge.changes import Contrast
 from compatgate.canary.judge.metric import (
     TOO_GOOD,
     describe_interval,
-    describe_movement,
     is_too_good,
-    percent,
     round_figure,
 )
 from compatgate.canary.judge.noise import Noise
 from compatgate.canary.judge.paired.blocks import (
-    Pair,
     PairedJudgement,
     PairedMetric,
     PairedOutcome,
     PairedSamples,
-    Refusal,
     compute_log_ratios,
     counts_events,
     find_refusal,
     summarize_block,
     summarize_events,
 )
+from compatgate.canary.judge.prepare import describe_movement, percent, refuse
+from compatgate.canary.judge.result import Aspect
 from compatgate.canary.judge.rule import (
     MAX_NEEDED,
     PAIRS,
@@ -85,23 +83,20 @@ def judge_pairs(
     none = {name for name, one in samples.items() if not any(p.candidate for p in one.pairs)}
     of_reference = {name for name in none if any(p.reference for p in samples[name].pairs)}
     omitted = of_reference if len(none) < len(samples) else set()
-    refusals = {
-        name: refusal
-        for name, spec in metrics.items()
-        if (refusal := _find_refusal(samples.get(name), spec))
-    }
-    courses = {
-        name: follow(spec, samples[name], known.get(name, _NOTHING).prior)
-        for name, spec in metrics.items()
-        if name not in refusals
-    }
+    refusals: dict[str, Aspect] = {}
+    courses: dict[str, Course] = {}
+    for name, spec in metrics.items():
+        if name not in samples or not samples[name].pairs:
+            refusals[name] = refuse("it was not reported", f"{PAIRS.first} pairs")
+        elif refused := find_refusal(samples[name], spec.tolerance):
+            refusals[name] = refused
+        else:
+            courses[name] = follow(spec, samples[name], known.get(name, _NOTHING).prior)
     rule = Rule(len(metrics), courses, PAIRS, correction)
     judged = tuple(
-        describe_refusal(name, spec, refusals[name], omitted=name in omitted)
+        _describe_refusal(name, spec, refusals[name], omitted=name in omitted)
         if name in refusals
-        else _judge_metric(
-            name, spec, samples[name], courses[name], rule, known.get(name, _NOTHING)
-        )
+        else _judge_metric(name, spec, samples[name], rule, known.get(name, _NOTHING))
         for name, spec in metrics.items()
     )
     known_checks = {check.name for check in checks}
@@ -110,21 +105,27 @@ def judge_pairs(
         for check in reference_checks
         if check.ok and check.name not in known_checks
     )
-    concluded = _conclude(judged, (*checks, *unreported), any(s.pairs for s in samples.values()))
-    return _doubt_reference(concluded, [check.name for check in reference_checks if not check.ok])
+    found = _conclude(judged, (*checks, *unreported), any(s.pairs for s in samples.values()))
+    doubtful = dict.fromkeys(check.name for check in reference_checks if not check.ok)
+    if not doubtful or found.outcome == "failed":
+        return found
+    which = ", ".join(doubtful)
+    reason = f"the reference fails its check {which}"
+    if found.outcome == "inconclusive":
+        reason = f"{reason}; {found.reason}"
+    missing = (*found.missing, f"a reference that holds its check {which}")
+    return replace(found, outcome="inconclusive", reason=reason, missing=missing)
 
 
-def follow(
-    spec: MetricSpec, samples: PairedSamples, prior: Noise | None
-) -> RatioCourse | CountCourse:
+def follow(spec: MetricSpec, samples: PairedSamples, prior: Noise | None) -> Course:
     """Return the course of a metric whose samples can be compared."""
     events = counts_events(samples)
-    if events and _is_rare(samples.complete):
-        marks = [
-            (_count_marked(pair.reference), len(pair.reference),
-             _count_marked(pair.candidate), len(pair.candidate))
-            for pair in samples.complete
-        ]  # fmt: skip
+    # Blocks with events and all blocks, of the reference and of the candidate.
+    marks = [
+        (sum(map(any, p.reference)), len(p.reference), sum(map(any, p.candidate)), len(p.candidate))
+        for p in samples.complete
+    ]
+    if events and 2 * sum(mark[0] for mark in marks) <= sum(mark[1] for mark in marks):
         return CountCourse(spec.better, marks)
     ratios = compute_log_ratios(samples, summarize_events if events else summarize_block)
     floor = 0.0 if events else ratios.step
@@ -132,67 +133,41 @@ def follow(
     return RatioCourse(spec, contrast)
 
 
-def _is_rare(pairs: tuple[Pair, ...]) -> bool:
-    """Return whether at least half of the reference's blocks have no event."""
-    blocks = [block for pair in pairs for block in pair.reference]
-    return 2 * sum(not any(block) for block in blocks) >= len(blocks)
-
-
-def _count_marked(blocks: tuple[tuple[float, ...], ...]) -> int:
-    return sum(any(block) for block in blocks)
-
-
-def _find_refusal(samples: PairedSamples | None, spec: MetricSpec) -> Refusal | None:
-    if samples is None or not samples.pairs:
-        return Refusal("it was not reported", f"{PAIRS.first} pairs")
-    return find_refusal(samples, spec.tolerance)
-
-
 def _judge_metric(
-    name: str,
-    spec: MetricSpec,
-    samples: PairedSamples,
-    course: RatioCourse | CountCourse,
-    rule: Rule,
-    known: Knowledge,
+    name: str, spec: MetricSpec, samples: PairedSamples, rule: Rule, known: Knowledge
 ) -> PairedMetric:
+    course = rule.courses[name]
     decision = rule.decide(name, course.blocks)
-    result = (
-        describe_ratio(name, spec, course, rule, decision)
+    found = (
+        _describe_ratio(name, spec, course, rule, decision)
         if isinstance(course, RatioCourse)
-        else describe_events(name, spec, course, decision)
+        else _describe_events(name, spec, course, decision)
     )
     if course.blocks < PAIRS.first:
         pairs = "1 pair" if course.blocks == 1 else f"{course.blocks} pairs"
-        few = f"{result.reason}; {pairs} cannot decide"
-        return _ask(replace(result, outcome="inconclusive", reason=few), PAIRS.first)
-    doubt = find_doubt(samples, result, known.peak)
+        few = f"{found.reason}; {pairs} cannot decide"
+        return _ask(replace(found, outcome="inconclusive", reason=few), PAIRS.first)
+    doubt = _find_doubt(samples, found, known.peak)
     if doubt and not known.explained:
         missing = "an explanation by a person (--explained METRIC=REASON)"
-        reason = f"{result.reason}: {doubt}"
-        return replace(result, outcome="inconclusive", reason=reason, missing=missing)
-    explained = replace(result, explained=known.explained if doubt else "")
-    return _add_needs(explained, course, decision, rule)
-
-
-def _add_needs(found: PairedMetric, course: Course, decision: Decision, rule: Rule) -> PairedMetric:
-    """Name the tolerance that decided, or the pairs that an open metric needs."""
+        reason = f"{found.reason}: {doubt}"
+        return replace(found, outcome="inconclusive", reason=reason, missing=missing)
     against = "" if found.events else f"; the tolerance is {100 * found.tolerance:g} %"
+    explained = known.explained if doubt else ""
+    found = replace(found, reason=found.reason + against, explained=explained)
     if found.outcome != "inconclusive":
-        return replace(found, reason=found.reason + against)
+        return found
     if decision == "suspected":
-        unconfirmed = f"{found.reason}{against}; suspected, further pairs must confirm it"
-        return _ask(
-            replace(found, reason=unconfirmed), max(PAIRS.find_next(course.blocks), rule.alarms)
-        )
-    unclear = "a regression can be neither shown nor excluded"
-    found = replace(found, reason=f"{found.reason}{against}: {unclear}")
-    wanted = rule.count_needed(found.metric, course.blocks)
-    if wanted > MAX_NEEDED:
-        return replace(
-            found, missing=f"less noise: otherwise more than {MAX_NEEDED} pairs are needed"
-        )
-    return _ask(found, wanted)
+        reason = f"{found.reason}; suspected, further pairs must confirm it"
+        wanted = max(PAIRS.find_next(course.blocks), rule.alarms)
+        return _ask(replace(found, reason=reason), wanted)
+    reason = f"{found.reason}: a regression can be neither shown nor excluded"
+    found = replace(found, reason=reason)
+    wanted = rule.count_needed(name, course.blocks)
+    if wanted <= MAX_NEEDED:
+        return _ask(found, wanted)
+    missing = f"less noise: otherwise more than {MAX_NEEDED} pairs are needed"
+    return replace(found, missing=missing)
 
 
 def _ask(found: PairedMetric, wanted: int) -> PairedMetric:
@@ -235,23 +210,12 @@ def _conclude(
     )
 
 
-def _doubt_reference(found: PairedJudgement, failed: Sequence[str]) -> PairedJudgement:
-    if not failed or found.outcome == "failed":
-        return found
-    which = ", ".join(dict.fromkeys(failed))
-    reason = f"the reference fails its check {which}"
-    if found.outcome == "inconclusive":
-        reason = f"{reason}; {found.reason}"
-    missing = (*found.missing, f"a reference that holds its check {which}")
-    return replace(found, outcome="inconclusive", reason=reason, missing=missing)
-
-
 _PEAK_ROUNDING = 1.005
 _OUTCOMES: dict[Decision, PairedOutcome] = {"regression": "regression", "ok": "ok"}
 
 
-def describe_refusal(
-    name: str, spec: MetricSpec, refusal: Refusal, *, omitted: bool = False
+def _describe_refusal(
+    name: str, spec: MetricSpec, refusal: Aspect, *, omitted: bool = False
 ) -> PairedMetric:
     """Describe a metric that cannot be compared; it regresses if only the candidate omitted it."""
     return PairedMetric(
@@ -260,7 +224,7 @@ def describe_refusal(
     )  # fmt: skip
 
 
-def describe_ratio(
+def _describe_ratio(
     name: str, spec: MetricSpec, course: RatioCourse, rule: Rule, decision: Decision
 ) -> PairedMetric:
     """Describe a metric with log-ratios."""
@@ -297,7 +261,7 @@ def describe_ratio(
     )
 
 
-def describe_events(
+def _describe_events(
     name: str, spec: MetricSpec, course: CountCourse, decision: Decision
 ) -> PairedMetric:
     """Describe a metric of rare events, which has no ratio."""
@@ -309,7 +273,7 @@ def describe_events(
     )  # fmt: skip
 
 
-def find_doubt(samples: PairedSamples, found: PairedMetric, peak: float | None) -> str:
+def _find_doubt(samples: PairedSamples, found: PairedMetric, peak: float | None) -> str:
     """Return why figures are implausible; "" if they are not.
 
     A regression is plausible however large, unless the reference is beyond its peak.

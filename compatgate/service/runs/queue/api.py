@@ -8,8 +8,7 @@ import msgspec
 from flask import request
 from msgspec import Meta, Struct
 
-from compatgate.canary.history import MetricHistory
-from compatgate.canary.judge.change_points import MAX_HISTORY
+from compatgate.canary.history import MAX_HISTORY, MetricHistory
 from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput

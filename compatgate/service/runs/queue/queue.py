@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.engine import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
-from compatgate.canary.pairs import PairsState, summarize_pairs
+from compatgate.canary.judge.paired.blocks import PairsState, summarize_pairs
 from compatgate.canary.run import Outcome, Run, StepResult
 from compatgate.core.binding import SuiteDefinition, require_definition
 from compatgate.core.facts import Facts

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, or_, select, true
 from sqlalchemy.orm import Session
 
 from compatgate.canary.history import MeasuredStep
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.run import Report
 from compatgate.core.binding import SuiteDefinition
 from compatgate.core.versions import parse_version

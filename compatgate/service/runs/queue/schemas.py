@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from compatgate.canary.imports import ImportFormat
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.peaks import PeakShare
 from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
 from compatgate.canary.samples.sample import StoredSample

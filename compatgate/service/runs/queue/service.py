@@ -27,7 +27,7 @@ from compatgate.canary.history import (
 )
 from compatgate.canary.peaks import PeakShare, find_shares
 from compatgate.canary.run import BY_HISTORY, Report, StepResult, select_due
-from compatgate.canary.samples.extract import FinishedRun, extract_samples, sample_files
+from compatgate.canary.samples.extract import FinishedRun, extract_samples
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import SuiteDefinition, define_suite
@@ -396,7 +396,7 @@ class Runs(EvidenceRemarks):
             steps=tuple(msgspec.convert(row.body, StepResult) for row in detail.steps),
         )
         workloads, facts = self.catalogue().workloads, self._snapshots.facts
-        return sample_files(extract_samples(whole, workloads, facts, step=step, note=note))
+        return extract_samples(whole, workloads, facts, step=step, note=note).list_files()
 
     def entry_pools(self, name: str) -> Sequence[EntryPool]:
         """Return the pools of runs that measured what an entry allows."""

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from compatgate.canary.engine import BaselineKey, Lease, LeaseLost
 from compatgate.canary.hosts import Host
-from compatgate.canary.pairs import PairsState
+from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.run import StepResult
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Reply

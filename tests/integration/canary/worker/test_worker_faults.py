@@ -17,7 +17,7 @@ from database_template import new_database
 from engines import Engine, vary_python
 from staging import DRIVER, ENV, STACK, Staging, host_table, make_staging
 
-from compatgate.canary.executors import HostObservation
+from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.judge.baseline import RELIABLE_RUNS
 from compatgate.resources import package_dir
 from compatgate.service.app import open_rooms

@@ -17,7 +17,8 @@ from engine_edges import Script, exited
 from compatgate.canary.engine import HostContext, Settings
 from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
-from compatgate.canary.executors import HostObservation, PreparedJob
+from compatgate.canary.executors import PreparedJob
+from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.protocol import make_reader
 from compatgate.canary.workload import ImageSpec, MetricSpec, Suite, Workload
 from compatgate.canary.workloads import Library

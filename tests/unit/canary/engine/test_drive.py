@@ -7,9 +7,10 @@ from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import AllowedImages
-from compatgate.canary.engine import StepJudgement, steps
+from compatgate.canary.engine import steps
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.executors import Status, make_environment
+from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import StepResult
 from compatgate.errors import BadInput, InfrastructureError, Unavailable
 
@@ -115,7 +116,7 @@ def test_a_hang_while_the_host_did_not_answer_is_no_fault_of_the_candidate(conte
 
 
 def test_a_run_that_failed_proposes_no_baseline_of_its_other_steps(context, lease, with_):
-    queue, judge = Memory(), Says(StepJudgement("passed", ""))
+    queue, judge = Memory(), Says(WorkloadJudgement("passed", ""))
     executor = Script((lines(1.0), exited()), (lines(1.0, check=False), exited()))
     both = (with_(), with_(name="conv"))
     drive(lease, context(executor, queue, workloads=both, judge=judge))
@@ -325,7 +326,7 @@ def test_a_programs_own_progress_and_the_time_left_are_shown(context, lease, wit
 
 def test_a_workload_of_hours_is_never_repeated(context, lease, with_):
     long = with_(paired=False, timeout_s=0.05)
-    noisy = Says(StepJudgement("inconclusive", "too noisy", more=9))
+    noisy = Says(WorkloadJudgement("inconclusive", "too noisy", more=9))
     cases = (
         ("a hang", Script(HANG), Says(), "healthy", "never ended in time"),
         ("noise", Script((lines(1.0), exited())), noisy, "healthy", "too noisy"),
@@ -349,7 +350,7 @@ def test_without_the_hosts_own_probe_a_missing_gpu_is_inconclusive(context, leas
 
 def test_a_regression_fails_the_run(context, lease):
     queue = Memory()
-    slow = Says(StepJudgement("failed", "time is 12 % slower"))
+    slow = Says(WorkloadJudgement("failed", "time is 12 % slower"))
     drive(lease, context(Script((lines(1.0), exited())), queue, judge=slow))
     assert queue.ended[:2] == ("failed", "gemm-0: time is 12 % slower")
     assert queue.ended[2].outcome == "failed"
@@ -360,7 +361,8 @@ def test_noise_is_answered_with_more_repetitions_and_all_values_are_judged(conte
     executor = Script((lines(1.0), exited()), (lines(2.0), exited()))
 
     judge = Says(
-        StepJudgement("inconclusive", "too noisy", more=1), StepJudgement("passed", "enough")
+        WorkloadJudgement("inconclusive", "too noisy", more=1),
+        WorkloadJudgement("passed", "enough"),
     )
     drive(lease, context(executor, queue, judge=judge))
     assert [job.step for job in executor.started] == ["gemm-0", "gemm-0-again1"]
@@ -371,7 +373,7 @@ def test_noise_is_answered_with_more_repetitions_and_all_values_are_judged(conte
 def test_repetitions_are_bounded(context, lease):
     queue = Memory()
     executor = Script(*[(lines(1.0), exited())] * 5)
-    noisy = Says(StepJudgement("inconclusive", "too noisy", more=9))
+    noisy = Says(WorkloadJudgement("inconclusive", "too noisy", more=9))
     drive(lease, context(executor, queue, judge=noisy))
     assert len(executor.started) == 3
     assert queue.ended[:2] == ("inconclusive", "gemm-0: too noisy")

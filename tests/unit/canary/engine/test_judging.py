@@ -50,7 +50,7 @@ def result(judged, reported):
         seed=0,
         outcome=judged.outcome,
         report=msgspec.to_builtins(reported),
-        judgement=judged.body,
+        judgement=msgspec.to_builtins(judged),
     )
 
 
@@ -117,7 +117,7 @@ def test_an_improbable_improvement_is_learnt_only_with_a_reason():
     other = report(tuple(value / 3 for value in VALUES))
     judged = judge.judge(GEMM, [other])
     assert judged.outcome == "inconclusive"
-    assert "needs time: a person's reason: canary run --explained REASON" in judged.reason
+    assert "needs time: a person's reason: canary run --explained REASON" in judged.explanation
     judge.offer("run_1", GEMM, result(judged, other))
     assert known.offers == []
     judged = judge.judge(GEMM, [other], explained="a new algorithm")

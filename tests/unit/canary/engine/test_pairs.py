@@ -9,11 +9,13 @@ from engine_edges import ENV, Memory, Says, Script, exited, lines
 from msgspec.structs import replace
 
 from compatgate.canary.allowed_images import AllowedImages
-from compatgate.canary.engine import StepJudgement
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.engine.pairs import check_pairs
-from compatgate.canary.executors import HostObservation, PreparedJob
+from compatgate.canary.executors import PreparedJob
+from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
+from compatgate.canary.judge.result import MetricJudgement
+from compatgate.canary.judge.workload import WorkloadJudgement
 from compatgate.canary.run import Against
 from compatgate.errors import CompatgateError, InfrastructureError
 
@@ -95,7 +97,7 @@ def test_a_candidate_is_judged_against_what_it_would_replace(
     context, paired, ratio, outcome, reason
 ):
     queue, executor = Memory(), Host(ratio)
-    judge = Says(StepJudgement("inconclusive", "no baseline yet"))
+    judge = Says(WorkloadJudgement("inconclusive", "no baseline yet"))
     drive(paired, context(executor, queue, judge=judge))
     assert queue.ended[0] == outcome, queue.ended
     assert reason in queue.ended[1]
@@ -283,13 +285,15 @@ def test_a_workload_with_an_image_of_its_own_is_judged_as_usual(context, paired,
 
 def test_a_baseline_that_contradicts_a_pass_makes_it_inconclusive(context, paired):
     queue = Memory()
-    slow = Says(StepJudgement("failed", "time is 9 % slower"))
+    slow = Says(WorkloadJudgement("failed", "time is 9 % slower"))
     drive(paired, context(Host(), queue, judge=slow))
     assert queue.ended[0] == "inconclusive"
     assert "but against its baseline: time is 9 % slower" in queue.ended[1]
 
-    doubted = {"metrics": [{"name": "time", "doubt": "above the published peak"}]}
-    queue, judge = Memory(), Says(StepJudgement("inconclusive", "implausible", body=doubted))
+    why = "above the published peak"
+    doubted = MetricJudgement("time", "inconclusive", why, "ms", "lower", 0.05, doubt=why)
+    queue = Memory()
+    judge = Says(WorkloadJudgement("inconclusive", "implausible", metrics=(doubted,)))
     drive(paired, context(Host(), queue, judge=judge))
     assert queue.ended[0] == "inconclusive"
     assert "but time: above the published peak" in queue.ended[1]
@@ -327,7 +331,7 @@ def test_workloads_on_several_nodes_are_not_compared_where_pods_would_move(conte
         pairs_nodes = False
 
     queue, executor = Memory(), OnePod()
-    judge = Says(StepJudgement("inconclusive", "no baseline"))
+    judge = Says(WorkloadJudgement("inconclusive", "no baseline"))
     several = (with_(nodes=2),)
     drive(paired, context(executor, queue, judge=judge, workloads=several))
     assert steps_of(executor) == ["gemm-0"]
@@ -347,7 +351,11 @@ def test_a_process_host_says_why_it_compares_nothing(context, paired):
 
 def test_a_reference_that_the_worker_does_not_allow_is_not_run(context, paired):
     images = AllowedImages((CANDIDATE,), "extend it")
-    queue, executor, judge = Memory(), Host(), Says(StepJudgement("inconclusive", "no baseline"))
+    queue, executor, judge = (
+        Memory(),
+        Host(),
+        Says(WorkloadJudgement("inconclusive", "no baseline")),
+    )
     drive(paired, replace(context(executor, queue, judge=judge), images=images))
     assert steps_of(executor) == ["gemm-0"], "nobody named the reference: judged alone"
     assert "the reference cannot be run" in queue.compared[-1].reason

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from compatgate.canary.engine.host_watch import LocalWatch, skip_watch
+from compatgate.canary.executors.host_watch import LocalWatch, skip_watch
 from compatgate.canary.health import Event, Gpu, Snapshot, read_log
 from compatgate.canary.health.snapshot import Process
 

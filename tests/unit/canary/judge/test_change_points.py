@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from compatgate.canary.judge.change_points import (
+from compatgate.canary.history import (
     MAX_HISTORY,
     MIN_HISTORY,
     compute_rank_test,

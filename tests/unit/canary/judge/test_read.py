@@ -94,7 +94,13 @@ def test_bytes_that_are_no_text_are_log():
             '{"type": "metric", "name": "t", "value": 1, "unit": "ms"}\n'
             '{"type": "metric", "name": "t", "value": 1, "unit": "GB"}',
             "file:2.unit",
-            "changes its unit from ms to GB",
+            "is in ms and in GB",
+        ),
+        (
+            '{"type": "metric", "name": "t", "value": 1, "tolerance": 0.1}\n'
+            '{"type": "metric", "name": "t", "value": 1, "tolerance": 0.2}',
+            "file:2.tolerance",
+            "lines of t have 0.1 and 0.2",
         ),
     ],
 )  # fmt: skip

@@ -106,5 +106,5 @@ def test_what_else_went_wrong_still_counts():
 
 
 def test_a_tool_that_could_not_run_never_passes(sample):
-    whole = sample("nvbandwidth-v0.10.txt")
+    whole = sample("nvbandwidth-v0.5.json")
     assert _outcome(_read("nvbandwidth", f"{whole}\n{BANDWIDTH}"), 0) == "inconclusive"

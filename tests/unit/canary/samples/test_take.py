@@ -160,7 +160,7 @@ def test_names_differ_by_gpu_stack_time_and_seed_and_fit_a_file_system(facts: Fa
 @pytest.mark.parametrize(
     ("name", "printed"),
     [("dcgm-diag", "dcgm-v4-diagnostic.json"), ("nccl-tests", "nccl-all-reduce-gh200.txt"),
-     ("nvbandwidth", "nvbandwidth-v0.5-a10.txt")],
+     ("nvbandwidth", "nvbandwidth-v0.5.json")],
 )  # fmt: skip
 def test_what_a_tool_printed_is_kept_as_lines_of_the_protocol(
     facts: Facts, name: str, printed: str

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compatgate.canary.executors.slurm.allocation import make_hold_script, read_step_status
-from compatgate.canary.executors.slurm.commands import Record, Stage
+from compatgate.canary.executors.slurm.allocation import make_hold_script
+from compatgate.canary.executors.slurm.commands import Record, Stage, read_status
 from compatgate.errors import InfrastructureError
 
 NEW, BEGUN = Stage(), Stage(started=True)
@@ -40,15 +40,15 @@ CASES = [
 
 def test_the_steps_own_record_decides_and_what_ends_the_allocation_says_nothing_of_it() -> None:
     for record, stage, log, killed, state, reason in CASES:
-        found = read_step_status(record, stage, log, killed_here=killed)
+        found = read_status(record, stage, log, killed_here=killed, shared=True)
         assert (found.state, reason in found.reason) == (state, True), (record, stage, found)
-    memory = read_step_status(at("RUNNING"), Stage(True, 137), OOM, killed_here=False)
+    memory = read_status(at("RUNNING"), Stage(True, 137), OOM, shared=True)
     assert memory.oom_killed
 
 
 def test_a_state_that_is_not_known_is_never_guessed() -> None:
     with pytest.raises(InfrastructureError, match="unknown state"):
-        read_step_status(at("NEW_STATE"), BEGUN, "", killed_here=False)
+        read_status(at("NEW_STATE"), BEGUN, shared=True)
 
 
 def test_a_folder_with_any_name_is_one_word_of_the_script() -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.canary.engine.host_watch import watch_nodes
-from compatgate.canary.executors import HostObservation
-from compatgate.canary.executors.slurm.node_health import JobHealth, make_function
+from compatgate.canary.executors.host_watch import (
+    HostObservation,
+    JobHealth,
+    make_function,
+    watch_nodes,
+)
 from compatgate.catalog import load_facts
 
 XID = "[  100.5] NVRM: Xid (PCI:0000:9b:00): 79, pid=7, GPU has fallen off the bus."

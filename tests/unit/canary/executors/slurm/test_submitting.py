@@ -21,7 +21,6 @@ from compatgate.canary.executors.slurm.containers import (
     prepare_image,
 )
 from compatgate.canary.executors.slurm.submission import (
-    ScriptPlan,
     make_batch_script,
     make_sbatch_arguments,
 )
@@ -61,15 +60,16 @@ def test_a_run_whose_id_is_no_name_is_refused(run: str) -> None:
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")), min_size=1))
 def test_no_argument_becomes_shell(words: list[str]) -> None:
-    program = ["printf", r"%s\0", *words]
-    script = make_batch_script(ScriptPlan("/nowhere", "mark", "/nowhere", program, 1))
-    call = script.partition("(cd /nowhere && exec ")[2].rpartition(") >&3 2>&4")[0]
+    command = ("printf", r"%s\0", *words)
+    job = msgspec.structs.replace(JOB, workload=msgspec.structs.replace(WORKLOAD, command=command))
+    script = make_batch_script(job, Slurm("/shared"), PLACE)
+    call = script.partition("/files && exec ")[2].rpartition(") >&3 2>&4")[0]
     done = subprocess.run(["bash", "-c", call], capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == words
 
 
 def test_a_script_hands_no_ticket_on_and_looks_before_it_leaps() -> None:
-    script = make_batch_script(ScriptPlan("/shared/it's", "mark", "/shared", ["true"], 1))
+    script = make_batch_script(JOB, Slurm("/shared"), ContainerPlace("", "/shared/it's", "mark"))
     assert "unset SLURM_JWT" in script
     assert "cd '/shared/it'\"'\"'s' || exit" in script
     assert subprocess.run(["bash", "-n"], input=script.encode(), check=True).returncode == 0

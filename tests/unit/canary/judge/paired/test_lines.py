@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.canary.judge.paired.lines import MAX_METRICS, MAX_PAIRS, PairedFile, read_pairs
+from compatgate.canary.judge.measurements import MAX_METRICS, MAX_PAIRS, PairedFile, read_pairs
 from compatgate.errors import BadInput
 
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged_pairs import judge_one, pairs_of
 
+from compatgate.canary.judge.measurements import read_pairs
 from compatgate.canary.judge.paired.blocks import Pair, PairedSamples
-from compatgate.canary.judge.paired.lines import read_pairs
 
 WORSE = ["ok", "inconclusive", "regression"]
 ratio = st.floats(0.97, 1.08) | st.sampled_from([1.0, 1.01, 1.05])
