@@ -39,6 +39,7 @@ _COLUMNS = (
     Column("expires", "Expires", "time", of="expires_at"),
     Column("used", "Last used", "time", of="last_used_at"),
     Column("warning", "Attention"),
+    Column("owner", "Owner"),
     Column("id", "Id", "code"),
 )
 _EMPTY = EmptyNotice("No tokens yet.", "Changes need a token.")
@@ -58,7 +59,12 @@ def create_token(ask: PageRequest[Any]) -> HtmlPage:
     name = ask.form.get("name", "").strip()
     limit = ask.form.get("targets", "").replace(",", " ").split() or None
     made = ask.rooms.tokens.create(
-        name, _posted_scopes(), by=ask.principal.name, expires_at=end, targets=limit
+        name,
+        _posted_scopes(),
+        by=ask.principal.name,
+        expires_at=end,
+        targets=limit,
+        owner=ask.form.get("owner", "").strip() or None,
     )
     return _tokens_page(ask, made=made)
 
