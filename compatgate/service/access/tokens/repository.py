@@ -150,7 +150,7 @@ def read_tokens(session: Session) -> dict[str, tuple[str, bool]]:
 def list_aliases(session: Session, names: frozenset[str]) -> frozenset[str]:
     """Return the names of a person with those of the tokens that belong to the person."""
     owned = session.execute(select(Token.name, Token.owner).where(Token.owner.is_not(None)))
-    return names | {name.lower() for name, owner in owned if owner.lower() in names}
+    return names | {name.lower() for name, owner in owned if owner and owner.lower() in names}
 
 
 def find_stored(session: Session, id_or_name: str) -> Token:
