@@ -81,7 +81,7 @@ expires: --expires DURATION
 targets: --target PATTERN ...
     limit the token to this target; * matches any characters; may be repeated (default: every
     target)
-owner: --owner NAME
+person: --person NAME
 """,
             text=_secret,
             as_json=_with_secret,

@@ -93,7 +93,7 @@ class Principal(Struct, frozen=True):
         targets: the only targets that it may ask about and change; None: every target; empty: none.
         kind: how it was authenticated; ``local``: whoever can open the database.
         subject: of a person, or the rule of a job, with the issuer: it stays when a name changes;
-            the owner of a token.
+            the person whose token it is.
     """
 
     name: str
@@ -216,8 +216,8 @@ def matches(patterns: TargetPatterns, target: str) -> bool:
 def names_of(name: str, identity: str) -> frozenset[str]:
     """Return the names by which somebody is known as a person, in lower case.
 
-    Who shares one is the same person: two tokens of an owner, or a token and the sign-in that it
-    belongs to. So nobody is a second person to himself.
+    Who shares one is the same person: two tokens of a person, or a token and the person's
+    sign-in. So nobody is a second person to himself.
     """
     return frozenset((name.lower(), identity.partition(":")[2].lower()))
 

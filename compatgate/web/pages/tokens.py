@@ -39,7 +39,7 @@ _COLUMNS = (
     Column("expires", "Expires", "time", of="expires_at"),
     Column("used", "Last used", "time", of="last_used_at"),
     Column("warning", "Attention"),
-    Column("owner", "Owner"),
+    Column("person", "Person"),
     Column("id", "Id", "code"),
 )
 _EMPTY = EmptyNotice("No tokens yet.", "Changes need a token.")
@@ -64,7 +64,7 @@ def create_token(ask: PageRequest[Any]) -> HtmlPage:
         by=ask.principal.name,
         expires_at=end,
         targets=limit,
-        owner=ask.form.get("owner", "").strip() or None,
+        person=ask.form.get("person", "").strip() or None,
     )
     return _tokens_page(ask, made=made)
 

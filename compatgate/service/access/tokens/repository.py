@@ -46,7 +46,7 @@ class Token(Base):
         Text, unique=True, comment="Of the secret before, while it is valid"
     )
     previous_expires_at: Mapped[datetime | None] = mapped_column(UtcTime)
-    owner: Mapped[str | None] = mapped_column(
+    person: Mapped[str | None] = mapped_column(
         Text, comment="The person whose it is; null: the token's name"
     )
 
@@ -82,7 +82,7 @@ class TokenRow(Struct, frozen=True):
     targets: TargetPatterns | None = None
     rotated_at: datetime | None = None
     previous_expires_at: datetime | None = None
-    owner: str | None = None
+    person: str | None = None
 
     @property
     def active(self) -> bool:
@@ -149,8 +149,8 @@ def read_tokens(session: Session) -> dict[str, tuple[str, bool]]:
 
 def list_aliases(session: Session, names: frozenset[str]) -> frozenset[str]:
     """Return the names of a person with those of the tokens that belong to the person."""
-    owned = session.execute(select(Token.name, Token.owner).where(Token.owner.is_not(None)))
-    return names | {name.lower() for name, owner in owned if owner and owner.lower() in names}
+    named = session.execute(select(Token.name, Token.person).where(Token.person.is_not(None)))
+    return names | {name.lower() for name, person in named if person and person.lower() in names}
 
 
 def find_stored(session: Session, id_or_name: str) -> Token:

@@ -34,7 +34,7 @@ class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     previous_expires_at: Annotated[
         datetime | None, Meta(description="end of the previous secret's validity")
     ] = None
-    owner: Annotated[
+    person: Annotated[
         str | None, Meta(description="person whose token it is; null: the token's name")
     ] = None
     warning: Annotated[
@@ -78,7 +78,7 @@ class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
             examples=[["prod-*"]],
         ),
     ] = None
-    owner: Annotated[
+    person: Annotated[
         Annotated[str, Meta(min_length=1, max_length=256)] | None,
         Meta(
             description="person whose token it is, by the name of the sign-in or of another token:"

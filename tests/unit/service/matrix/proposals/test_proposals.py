@@ -217,7 +217,7 @@ def hand(world: World, name: str, owner: str = "", subject: str = "") -> Princip
     """Return a person's token, or the person as the sign-in names it."""
     if subject:
         return Principal(name, frozenset({"read", "bless"}), kind="person", subject=subject)
-    made = world.rooms.tokens.create(name, ["read", "bless"], by="t", owner=owner or None)
+    made = world.rooms.tokens.create(name, ["read", "bless"], by="t", person=owner or None)
     return world.rooms.tokens.verify(made.secret)
 
 

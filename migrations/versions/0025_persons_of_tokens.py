@@ -14,8 +14,8 @@ depends_on = None
 
 def upgrade() -> None:
     comment = "The person whose it is; null: the token's name"
-    op.add_column("tokens", sa.Column("owner", sa.Text(), nullable=True, comment=comment))
+    op.add_column("tokens", sa.Column("person", sa.Text(), nullable=True, comment=comment))
 
 
 def downgrade() -> None:
-    op.drop_column("tokens", "owner")
+    op.drop_column("tokens", "person")
