@@ -76,6 +76,7 @@ expires: --expires DURATION
 targets: --target PATTERN ...
     limit the token to this target; * matches any characters; may be repeated (default: every
     target)
+person: --person NAME
 """,
             text="{secret}",
             as_json=_with_secret,

@@ -1009,6 +1009,7 @@ class Operations:
         *,
         expires: str | None = None,
         targets: Sequence[str] | None = None,
+        person: str | None = None,
     ) -> Request[NewTokenBody]:
         """Create a token."""
     @single

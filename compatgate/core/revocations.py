@@ -24,6 +24,11 @@ _PROGRAMS = frozenset(("torch", "tensorflow", "jax"))
 """A program is written for one of these: a stack that states one does not leave another out."""
 
 
+def _spell(label: str) -> str:
+    """Return a label in the spelling of wheels: ``cu.121`` (of ``cu-121``) and ``cuda121``."""
+    return re.sub(r"cuda(?=\d)", "cu", label.replace(".", ""))
+
+
 class Revocation(Struct, frozen=True):
     """A revoked entry that a stack matches, or may match.
 
@@ -104,9 +109,12 @@ def _compare_label(
     name: str, have: Version, constraint: Constraint, context: RuleContext
 ) -> str | None:
     """Return what is known of a build without a label; "": it is the build, None: it is another."""
+    labels = [one.version.local for one in constraint.clauses if one.version.local]
     if have.local:
-        return None
-    for label in (one.version.local for one in constraint.clauses if one.version.local):
+        spelled = [label for label in labels if _spell(label) == _spell(have.local)]
+        allowed = (parse_version(name, f"{have.public}+{label}") for label in spelled)
+        return "" if any(map(constraint.allows, allowed)) else None
+    for label in labels:
         whole = parse_version(name, f"{have.text}+{label}")
         if not constraint.allows(whole):
             continue

@@ -146,13 +146,13 @@ def format_parts(parts: tuple[int, ...]) -> str:
 
 
 _LOCAL_CUDA = re.compile(
-    r"(?:^|[.\-_])(?:(?:cu|cuda(?=\d{3}))(?P<tag>\d{2,4})"
-    r"|cuda-?(?P<dotted>\d{1,2}(?:\.\d{1,2})?))"
+    r"(?:^|[.\-_])(?:(?:cu|cuda(?=[.\-_]?\d{3}))[.\-_]?(?P<tag>[1-9]\d{1,3})"
+    r"|cuda[.\-_]?(?P<dotted>[1-9]\d?(?:\.\d{1,2})?))"
 )
 
 
 def cuda_of_label(local: str) -> CudaBuild | None:
-    """Return the CUDA of a label: ``cu121``, ``cuda115``, ``cuda12.4``, ``nv25.cu129``."""
+    """Return the CUDA of a label: ``cu121``, ``cu-121``, ``cuda12.4``, ``nv25.cu129``."""
     match = _LOCAL_CUDA.search(local)
     if not match:
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -92,7 +92,8 @@ class Principal(Struct, frozen=True):
         scopes: that it has; ``admin`` has every one.
         targets: the only targets that it may ask about and change; None: every target; empty: none.
         kind: how it was authenticated; ``local``: whoever can open the database.
-        subject: of a person, or the rule of a job, with the issuer: it stays when a name changes.
+        subject: of a person, or the rule of a job, with the issuer: it stays when a name changes;
+            the person whose token it is.
     """
 
     name: str
@@ -104,8 +105,13 @@ class Principal(Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """Return the key of limits, of refused attempts, and of who is a second person."""
+        """Return the key of refused attempts, and of whose act something is."""
         return f"{self.kind}:{self.subject or self.name}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which the caller is known as a person."""
+        return names_of(self.name, self.identity)
 
     @property
     def is_anonymous(self) -> bool:
@@ -206,6 +212,37 @@ def matches(patterns: TargetPatterns, target: str) -> bool:
     return any(fnmatchcase(target, pattern) for pattern in patterns)
 
 
+def names_of(name: str, identity: str) -> frozenset[str]:
+    """Return the names by which somebody is known as a person, in lower case.
+
+    Who shares one is the same person: two tokens of a person, or a token and the person's
+    sign-in. So nobody is a second person to himself.
+    """
+    return frozenset((name.lower(), identity.partition(":")[2].lower()))
+
+
+class Word(Protocol):
+    """An event by which somebody agrees, or takes that back."""
+
+    actor: Any
+    identity: Any
+    action: Any
+
+
+_Word = TypeVar("_Word", bound=Word)
+
+
+def list_last_words(events: Iterable[_Word], author: frozenset[str]) -> list[_Word]:
+    """Return the last approval or retraction of each person; never of the author."""
+    words: list[_Word] = []
+    for event in events:
+        names = names_of(event.actor, event.identity)
+        if event.action in ("approve", "retract") and names.isdisjoint(author):
+            others = (one for one in words if names.isdisjoint(names_of(one.actor, one.identity)))
+            words = [*others, event]
+    return words
+
+
 class Authorship(Struct, frozen=True):
     """Author and reason of a change; the revision stores both.
 
@@ -224,6 +261,11 @@ class Authorship(Struct, frozen=True):
     def identity(self) -> str:
         """Return the key of the person, whose own agreement does not count twice."""
         return self.principal.identity if self.principal else f"local:{self.author}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which the author is known as a person."""
+        return names_of(self.author, self.identity)
 
     def check(self) -> Authorship:
         """Return the authorship if author and reason are valid."""

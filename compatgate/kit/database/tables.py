@@ -57,7 +57,7 @@ MAX_LIMIT = 1000
 DEFAULT_LIMIT = 100
 T = TypeVar("T")
 Column = InstrumentedAttribute[Any]
-EXPECTED_VERSION = "0024"
+EXPECTED_VERSION = "0025"
 """The newest migration."""
 _KEY_TYPES: dict[type, Any] = {
     int: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],

@@ -171,7 +171,8 @@ class RequestLimits:
         """Count a request."""
         if self._requests is None or caller.kind == "local":
             return
-        key = f"peer:{peer_key(peer)}" if caller.is_anonymous else caller.identity
+        key = f"token:{caller.name}" if caller.kind == "token" else caller.identity
+        key = f"peer:{peer_key(peer)}" if caller.is_anonymous else key
         if wait := self._requests.take(key):
             hint = "spread the requests, or ask the operator: serve --rate"
             raise refuse_for(wait, f"{caller.name} sends too many requests", hint)

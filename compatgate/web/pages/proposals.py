@@ -82,8 +82,8 @@ def show_proposal(ask: PageRequest[Any]) -> HtmlPage:
     """Show a proposal: its difference, what it needs and has, and what happened to it."""
     view, principal = ask.rooms.proposals.show(ask.args["id"]), ask.principal
     row = view.row
-    mine = row.identity == principal.identity
-    agreed = principal.identity in {one.identity for one in row.approvals}
+    mine = not row.names.isdisjoint(principal.names)
+    agreed = row.has_approval_of(principal.names)
     may = row.is_open and view.state != "conflicted"
     one = describe(view)
     facts = ask.gate.facts

@@ -63,7 +63,12 @@ def create_token(ask: PageRequest[Any]) -> HtmlPage:
     name = ask.form.get("name", "").strip()
     limit = ask.form.get("targets", "").replace(",", " ").split() or None
     made = ask.rooms.tokens.create(
-        name, _posted_scopes(), by=ask.principal.name, expires_at=end, targets=limit
+        name,
+        _posted_scopes(),
+        by=ask.principal.name,
+        expires_at=end,
+        targets=limit,
+        person=ask.form.get("person", "").strip() or None,
     )
     return _tokens_page(ask, made=made)
 

@@ -113,8 +113,8 @@ def show_upgrade(ask: PageRequest[Any]) -> HtmlPage:
     """Show an upgrade: waves, open requirements, plan and history."""
     view, principal = ask.rooms.upgrades.show(ask.args["name"]), ask.principal
     row = view.row
-    mine = row.identity == principal.identity
-    agreed = principal.identity in {one.identity for one in row.approvals}
+    mine = not row.names.isdisjoint(principal.names)
+    agreed = row.has_approval_of(principal.names)
     may = row.is_open and principal.may("approve")
     is_withdrawn = row.state == "rolled back" and not row.began
     context = {

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship, Principal
-from compatgate.service.app import Rooms
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.audit.attestations.service import Attestations, SigningOptions
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import StoredBatch, WriterChain, decode_claims
@@ -84,6 +84,22 @@ def test_a_verdict_that_no_longer_holds_is_not_signed_again(
     document = stocked.matrix.get("Entry", name).document
     revoked = {**document, "spec": {**document["spec"], "status": "revoked"}}
     stocked.matrix.change("Entry", name, revoked, Authorship("boss", "wrong sums"))
+    with pytest.raises(Conflict, match="no longer holds"):
+        attestations.attest(verdict.id)
+
+
+def test_a_verdict_that_another_process_has_just_made_wrong_is_not_signed(
+    stocked: Rooms, attestations: Attestations, database_url: str
+) -> None:
+    """A process notices a revocation of another within a second; a signature lasts for days."""
+    verdict = stocked.gate.decide(QUESTION, asked_by="ci", source="rest")
+    (name,) = set(verdict.entries.values())
+    other = open_rooms(database_url, overlays=[])
+    document = other.matrix.get("Entry", name).document
+    revoked = {**document, "spec": {**document["spec"], "status": "revoked"}}
+    stocked.gate.snapshot()
+    other.matrix.change("Entry", name, revoked, Authorship("boss", "wrong sums"))
+    other.close()
     with pytest.raises(Conflict, match="no longer holds"):
         attestations.attest(verdict.id)
 

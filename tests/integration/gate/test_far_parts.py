@@ -229,6 +229,7 @@ def test_a_gate_without_a_database_says_where_to_ask(tmp_path: Path) -> None:
 def make_bundle(
     revision: int, evidence: int = 0, *, format_: int = BUNDLE_FORMAT, **others: Any
 ) -> bytes:
+    others = {"issued_at": clock.now(), "valid_until": clock.now() + timedelta(hours=1), **others}
     return seal_bundle(
         Payload(format_, revision, None, "facts", (), (), (), evidence_number=evidence, **others)
     )
@@ -304,6 +305,19 @@ def test_a_replayed_bundle_is_refused_even_by_an_empty_state_folder(
     stand.bundle = issued(8, now - 2 * hour)
     with pytest.raises(BundleRefused, match=r"is older \(revision 5, evidence 0, issue 8"):
         store.poll(present)
+
+
+@pytest.mark.parametrize(
+    "end", [{"valid_until": None}, {"issued_at": None}, {"valid_until": clock.now() + timedelta(7)}]
+)
+def test_an_exported_file_is_not_what_a_gate_serves(
+    stand: Stand, store: BundleStore, signers: Sequence[Any], end: dict[str, Any]
+) -> None:
+    """It could be replayed to an empty state folder long after it was made."""
+    stand.bundle = sign_bundle(make_bundle(5, **end), signers[0])
+    with pytest.raises(BundleRefused, match="was exported"):
+        store.poll(None)
+    assert not store.path.exists()
 
 
 def test_no_decision_rests_on_a_bundle_whose_validity_has_ended(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections import Counter
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from compatgate.core.evaluate import identify
+from compatgate.core.evaluate import format_moment, identify
 from compatgate.core.request import Policy
 from compatgate.core.rule import Checked, Verdict
 from compatgate.documents.convert import to_policy
@@ -60,6 +61,7 @@ def verdict_of(number: int, **others: Any) -> Verdict:
         pools=(),
         matrix_revision=1,
         facts="facts",
+        decided_at=format_moment(BEGAN),
     )
     found = msgspec.structs.replace(found, **others)
     return msgspec.structs.replace(found, id=identify(found, to_policy(TARGET.spec.policy)))
@@ -169,6 +171,12 @@ def _of(name: str, value: Any) -> Callable[[DeliveryRequest], DeliveryRequest]:
     return change
 
 
+def _at(text: str) -> Callable[[DeliveryRequest], DeliveryRequest]:
+    """Change the time of a decision, past what a far gate's own encoder writes."""
+    at = msgspec.json.decode(f'"{text}"', type=datetime)
+    return _of("decided_at", at)
+
+
 def _planted(**lie: Any) -> Callable[[DeliveryRequest], DeliveryRequest]:
     return lambda sent: changed(sent, verdicts={IDS[1]: body(1, **lie)})
 
@@ -180,6 +188,27 @@ REFUSED: list[tuple[Callable[[DeliveryRequest], DeliveryRequest], type[Compatgat
     (_of("asked_by", "ci@far-2"), BadInput, "asked_by: '.*' does not name the far gate"),
     (_of("allowed", False), VerdictMismatch, "the decision contradicts its verdict"),
     (_in_future, Unavailable, r"batches\[0\].decided_at: '.*' is in the future"),
+    (_at("9999-12-31T23:59:59-23:59"), Unavailable, "is in the future"),
+    *(
+        (_at(text), VerdictMismatch, "decided before 2026-11-03T08:59:00.*its revision was made")
+        for text in ("2026-11-03T08:58:59Z", "1970-01-01T00:00:00Z", "0001-01-01T00:00:00+23:59")
+    ),
+    *(
+        (_planted(decided_at=text), VerdictMismatch, "is no time since 2026-11-03T08:59:00")
+        for text in (
+            "",
+            "x",
+            "2026-11-03T09:00:00",
+            "2026-11-03T08:58:59Z",
+            "9999-01-01T00:00:00Z",
+            "0001-01-01T00:00:00+23:59",
+        )
+    ),
+    (
+        _planted(stack={"n": random.Random(1).randbytes(70_000).hex()}),
+        VerdictMismatch,
+        "at most 65536",
+    ),
     (lambda sent: changed(sent, previous="1" * 64), BadInput, "the first batch continues none"),
     (
         lambda sent: msgspec.structs.replace(sent, batches=sent.batches[::-1]),

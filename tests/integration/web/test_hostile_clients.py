@@ -16,6 +16,7 @@ import pytest
 
 from compatgate.kit.http.wsgi import MOST_AHEAD
 from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.web.server import listen
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 HEAD = b"POST /api/v1/gate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -110,6 +111,19 @@ def test_a_connection_on_which_thousands_are_sent_ahead_is_closed(shared: Any, p
                 answer += piece
     assert 1 <= answer.count(b"HTTP/1.1 ") <= MOST_AHEAD + 1
     assert shared.ask("GET", "/healthz").status == 200
+
+
+def test_the_kernel_takes_little_ahead_of_the_server() -> None:
+    """The server parses what has arrived at once; a flood of bursts costs it 1 ms each."""
+    with (
+        closing(listen("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as client,
+    ):
+        client.setblocking(False)
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 60_000)
+        with listener.accept()[0] as connection:
+            time.sleep(0.1)
+            assert len(connection.recv(65536)) < 6000
 
 
 def test_bursts_of_requests_hold_others_up_for_a_moment_and_take_little_memory(

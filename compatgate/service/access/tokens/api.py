@@ -56,6 +56,7 @@ def create_token(call: Call[NoQuery]) -> Reply:
         by=call.principal.name,
         expires_at=_end(wanted.expires),
         targets=wanted.targets,
+        person=wanted.person,
     )
     body = NewTokenBody(made.secret, made.token.to_body())
     return Reply(body, status=201, secret=True)

@@ -46,6 +46,9 @@ class Token(Base):
         Text, unique=True, comment="Of the secret before, while it is valid"
     )
     previous_expires_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    person: Mapped[str | None] = mapped_column(
+        Text, comment="The person whose it is; null: the token's name"
+    )
 
 
 class BrowserSession(Base):
@@ -79,6 +82,7 @@ class TokenRow(Struct, frozen=True):
     targets: TargetPatterns | None = None
     rotated_at: datetime | None = None
     previous_expires_at: datetime | None = None
+    person: str | None = None
 
     @property
     def active(self) -> bool:
@@ -141,6 +145,12 @@ def read_tokens(session: Session) -> dict[str, tuple[str, bool]]:
     """Return the digest of every token, and whether it was revoked, by id."""
     tokens = session.scalars(select(Token))
     return {one.id: (digest_row(one), one.revoked_at is not None) for one in tokens}
+
+
+def list_aliases(session: Session, names: frozenset[str]) -> frozenset[str]:
+    """Return the names of a person with those of the tokens that belong to the person."""
+    named = session.execute(select(Token.name, Token.person).where(Token.person.is_not(None)))
+    return names | {name.lower() for name, person in named if person and person.lower() in names}
 
 
 def find_stored(session: Session, id_or_name: str) -> Token:

@@ -34,6 +34,9 @@ class TokenBody(Struct, frozen=True, forbid_unknown_fields=True):
     previous_expires_at: Annotated[
         datetime | None, Meta(description="end of the previous secret's validity")
     ] = None
+    person: Annotated[
+        str | None, Meta(description="person whose token it is; null: the token's name")
+    ] = None
     warning: Annotated[
         str | None, Meta(description="warning about the token, for example an end soon")
     ] = None
@@ -73,6 +76,14 @@ class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
             description="targets that the token may ask about and change: names, in which `*`"
             " matches any characters; default: every target",
             examples=[["prod-*"]],
+        ),
+    ] = None
+    person: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=256)] | None,
+        Meta(
+            description="person whose token it is, by the name of the sign-in or of another token:"
+            " together they count as one who approves (default: the token's name)",
+            examples=["kim@example.org"],
         ),
     ] = None
 

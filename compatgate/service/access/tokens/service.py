@@ -113,8 +113,11 @@ class Tokens:
         by: str,
         expires_at: datetime | None = None,
         targets: Iterable[str] | None = None,
+        person: str | None = None,
     ) -> NewToken:
         """Make a token; its name is unique, also among revoked tokens.
+
+        ``person``: the person whose it is; tokens and the sign-in of a person approve once.
 
         ``targets``: patterns of the only targets that it reaches; None: every target. An admin
         token has no limit: it could create tokens without one.
@@ -125,6 +128,9 @@ class Tokens:
         checked = check_scopes(scopes)
         if clock.is_past(expires_at):
             raise BadInput("is in the past", field="expires", value=str(expires_at))
+        if person is not None and (not person.strip() or not person.isprintable()):
+            hint = "a name as the sign-in or another token has it"
+            raise BadInput("is not a person's name", field="person", value=person, hint=hint)
         limit = None if targets is None else check_patterns(targets)
         if limit is not None and "admin" in checked:
             what = "the scope admin cannot be limited to targets: it creates other tokens"
@@ -143,12 +149,14 @@ class Tokens:
                 created_by=by,
                 expires_at=expires_at,
                 targets=limit,
+                person=person.strip() if person else None,
             )
             session.add(token)
             session.flush()
             detail: dict[str, Any] = {"id": token.id, "scopes": list(token.scopes)}
             detail |= {"expires_at": clock.iso(expires_at)} if expires_at else {}
             detail |= {"targets": list(limit)} if limit is not None else {}
+            detail |= {"person": token.person} if token.person else {}
             detail["sha256"] = tokens.digest_row(token)
             audit.append(session, by, "token.create", name, detail, token.created_at)
             row = tokens.to_row(token)
@@ -374,7 +382,8 @@ def to_principal(token: TokenRow) -> Principal:
         raise Unauthorized(f"the token {name} was revoked", reason="revoked", token=name)
     if clock.is_past(token.expires_at):
         raise Unauthorized(f"the token {name} has expired", reason="expired", token=name)
-    return Principal(token.name, frozenset(token.scopes), token.id, token.targets)
+    scopes, person = frozenset(token.scopes), token.person or ""
+    return Principal(name, scopes, token.id, token.targets, subject=person)
 
 
 def digest_of(secret: str) -> str:

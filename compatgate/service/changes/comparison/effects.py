@@ -157,7 +157,7 @@ def preview_effects(
     touched.sort(key=lambda one: (-one.nodes, one.name))
     evidence = assess_evidence(edits, before, gate.facts)
     with gate.database.reading() as session:
-        demands = tuple(find_demands(DocumentLookup(session), edits, author))
+        demands = tuple(find_demands(DocumentLookup(session), edits, frozenset((author.lower(),))))
     owners = [one.owner for one in touched] + [_owner_of(e.document) for e in edits]
     waives = any(isinstance(edit.after, WaiverDoc) for edit in edits)
     return ChangeEffects(

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from compatgate.core.upgrade_state import State, Upgrade
 from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, Words
+from compatgate.kit.principal import list_last_words, names_of
 
 EventAction = Literal[
     "propose", "approve", "retract", "start", "take over", "finish", "leave out", "stop", "resume",
@@ -96,6 +97,11 @@ class UpgradeEvent(Base):
     wave: Mapped[int | None] = mapped_column(Integer)
     text: Mapped[str] = mapped_column(Text)
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which the actor is known as a person."""
+        return names_of(self.actor, self.identity)
+
 
 class FreezeRecord(Base):
     """A freeze: a period in which no wave starts."""
@@ -152,12 +158,17 @@ class UpgradeRow(Upgrade, frozen=True, kw_only=True):
     @property
     def approvals(self) -> tuple[UpgradeEvent, ...]:
         """Return the approvals: the last word of each person; never of the author."""
-        last = {
-            event.identity: event
-            for event in self.events
-            if event.action in ("approve", "retract") and event.identity != self.identity
-        }
-        return tuple(one for one in last.values() if one.action == "approve")
+        words = list_last_words(self.events, self.names)
+        return tuple(one for one in words if one.action == "approve")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which the author is known as a person."""
+        return names_of(self.author, self.identity)
+
+    def has_approval_of(self, names: frozenset[str]) -> bool:
+        """Return whether the person with these names has approved it."""
+        return any(not names.isdisjoint(one.names) for one in self.approvals)
 
     @property
     def is_open(self) -> bool:

@@ -166,17 +166,17 @@ class Upgrades:
     def approve(self, name: str, by: Principal) -> UpgradeView:
         """Approve another person's upgrade; the author may not."""
         with self._changing(name, by) as (session, row):
-            if row.identity == by.identity:
+            if not row.names.isdisjoint(by.names):
                 what = f"{by.name} proposed {name}: another person approves it"
                 raise AccessRefused(what, principal=by, field="name", value=name)
-            if by.identity not in {one.identity for one in row.approvals}:
+            if not row.has_approval_of(by.names):
                 _note(session, row, "approve", by.name, by.identity)
             return self._view(session, upgrades.find_upgrade(session, name))
 
     def retract(self, name: str, by: Principal) -> UpgradeView:
         """Withdraw your approval; a wave that has started waits, too."""
         with self._changing(name, by) as (session, row):
-            if by.identity not in {one.identity for one in row.approvals}:
+            if not row.has_approval_of(by.names):
                 raise Conflict(f"{by.name} has not approved {name}", field="name", value=name)
             _note(session, row, "retract", by.name, by.identity)
             return self._view(session, upgrades.find_upgrade(session, name))

@@ -252,7 +252,13 @@ def present_bundle(path: Path, keys: Sequence[SSlibKey]) -> TrustedBundle | None
 
 def require_newer(new: TrustedBundle, present: TrustedBundle | None, remedy: str) -> None:
     """Refuse a bundle that has ended, or is older than another; ``remedy`` for a restored gate."""
-    new.bundle.payload.require_valid()
+    payload = new.bundle.payload
+    payload.require_valid()
+    begin, end = payload.issued_at, payload.valid_until
+    if begin is None or end is None or end - begin > VALID_FOR:
+        what = "the bundle was exported: it is valid for longer than what a gate serves"
+        hint = "it may be a replay of an old file; check --bundle decides from a file"
+        raise BundleRefused(what, field="bundle", hint=hint)
     if present is not None and new.version < present.version:
         raise BundleRefused(
             f"the bundle is older ({new.version}) than the stored bundle ({present.version})",

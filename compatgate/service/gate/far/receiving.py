@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,7 +42,8 @@ from compatgate.service.gate.far.schemas import (
     DeliveryRequest,
     name_caller,
 )
-from compatgate.service.gate.questions.decider import NewDecision
+from compatgate.service.gate.questions.decider import MAX_STORED_BYTES, NewDecision
+from compatgate.service.gate.questions.verdict_bodies import pack_body
 from compatgate.service.matrix.documents import revisions
 
 PATIENCE_SECONDS = 5.0
@@ -49,6 +51,10 @@ PATIENCE_SECONDS = 5.0
 _TOGETHER = 50
 """Requests of one transaction."""
 _MAX_POLICIES = 4096
+_MAX_VERDICT_BYTES = 4 * MAX_STORED_BYTES
+"""Far more than the verdict of a question takes that a gate answers."""
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+"""No gate has decided before, also without a matrix."""
 
 
 class ChainForked(Conflict):
@@ -87,6 +93,7 @@ class DeliveryDesk:
         self._writer: _ChainWriter | None = None
         self._anchors = Anchors(database)
         self._policies: dict[tuple[str, int], Policy] = {}
+        self._made_at: dict[int, datetime] = {}
 
     def receive(self, request: DeliveryRequest, caller: Principal) -> DeliveryBody:
         """Store the batches that are new; return once they are on disk."""
@@ -121,11 +128,17 @@ class DeliveryDesk:
                 key: self._read_verdict(session, key, body, f"{field}.verdicts.{key}")
                 for key, body in sent.verdicts.items()
             }
+            numbers = {one.matrix_revision for one in sent.decisions}
+            began = {number: self._find_begin(session, number) for number in numbers}
             others = list({one.verdict_id for one in sent.decisions} - found.keys())
             stored = decisions.read_bodies(session, others)
         caller.require_targets({one.target for one in found.values() if one.target})
         found |= {key: msgspec.convert(body, Verdict) for key, body in stored.items()}
         for one in sent.decisions:
+            if one.decided_at < (begin := began[one.matrix_revision]):
+                what = f"was decided before {clock.iso(begin)}, when its revision was made"
+                at = one.decided_at.isoformat()
+                raise VerdictMismatch(what, field=f"{field}.decisions", value=at)
             if (verdict := found.get(one.verdict_id)) is None:
                 continue  # the database refuses the batch
             stated = (verdict.verdict, verdict.allowed, verdict.target, verdict.matrix_revision)
@@ -139,7 +152,11 @@ class DeliveryDesk:
             whole = msgspec.json.decode(body) == msgspec.to_builtins(found.to_json())
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise BadInput("is not a verdict", field=field) from None
+        if (size := len(pack_body(body))) > _MAX_VERDICT_BYTES:
+            what = f"takes {size} bytes, compressed; at most {_MAX_VERDICT_BYTES} are stored"
+            raise VerdictMismatch(what, field=field, value=found.id)
         policy = self._find_policy(session, found)
+        self._check_time(session, found, field)
         if not whole or found.id != key or identify(found, policy) != key:
             raise VerdictMismatch(
                 "the verdict does not have this id",
@@ -153,6 +170,28 @@ class DeliveryDesk:
             what = "the verdict contradicts its findings, or the policy of its target"
             raise VerdictMismatch(what, field=field, value=found.id)
         return found
+
+    def _check_time(self, session: Session, verdict: Verdict, field: str) -> None:
+        """Refuse a verdict that is from the future, or older than its revision."""
+        begin = self._find_begin(session, verdict.matrix_revision)
+        try:
+            at = datetime.fromisoformat(verdict.decided_at)
+            is_right = begin <= at <= clock.now() + clock.SKEW
+        except (ValueError, TypeError):  # a text that is no time, or has no zone
+            is_right = False
+        if not is_right:
+            what = f"is no time since {clock.iso(begin)}, when the verdict's revision was made"
+            raise VerdictMismatch(what, field=f"{field}.decided_at", value=verdict.decided_at)
+
+    def _find_begin(self, session: Session, number: int) -> datetime:
+        """Return the earliest time of a decision on a revision, by any right clock."""
+        made_at = self._made_at.get(number) or revisions.find_time(session, number)
+        if made_at is None:
+            return _LONG_AGO
+        if len(self._made_at) >= _MAX_POLICIES:
+            self._made_at.clear()
+        self._made_at[number] = made_at
+        return made_at - clock.SKEW
 
     def _find_policy(self, session: Session, verdict: Verdict) -> Policy:
         """Return the policy of a verdict's target at its revision."""
@@ -297,7 +336,7 @@ def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
 def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecision:
     if one.decided_at > clock.now() + clock.SKEW:
         hint = "set the clock of the far gate; it delivers once that time has come"
-        at = clock.iso(one.decided_at)
+        at = one.decided_at.isoformat()
         raise Unavailable("is in the future", field=f"{field}.decided_at", value=at, hint=hint)
     if one.asked_by != name_caller(one.asked_by.rpartition("@")[0], far_gate):
         what, hint = "does not name the far gate", f"the caller, and @{far_gate}"

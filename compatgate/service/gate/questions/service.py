@@ -301,7 +301,7 @@ class Gate:
 
     def still_holds(self, verdict: Mapping[str, Any]) -> bool:
         """Tell whether the question of a stored verdict has the same answer now."""
-        snapshot = self.snapshots.current()
+        snapshot = self.snapshots.refresh()  # a signature lasts longer than another process lags
         if verdict["target"] is None:
             return bool(verdict["facts"] == snapshot.facts.digest)
         target = snapshot.targets.get(verdict["target"])

@@ -91,6 +91,12 @@ def find_revision_at(session: Session, when: datetime) -> int:
     return session.execute(query).scalar() or 0
 
 
+def find_time(session: Session, number: int) -> datetime | None:
+    """Return when a revision was made; None: it does not exist."""
+    query = select(Revision.made_at).where(Revision.number == number)
+    return session.execute(query).scalar()
+
+
 def make_revision(
     session: Session,
     edits: Sequence[Edit],

@@ -18,7 +18,8 @@ from compatgate.documents.specs import TargetDoc
 from compatgate.documents.weakening import loosens, takes_approval, takes_back
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
-from compatgate.kit.principal import matches
+from compatgate.kit.principal import matches, names_of
+from compatgate.service.access.tokens.repository import list_aliases
 from compatgate.service.matrix.documents.blessing import list_taken, targets_of
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
@@ -52,12 +53,14 @@ class Demand(Requirement, frozen=True):
         return f"{self.target} requires {lacking} more approval{'s' if lacking > 1 else ''}{of}"
 
 
-def find_demands(lookup: DocumentLookup, edits: Sequence[Edit], author: str) -> list[Demand]:
+def find_demands(
+    lookup: DocumentLookup, edits: Sequence[Edit], author: frozenset[str]
+) -> list[Demand]:
     """Return what the stored policies of the concerned targets ask of edits, by target."""
     taken = {name for edit in edits for name in list_taken(lookup, edit)}
     people = taken | _named(edits, lambda edit: loosens(edit.before, edit.after))
     proposed = taken | _named(edits, lambda edit: not takes_back(edit.before, edit.after))
-    seized = {edit.document.metadata.name for edit in edits if makes_approver(edit, author)}
+    seized = {edit.document.metadata.name for edit in edits if seizes(lookup.session, edit, author)}
     found = []
     for target in lookup.targets(people | proposed):
         name, policy = target.metadata.name, target.spec.policy
@@ -74,13 +77,19 @@ def find_demands(lookup: DocumentLookup, edits: Sequence[Edit], author: str) -> 
     return sorted(found, key=lambda one: one.target)
 
 
-def makes_approver(edit: Edit, person: str) -> bool:
-    """Return whether an edit makes a person an approver in place of others, or the only one."""
+def seizes(session: Session, edit: Edit, person: frozenset[str]) -> bool:
+    """Return whether an edit makes a person an approver in place of others, or the only one.
+
+    The person counts under the names of every token that belongs to the person.
+    """
     before, after = edit.before, edit.after
-    if not isinstance(after, TargetDoc):
+    if not isinstance(after, TargetDoc) or after.spec.policy.approvers is UNSET:
         return False
     former = before if isinstance(before, TargetDoc) else None
-    return takes_approval(former, after, lambda pattern: matches((pattern,), person))
+    person = list_aliases(session, person)
+    return takes_approval(
+        former, after, lambda one: any(matches((one.lower(),), name) for name in person)
+    )
 
 
 def _named(edits: Iterable[Edit], concerns: Callable[[Edit], bool]) -> set[str]:
@@ -156,16 +165,16 @@ def require_consent(
 
     Another person who has sent the same change counts as an approval of theirs.
     """
-    demands = find_demands(DocumentLookup(session), edits, author)
+    names = names_of(author, identity)
+    demands = find_demands(DocumentLookup(session), edits, names)
     if not demands:
         return Consent()
     waiting = proposals.find_open(session, proposals.digest_edits(edits))
-    other = next((one for one in waiting if one.identity != identity), None)
+    other = next((one for one in waiting if one.names.isdisjoint(names)), None)
     if other is not None:
         return _join(session, other, demands, author=author, identity=identity)
-    mine = next((one for one in waiting if one.identity == identity), None)
-    if mine is not None:
-        raise _refuse(mine.id, demands, mine.approvals, None)
+    if waiting:
+        raise _refuse(waiting[0].id, demands, waiting[0].approvals, None)
     people = any(demand.people > 1 for demand in demands)
     made = proposals.draft_proposal(
         session,
@@ -186,7 +195,7 @@ def _join(
 ) -> Consent:
     """Count a direct change as an approval of another person's proposal; merge it if it can be."""
     number = other.id
-    agreed = identity in {one.identity for one in other.approvals}
+    agreed = other.has_approval_of(names_of(author, identity))
 
     def agree(writing: Session) -> None:
         if not agreed:

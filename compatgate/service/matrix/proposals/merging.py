@@ -18,7 +18,7 @@ from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals import edits
 from compatgate.service.matrix.proposals import repository as proposals
-from compatgate.service.matrix.proposals.agreement import ApprovalNeeded, Consent, makes_approver
+from compatgate.service.matrix.proposals.agreement import ApprovalNeeded, Consent, seizes
 from compatgate.service.matrix.proposals.models import EventAction, Proposal
 from compatgate.service.matrix.proposals.readiness import ProposalView, diff_yaml
 
@@ -40,9 +40,12 @@ def require_merger(session: Session, row: Proposal, by: Principal) -> None:
     if not by.may("operate"):
         by.require("bless")
     check_edits(session, row.edits, by)
-    alone = all(one.identity == by.identity for one in row.approvals)
-    seizes = any(makes_approver(edit, by.name) for edit in row.edits)
-    if alone and by.identity != row.identity and seizes:
+    alone = all(not by.names.isdisjoint(one.names) for one in row.approvals)
+    if (
+        alone
+        and by.names.isdisjoint(row.names)
+        and any(seizes(session, edit, by.names) for edit in row.edits)
+    ):
         what = f"{row.id} makes {by.name} an approver in place of others"
         raise make_refusal(by, f"{what}: another one approves first", row.id)
 

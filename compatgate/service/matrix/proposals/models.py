@@ -14,6 +14,7 @@ from sqlalchemy.types import TypeDecorator
 from compatgate.documents.specs import Change, encode, kind_of
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, Words
+from compatgate.kit.principal import list_last_words, names_of
 from compatgate.service.matrix.documents.revisions import Edit, decode_edit
 
 StoredState = Literal["open", "merged", "closed"]
@@ -70,6 +71,11 @@ class ProposalEvent(Base):
     )
     digest: Mapped[str] = mapped_column(Text, comment="Of the edits then")
     text: Mapped[str] = mapped_column(Text, comment="In the actor's words; empty: none")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which the actor is known as a person."""
+        return names_of(self.actor, self.identity)
 
 
 class Proposal(Base):
@@ -129,10 +135,17 @@ class Proposal(Base):
     @property
     def approvals(self) -> tuple[ProposalEvent, ...]:
         """Return the approvals of the present edits: the last word of each person."""
-        last: dict[str, ProposalEvent] = {}
-        for event in self.events:
-            if event.action in ("approve", "retract") and event.identity != self.identity:
-                last[event.identity] = event
         return tuple(
-            one for one in last.values() if one.action == "approve" and one.digest == self.digest
+            one
+            for one in list_last_words(self.events, self.names)
+            if one.action == "approve" and one.digest == self.digest
         )
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names by which the author is known as a person."""
+        return names_of(self.author, self.identity)
+
+    def has_approval_of(self, names: frozenset[str]) -> bool:
+        """Return whether the person with these names has approved the present edits."""
+        return any(not names.isdisjoint(one.names) for one in self.approvals)

@@ -97,7 +97,7 @@ def assess(session: Session, row: Proposal, snapshot: Snapshot, facts: Facts) ->
     for kind, name in find_conflicts(lookup, row):
         stored = documents.get_document(session, kind, name)
         conflicts.append(ConflictBody(kind, name, stored.revision if stored else None))
-    demands = find_demands(lookup, row.edits, row.author)
+    demands = find_demands(lookup, row.edits, row.names)
     evidence = assess_evidence(row.edits, snapshot, facts)
     return Readiness(tuple(demands), tuple(conflicts), evidence)
 
@@ -107,7 +107,7 @@ def assess_state(lookup: DocumentLookup, row: Proposal) -> Readiness:
     if not row.is_open:
         return Readiness()
     conflicts = tuple(ConflictBody(*key, None) for key in find_conflicts(lookup, row))
-    return Readiness(tuple(find_demands(lookup, row.edits, row.author)), conflicts)
+    return Readiness(tuple(find_demands(lookup, row.edits, row.names)), conflicts)
 
 
 def summarize(view: ProposalView) -> ProposalSummary:

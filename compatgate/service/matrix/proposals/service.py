@@ -174,7 +174,7 @@ class ProposalService:
         """
         by.check()
         with self._changing(number) as (session, row):
-            if row.identity != by.identity:
+            if row.names.isdisjoint(by.names):
                 what = f"{row.author} proposed {number}: only the author may change it"
                 raise make_refusal(by.principal, what, number)
             reader = self._open_reader(session, force=by.force)
@@ -192,13 +192,13 @@ class ProposalService:
         The last approval merges it where its author asked for that and the approver may.
         """
         with self._changing(number) as (session, row):
-            if row.identity == by.identity:
+            if not row.names.isdisjoint(by.names):
                 what = f"{by.name} proposed {number}: another person approves it"
                 raise make_refusal(by, what, number)
             check_reach(session, row.edits, by)
             require_digest(row, digest, "approve")
             require_unchanged(session, row)
-            if by.identity not in {one.identity for one in row.approvals}:
+            if not row.has_approval_of(by.names):
                 note(session, row, "approve", by)
             view = self._view(session, number)
             ready = row.automatic and not view.readiness.list_blockers(view.row)
@@ -211,7 +211,7 @@ class ProposalService:
         """Withdraw your approval."""
         with self._changing(number) as (session, row):
             check_reach(session, row.edits, by)
-            if by.identity not in {one.identity for one in row.approvals}:
+            if not row.has_approval_of(by.names):
                 raise Conflict(f"{by.name} has not approved {number}", field="id", value=number)
             note(session, row, "retract", by)
             return self._view(session, number)
@@ -239,7 +239,7 @@ class ProposalService:
     def close(self, number: str, by: Principal, *, text: str = "") -> ProposalView:
         """Close a proposal without merging it; the author withdraws it so."""
         with self._changing(number) as (session, row):
-            if row.identity != by.identity:
+            if row.names.isdisjoint(by.names):
                 by.require("approve")
                 check_reach(session, row.edits, by)
             proposals.end_proposal(row, "closed", by=by.name)

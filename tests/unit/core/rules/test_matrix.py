@@ -325,6 +325,18 @@ def test_a_revocation_denies_what_it_names_and_leaves_open_what_may_be_it(
     assert dict(said(verdict)).get("CG802") == expected
 
 
+@pytest.mark.parametrize("clause", ["==2.4.1+cu121", "==2.4.1+CU-121", "==2.4.1+cuda12.1"])
+@pytest.mark.parametrize(
+    "label", ["cu121", "CU121", "cu-121", "cu.121", "cu_121", "cuda121", "cuda-12.1", "Cuda_121"]
+)
+def test_another_spelling_of_a_build_label_gets_round_no_revocation(label, clause, judge):
+    verdict = judge(
+        entry("bad", "revoked", torch=clause), stack=f"torch=2.4.1+{label}", policy=OPEN
+    )
+    assert ("CG802", "fail") in said(verdict)
+    assert verdict.stack["cuda"].startswith("12.1")
+
+
 def test_a_possible_revocation_names_the_entry_and_the_parts_to_state(judge):
     verdict = judge(
         entry("bad", "revoked", reason="NaN in attention", **REVOKED),

@@ -120,6 +120,20 @@ def test_the_author_does_not_approve(fleet: Fleet) -> None:
     fleet.tool = both
     fleet.propose()
     assert fleet.act("approve", both).status_code == 403
+    other = fleet.who("other", "approve", person="both")
+    assert fleet.act("approve", other).status_code == 403, "another token of the same person"
+
+
+def test_two_tokens_of_a_person_approve_an_upgrade_once(fleet: Fleet) -> None:
+    fleet.set_policy(approvals=3)
+    fleet.propose()
+    for name in ("ana", "ana-2"):
+        ana = fleet.who(name, "approve", person="ana@example.org")
+        assert fleet.act("approve", ana).status_code == 200
+    assert fleet.ask(1)["reasons"] == ["prod-a100 requires 1 more approval"]
+    assert fleet.act("retract", ana).get_json()["missing_approvals"] == [
+        "prod-a100 requires 2 more approvals"
+    ]
 
 
 def test_evidence_that_the_policy_requires_holds_the_first_wave(fleet: Fleet) -> None:

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from canary_runs import STACK, evidence, host
 from flask.testing import FlaskClient
 
 from compatgate.kit import clock
-from compatgate.kit.principal import Authorship
+from compatgate.kit.principal import AccessRefused, Authorship, Principal
 from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
+from compatgate.service.matrix.proposals.agreement import ApprovalNeeded
+from compatgate.service.matrix.proposals.schemas import ProposalRequest
 from compatgate.service.runs.queue.schemas import RunRequest
 
 API = "/api/v1"
@@ -197,6 +200,78 @@ def test_two_people_agree_and_the_author_is_one_of_them(world: World) -> None:
     assert world.act(number, "merge", bob).status_code == 403, "to approve is not to merge"
     assert world.done(number, "merge", ann)["state"] == "merged"
     assert world.links("matrix.merge")[0].detail["people"] == ["ann", "bob"]
+
+
+KIM = "Kim@Example.org"
+HANDS: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
+    ({"name": "kim-a", "owner": KIM}, {"name": "kim-b", "owner": KIM}),
+    ({"name": "kim-a", "owner": KIM}, {"name": "kim-b", "owner": KIM.lower()}),
+    ({"name": "kim"}, {"name": "kim-b", "owner": "kim"}),
+    ({"name": "kim-a", "owner": "kim"}, {"name": "kim"}),
+    ({"name": "kim-a", "owner": KIM}, {"name": KIM, "subject": "https://idp.example k1"}),
+    ({"name": KIM, "subject": "https://idp.example k1"}, {"name": "kim-a", "owner": KIM}),
+)
+
+
+def hand(world: World, name: str, owner: str = "", subject: str = "") -> Principal:
+    """Return a person's token, or the person as the sign-in names it."""
+    if subject:
+        return Principal(name, frozenset({"read", "bless"}), kind="person", subject=subject)
+    made = world.rooms.tokens.create(name, ["read", "bless"], by="t", person=owner or None)
+    return world.rooms.tokens.verify(made.secret)
+
+
+def draft(world: World, by: Principal, name: str = PAIR, **edits: Any) -> tuple[str, str]:
+    """Open a proposal; return its id and the digest of its edits."""
+    request = msgspec.convert({"reason": "x", **(edits or {"pools": newer(name)})}, ProposalRequest)
+    row = world.rooms.proposals.propose(request, Authorship(by.name, "x", by)).row
+    return row.id, row.digest
+
+
+@pytest.mark.parametrize(("first", "second"), HANDS)
+def test_a_person_is_no_second_one_by_another_token_or_the_sign_in(
+    world: World, first: dict[str, str], second: dict[str, str]
+) -> None:
+    one, other = hand(world, **first), hand(world, **second)
+    number, digest = draft(world, one)
+    with pytest.raises(AccessRefused, match="another person approves it"):
+        world.rooms.proposals.approve(number, other, digest)
+    with pytest.raises(ApprovalNeeded):
+        world.rooms.proposals.merge(number, other, digest)
+    same = target(PAIR, approvals=2, mode="audit")
+    for by in (one, other):  # the same change, sent directly by both hands
+        with pytest.raises(ApprovalNeeded):
+            world.rooms.matrix.change("Target", PAIR, same, Authorship(by.name, "x", by))
+    assert world.driver(PAIR) == "535.183.01"
+    lee = hand(world, "lee")
+    world.rooms.proposals.approve(number, lee, digest)
+    assert world.rooms.proposals.merge(number, other, digest).row.state == "merged"
+
+
+@pytest.mark.parametrize(("first", "second"), HANDS)
+def test_the_hands_of_a_person_approve_once_and_take_it_back_once(
+    world: World, first: dict[str, str], second: dict[str, str]
+) -> None:
+    world.rooms.matrix.create("Target", target("three", approvals=3), BY)
+    one, other, lee = hand(world, **first), hand(world, **second), hand(world, "lee")
+    number, digest = draft(world, lee, "three")
+    for by in (one, other, one):
+        view = world.rooms.proposals.approve(number, by, digest)
+        assert view.state == "open"
+    assert len(view.row.approvals) == 1
+    with pytest.raises(ApprovalNeeded):
+        world.rooms.proposals.merge(number, lee, digest)
+    assert not world.rooms.proposals.retract(number, other).row.approvals
+
+
+@pytest.mark.parametrize(("first", "second"), HANDS)
+def test_nobody_makes_another_of_his_hands_the_only_approver(
+    world: World, first: dict[str, str], second: dict[str, str]
+) -> None:
+    one, other = hand(world, **first), hand(world, **second)
+    seized = target(PROD, approvals=2, approvers=[other.name])
+    with pytest.raises(ApprovalNeeded):
+        world.rooms.matrix.change("Target", PROD, seized, Authorship(one.name, "x", one))
 
 
 def test_approvals_fall_when_the_edits_change(world: World) -> None:
