@@ -311,7 +311,7 @@ def test_a_replayed_bundle_is_refused_even_by_an_empty_state_folder(
     "end", [{"valid_until": None}, {"issued_at": None}, {"valid_until": clock.now() + timedelta(7)}]
 )
 def test_an_exported_file_is_not_what_a_gate_serves(
-    stand: Stand, store: BundleStore, signers: Sequence[Any], end: dict[str, Any]
+    stand: Stand, store: BundleKeeper, signers: Sequence[Any], end: dict[str, Any]
 ) -> None:
     """It could be replayed to an empty state folder long after it was made."""
     stand.bundle = sign_bundle(make_bundle(5, **end), signers[0])
