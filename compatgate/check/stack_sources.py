@@ -224,6 +224,9 @@ def read_files(
 def _read_lock(lock: str, platform: Platform, known: Packages) -> FileStack:
     from compatgate.discovery.lockfiles.read import read_lockfile
 
+    if "=" in lock and not os.path.exists(lock):
+        hint = f"state versions with --stack {lock}"
+        raise BadInput(f"'{lock}' is not a file", field="--lock", value=lock, hint=hint)
     data = read_bytes(lock, "--lock")
     path: Path | str = Path(lock) if lock != "-" else name_input(lock)
     try:

@@ -71,6 +71,13 @@ def test_each_answer_names_its_file(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("locks")
+def test_a_stack_in_place_of_a_lockfile_is_refused_with_the_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", *POOL, "torch==2.8.0"]) == 2
+    assert "state versions with --stack torch==2.8.0" in capsys.readouterr().err
+
+
 def test_names_may_stand_before_options_behind_two_hyphens_or_behind_lock() -> None:
     good, bad = "good/requirements.txt", "bad/requirements.txt"
     for words in ([*POOL, "--", good, bad], ["--lock", good, *POOL, "--lock", bad], [bad, *POOL]):
