@@ -70,7 +70,6 @@ def test_each_answer_names_its_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("ALLOWED")
 
 
-@pytest.mark.usefixtures("locks")
 def test_a_stack_in_place_of_a_lockfile_is_refused_with_the_option(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -78,6 +77,7 @@ def test_a_stack_in_place_of_a_lockfile_is_refused_with_the_option(
     assert "state versions with --stack torch==2.8.0" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("locks")
 def test_names_may_stand_before_options_behind_two_hyphens_or_behind_lock() -> None:
     good, bad = "good/requirements.txt", "bad/requirements.txt"
     for words in ([*POOL, "--", good, bad], ["--lock", good, *POOL, "--lock", bad], [bad, *POOL]):

@@ -145,11 +145,10 @@ def _add_period(session: Session, cluster: str, period: _Period) -> int:
                 value=iso(period.since), hint=f"other period: {iso(one.since)} to {iso(one.until)}",
             )  # fmt: skip
     same = [one for one in near if one.driver == period.driver]
-    covered = timedelta()
+    new = _count_seconds(period.since, period.until)
     for one in same:  # stored periods do not overlap
-        meets = min(one.until, period.until) - max(one.since, period.since)
-        covered += max(meets, timedelta())
-    new = round((period.until - period.since - covered).total_seconds())
+        covered = max(one.since, period.since), min(one.until, period.until)
+        new -= max(_count_seconds(*covered), 0)
     if new <= 0:
         return 0
     joined = NodeHealth(
@@ -165,6 +164,11 @@ def _add_period(session: Session, cluster: str, period: _Period) -> int:
     session.flush()
     session.add(joined)
     return new
+
+
+def _count_seconds(since: datetime, until: datetime) -> int:
+    """Return the full seconds of the clock between two times; parts add up to their whole."""
+    return int(until.timestamp()) - int(since.timestamp())
 
 
 def _add_errors(
