@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta
 
 from drawn import NOW, at_least, case_of, codes, drivers, facts, pools, questions
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from compatgate.core.evaluate import evaluate, find_applicable_rules
@@ -177,6 +177,12 @@ def test_a_newer_driver_fails_the_limits_only_from_below_the_floor(question):
 
 @at_least(200)
 @given(questions())
+@example(
+    (
+        {"cupy": "4.0.0", "cuda": "8.0", "arch": ["compute_20"]},
+        {"name": "pool", "gpu": "B300", "driver": "346.46"},
+    )
+)
 def test_machine_code_for_the_gpu_never_makes_its_code_rules_worse(question):
     stack, pool = question
     before = case_of(stack, pool)

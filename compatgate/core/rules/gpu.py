@@ -295,17 +295,20 @@ def ptx_toolchain(context: RuleContext) -> Answer:
     cuda, own = _find_ptx_toolkit(context)
     if why := explain_open_reach(context, context.ptx_cuda):
         message = f"{why}; this workload needs it to compile PTX of CUDA {cuda}"
-        return Problem("unknown", "driver", message, have=driver.text)
-    return Problem(
-        "fail",
-        "driver",
-        f"this workload needs its PTX compiled by the driver, but CUDA {cuda} made it and "
-        f"driver {driver} understands PTX up to CUDA {format_parts(reach)}",
-        have=driver.text,
-        need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
-        source=weakest_source(context, context.facts.arch.ptx),
-        candidates=lambda: _propose_compilation(context),
-    )
+        problem = Problem("unknown", "driver", message, have=driver.text)
+    else:
+        problem = Problem(
+            "fail",
+            "driver",
+            f"this workload needs its PTX compiled by the driver, but CUDA {cuda} made it and "
+            f"driver {driver} understands PTX up to CUDA {format_parts(reach)}",
+            have=driver.text,
+            need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
+            source=weakest_source(context, context.facts.arch.ptx),
+            candidates=lambda: _propose_compilation(context),
+        )
+    at_run_time = _check_run_time_code(context, driver)
+    return [problem, *at_run_time] if isinstance(at_run_time, list) else problem
 
 
 def _check_run_time_code(context: RuleContext, driver: Version) -> Answer:
