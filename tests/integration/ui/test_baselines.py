@@ -114,7 +114,7 @@ def test_a_workload_shows_what_has_been_measured_of_it(run_pages, ran):
     client = run_pages()
     assert "None yet." in client.get("/ui/workloads/conv-forward").text
     taken = ran.rooms.runs.take_samples(ran.ran(20))
-    assert taken["refused"] == []
+    assert not taken["refused"]
     (sample,) = taken["samples"]
     folder = ran.folder / "conv-forward" / "samples"
     folder.mkdir()
