@@ -548,14 +548,20 @@ def _judge_like_near(
 ) -> Answer | None:
     """Warn where the wheels of the releases before and after run, for the same platform and major.
 
-    They are the nearest whose code is known; None where one is missing, or one does not run.
+    They are the nearest whose code is known, of each release those for the nearest toolkit: one
+    for CUDA 12.6 says nothing of the GPUs that came with 12.8. None where one is missing, or one
+    does not run.
     """
     pool, known = context.pool, list[tuple[Version, tuple[Arch, ...]]]()
+    toolkit = _toolkit_of(build)
     for release in found.table.releases:
-        for one in release.builds:
-            code = one.code_for(pool.os, pool.cpu)
-            if code and one.cuda_major == build.cuda_major:
-                known.append((release.version, code))
+        codes = [
+            (abs(_toolkit_of(one)[1] - toolkit[1]), code)
+            for one in release.builds
+            if one.cuda_major == build.cuda_major and (code := one.code_for(pool.os, pool.cpu))
+        ]
+        nearest = min((distance for distance, _ in codes), default=0)
+        known += [(release.version, code) for distance, code in codes if distance == nearest]
     older = [one for one, _ in known if one < found.version]
     newer = [one for one, _ in known if one > found.version]
     if not older or not newer or build.channel:

@@ -1,6 +1,9 @@
 """CG401 to CG406 where a case, not a record of the facts, is the point."""
 
 import pytest
+from msgspec.structs import replace
+
+from compatgate.core.gpu_code import Arch
 
 POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
 
@@ -367,6 +370,28 @@ def test_the_list_of_the_windows_wheel_decides_on_windows(gpu, said_of_it, ask):
     pool = f"driver=581.29,gpu={gpu}"
     assert said(ask(f"{pool},os=windows", "torch=2.9.1+cu128"), "CG405") == said_of_it
     assert said(ask(pool.replace("581.29", "580.95.05"), "torch=2.9.1+cu128"), "CG405") == []
+
+
+def test_a_wheel_that_nobody_read_is_like_those_around_it_for_the_nearest_cuda(
+    ask, facts, monkeypatch
+):
+    """Of 2.8.0, the wheel for CUDA 12.8 has code for Blackwell, and that for 12.6 has none."""
+    table = facts.framework("torch")
+    code = {(12, 6): (Arch("sass", (9, 0)),), (12, 8): (Arch("sass", (12, 0)),)}
+    releases = tuple(
+        replace(one, builds=tuple(replace(b, windows=code.get(b.cuda)) for b in one.builds))
+        if one.version.text == "2.8.0"
+        else one
+        for one in table.releases
+    )
+    changed, others = replace(table, releases=releases), facts.framework
+    monkeypatch.setattr(facts, "framework", lambda n: changed if n == "torch" else others(n))
+    monkeypatch.setattr(facts, "memory", {})
+    pool = "driver=581.29,gpu={},os=windows"
+    blackwell = ask(pool.format("GeForce-RTX-5090"), "torch=2.9.0+cu128")
+    hopper = ask(pool.format("H100-PCIe-80GB"), "torch=2.9.0+cu128")
+    assert said(blackwell, "CG405") == ["warn"]
+    assert said(hopper, "CG405") == ["unknown"]
 
 
 def test_an_aarch64_pool_asks_for_an_aarch64_wheel(ask):
