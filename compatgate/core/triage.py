@@ -220,13 +220,22 @@ def _possible(text: str, table: ErrorTable) -> Iterator[tuple[Search, Iterable[i
 
 def _begins(pattern: Pattern, places: Iterable[int], text: str) -> Iterator[int]:
     """Yield where a pattern may begin that has a word at one of some places, or ends there."""
-    first, begin = pattern[0].text, 0
+    first, last, begin = pattern[0].text, pattern[-1].text, 0
     span = sum(piece.gap + len(piece.text) for piece in pattern)
+    reach, end = span - len(last), 0
     for place in places:
         begin = max(begin, place - span) if place < len(text) else begin
         while (found := text.find(first, begin, place + len(first))) >= 0:
-            yield found
-            begin = found + 1
+            if end < found + len(first) and len(pattern) > 1:
+                end = text.find(last, found + len(first))
+                if end < 0:
+                    return
+            # A frequent beginning is skipped where the rarer end is out of reach.
+            if end > found + reach:
+                begin = end - reach
+            else:
+                yield found
+                begin = found + 1
 
 
 def _follow(pattern: Pattern, text: str, end: int) -> int:

@@ -70,6 +70,20 @@ def test_words_in_another_order_or_too_far_apart_are_not_found(text: str) -> Non
     assert names(text, WORDS) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the gpu " * 500 + "1 is gone",
+        "is gone " * 500 + "the gpu 1 is gone",
+        "the gpu " + "x" * 300 + " is gone, the gpu 1 is gone",
+        "the gpu " + "x" * 300 + " the gpu 1 is gone",
+        "the gpu " + "x" * 232 + " is gone",
+    ],
+)
+def test_a_beginning_out_of_reach_of_the_end_hides_no_later_one(text: str) -> None:
+    assert names(text, WORDS) == ["gone"]
+
+
 def test_every_quotation_mark_is_the_same() -> None:
     quoted = signature("q", "option", "value 'sm_")
     for text in (
