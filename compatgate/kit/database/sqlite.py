@@ -245,8 +245,10 @@ class Checkpointer:
         if self._written < ROWS or busy:
             return
         self._written = 0
-        self._running = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        self._running.start()
+        thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        with suppress(RuntimeError):  # the system has no thread to give; what was written is stored
+            thread.start()
+            self._running = thread
 
     def _run(self) -> None:
         """Ignore checkpoint errors; the write-ahead log stays valid."""

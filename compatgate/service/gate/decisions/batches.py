@@ -20,6 +20,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -285,8 +286,10 @@ class Anchors:
             return
         self._next = time.monotonic() + ANCHOR_SECONDS
         if self._running is None or not self._running.is_alive():
-            self._running = threading.Thread(target=self._try, name="anchor", daemon=True)
-            self._running.start()
+            thread = threading.Thread(target=self._try, name="anchor", daemon=True)
+            with suppress(RuntimeError):  # the system has no thread to give: the next one does it
+                thread.start()
+                self._running = thread
 
     def close(self) -> None:
         """Anchor what is not anchored."""

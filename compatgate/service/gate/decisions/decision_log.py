@@ -300,38 +300,35 @@ class DecisionLog:
 
     def _ship(self) -> None:
         """Talk to the destination: write batches in direct mode, deliver spools in the other."""
-        patience: float | None = 0.0  # a process that is gone may have left its spool
+        due = 0.0 if self._spool is not None else threading.TIMEOUT_MAX
         while True:
             with self._lock:
-                is_wanted = self._for_shipper.wait_for(self._has_shipment, patience)
+                patience = max(0.0, due - time.monotonic())
+                self._for_shipper.wait_for(self._has_shipment, patience)
                 if self._is_closed and not (self._is_direct and self._batches):
                     return
-            if self._spool is None:
-                patience = None
-                self._write_first()
-            elif not self._write_first():
-                patience = _OTHERS_SECONDS
-                if is_wanted:
-                    self._deliver_spool(self._spool)
-                else:
-                    self._courier.deliver_others(self._write_first)
+            self._write_first()
+            is_there = self._is_direct or self._deliver_spool()
+            if is_there and time.monotonic() >= due:  # a busy gate, too, delivers what others left
+                due = time.monotonic() + _OTHERS_SECONDS
+                self._courier.deliver_others(self._write_first)
 
     def _has_shipment(self) -> bool:
         if self._is_direct or self._spool is None:
             return self._is_closed or bool(self._batches)
         return self._is_closed or self._outage is not None or self._spool.batches > 0
 
-    def _write_first(self) -> bool:
-        """Write the first batch in direct mode; return False if there is none."""
+    def _write_first(self) -> None:
+        """Write the first batch in direct mode."""
         with self._lock:
             batch = self._first()
             if batch is None or not self._is_direct:
-                return False
+                return
             batch.began = time.monotonic()
         if self._spool is not None and self._database.is_silent():
             silent = Unavailable("the database does not answer", field="database")
             self._turn_to_spool(batch, silent)
-            return True
+            return
         self._gather(batch)
         error: Exception | None = None
         try:
@@ -343,7 +340,6 @@ class DecisionLog:
             self._turn_to_spool(batch, error)
         else:
             self._finish(batch, error, is_direct=True)
-        return True
 
     def _gather(self, batch: Batch) -> None:
         """Wait a moment for the callers of the batches before, if they were many.
@@ -410,17 +406,19 @@ class DecisionLog:
             if not self._is_direct or batch is not self._first():
                 return False
             self._outage = (clock.now(), reason)
+            self._courier.is_nearly_done = False  # that was the outage before
             self._known.clear()
             self._for_spooler.notify()
         _log.warning("decisions go to the spool: %s", reason)
         return True
 
-    def _deliver_spool(self, spool: Spool) -> None:
-        """Deliver the spool, and turn back to direct mode once nothing is left."""
+    def _deliver_spool(self) -> bool:
+        """Deliver the spool, and turn back to direct mode; return whether nothing is left."""
+        spool, is_done = self._spool, False
+        assert spool is not None  # noqa: S101 - else the log is direct
         try:
-            while self._courier.empty_spool():
-                if self._turn_back(spool):
-                    break
+            while not is_done and self._courier.empty_spool():
+                is_done = self._turn_back(spool)
         except ForkedChain as error:
             with self._spooling:
                 self._courier.set_aside(error, spool)
@@ -428,6 +426,7 @@ class DecisionLog:
                 self._known.clear()
         with self._lock:
             self._for_spooler.notify()
+        return is_done
 
     def _turn_back(self, spool: Spool) -> bool:
         """Turn to direct mode after an outage; return False if there is more to deliver."""
@@ -478,7 +477,7 @@ class DecisionLog:
         with self._lock:
             self._for_spooler.wait_for(self._may_join, _JOIN_SECONDS)
         with self._spooling:
-            if self._is_direct:
+            if self._is_direct or batch is not self._first():  # it was written in the meantime
                 return
             error: Exception | None = None
             try:

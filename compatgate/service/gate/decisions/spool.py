@@ -288,8 +288,11 @@ class Spool:
             for _ in range(count):
                 self._places.popleft()
             if not self._places and self._file is not None and self._file.used:
-                with suppress(OSError):  # delivered once more, they change nothing
+                try:
                     self._file.empty()
+                except OSError:  # which number its header has is unknown: begin another file
+                    self._file.close(remove=True)
+                    self._file = None
 
     def set_aside(self) -> Path:
         """Set the file aside for the operator, and begin another one with the next batch."""

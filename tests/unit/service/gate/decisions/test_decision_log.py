@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from compatgate.service.gate.decisions import decision_log, delivery
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import DecisionBatch, StoredBatch, WriterChain
 from compatgate.service.gate.decisions.decision_log import DecisionLog
+from compatgate.service.gate.decisions.service import read_decision_lines
 from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.recovery.chain.verification import AuditChain
@@ -444,3 +445,117 @@ def test_a_silent_database_is_not_tried_before_the_spool(tmp_path: Path) -> None
     report = AuditChain(database).verify()
     assert (report.ok, report.decisions) == (True, 2), report.problems
     database.close()
+
+
+def test_what_a_dead_process_left_is_delivered_by_a_log_that_is_never_idle(
+    writer: _Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the file was still in use, or the database away, when the log began."""
+    monkeypatch.setattr(decision_log, "_OTHERS_SECONDS", 0.3)
+    database = Database.open(f"{tmp_path}/gate.db")
+    tables.prepare_schema(database)
+    options = SpoolOptions(tmp_path / "spool", 1 << 20)
+    dead = Spool(options, writer.owner)
+    made = WriterChain().make([_decision("dead")], {"vd_1": "{}"})
+    dead.append(Delivery(made, {"vd_1": "{}"}, late=True))
+    log = DecisionLog(database, "sync", options, lambda: writer)
+    log.record(_decision("first"), "{}")
+    time.sleep(0.1)
+    dead.close()
+    deadline = time.monotonic() + 5
+    while ["dead"] not in writer.batches:
+        assert time.monotonic() < deadline, "nobody delivers it"
+        log.record(_decision("own"), "{}")
+        time.sleep(0.02)
+    log.close()
+    database.close()
+
+
+class _Down(DecisionWriter):
+    """Refuses at once while it is down, and hangs while it is stuck."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, is_hasty=True)
+        self.is_down = False
+        self.may_rehearse = threading.Event()
+        self.may_rehearse.set()
+
+    def write(self, deliveries: Sequence[Delivery]) -> None:
+        if self.is_down:
+            raise OSError("connection refused")
+        super().write(deliveries)
+
+    def rehearse(self) -> None:
+        self.may_rehearse.wait(10)
+        super().rehearse()
+
+
+@pytest.fixture
+def downs(tmp_path: Path) -> Iterator[tuple[DecisionLog, _Down, Database]]:
+    database = Database.open(f"{tmp_path}/gate.db")
+    tables.prepare_schema(database)
+    spool = SpoolOptions(tmp_path / "spool", 1 << 20)
+    log = DecisionLog(database, "sync", spool, lambda: _Down(database))
+    destination = log._destination
+    assert isinstance(destination, _Down)
+    yield log, destination, database
+    log.close()
+    database.close()
+
+
+def test_a_second_outage_delays_no_answer(
+    downs: tuple[DecisionLog, _Down, Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, destination, _ = downs
+    destination.is_down = True
+    log.record(_decision("first"), "{}")
+    destination.is_down = False
+    _settled(log)
+    destination.is_down = True
+    destination.may_rehearse.clear()
+    began = time.monotonic()
+    log.record(_decision("second"), "{}")
+    assert time.monotonic() - began < 0.8, "it waited for the end of a delivery"
+    destination.is_down = False
+    destination.may_rehearse.set()
+    _settled(log)
+
+
+def test_the_spooler_leaves_a_batch_that_was_written_while_it_waited(
+    downs: tuple[DecisionLog, _Down, Database],
+) -> None:
+    """The database was back for a moment: the mode is the same again, the first batch is not."""
+    log, destination, database = downs
+    log.record(_decision("a"), "{}")
+    destination.is_down = True
+    destination.may_rehearse.clear()
+    log.record(_decision("b"), "{}")
+    log._spool_first(decision_log.Batch())
+    log.record(_decision("c"), "{}")
+    destination.is_down = False
+    destination.may_rehearse.set()
+    _settled(log)
+    log.record(_decision("d"), "{}")
+    with database.reading() as session:
+        assert [line[8] for line in read_decision_lines(session)] == ["a", "b", "c", "d"]
+
+
+def test_without_a_thread_for_its_chores_the_log_goes_on(
+    downs: tuple[DecisionLog, _Down, Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that is stored counts as stored, though nobody moves the log or anchors the chain."""
+    log, _, database = downs
+    log._anchors._next = 0.0
+    monkeypatch.setattr("compatgate.kit.database.sqlite.ROWS", 0)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        log.submit([(_decision("a"), "{}")]).result(5)
+        log.submit([(_decision("b"), "{}")]).result(5)
+    assert not log.state.degraded
+    log.close()
+    report = AuditChain(database).verify()
+    assert (report.ok, report.decisions, report.batches) == (True, 2, 2), report.problems

@@ -188,3 +188,22 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     assert _path(tmp_path / "made" / "here").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "made" / "here").stat().st_mode & 0o777 == 0o700
     spool.close()
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_what_comes_after_a_failure_to_empty_the_file_is_readable(
+    spool: Spool, batches: Batches, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """The file's header may have either number: records with the other one would be lost."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    spool.append(batches.make("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        spool.delivered(1)
+    after = batches.make("b")
+    spool.append(after)
+    spool.close()
+    assert _left_by_the_dead(tmp_path) == [after]
