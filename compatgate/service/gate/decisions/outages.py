@@ -247,9 +247,12 @@ class OutageKeeper:
         self._tokens.know(known)
 
     def _write_state(self) -> None:
-        """Write the file while the state is new, else its confirmation; in a thread of its own."""
+        """Write the file while the state is new, else its confirmation; in a thread of its own.
+
+        The first state is written as soon as it is known: the database may soon be away.
+        """
         written, noted = "", float("-inf")
-        while not self._ended.wait(_WRITE_SECONDS):
+        while not self._ended.wait(_WRITE_SECONDS if noted > 0 else _MOMENT_SECONDS):
             moment = self.watch.confirmed_at  # before the state: a later one may not be confirmed
             snapshot, known = self._snapshots.known(), self._known
             if snapshot is None or known is None:
