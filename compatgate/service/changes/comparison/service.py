@@ -20,6 +20,7 @@ from compatgate.core.compare.waves import RACK_LABELS, PlannedNode
 from compatgate.core.compare.what_if import WhatIf
 from compatgate.core.compare.what_if import what_if as compare_target
 from compatgate.core.facts import Facts
+from compatgate.core.gpus import find_gpu
 from compatgate.core.matrix import Matrix
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule import OUTCOME_RANK
@@ -43,7 +44,6 @@ from compatgate.service.gate.questions.service import Compute, compute_here
 from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.nodes.reports.comparison import (
     NodeView,
-    find_gpu,
     pools_with_gpu,
 )
 
@@ -270,7 +270,7 @@ def _list_nodes(
 
 def pools_of(view: NodeView, target: Target, snapshot: Snapshot) -> list[Pool]:
     """Return the pools of a target that have the GPUs of a node."""
-    kinds = [find_gpu(one["gpu"], snapshot) for one in view.row.gpus]
+    kinds = [find_gpu(one["gpu"], snapshot.facts.gpus) for one in view.row.gpus]
     return [pool for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)]
 
 

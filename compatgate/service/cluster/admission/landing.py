@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.gpus import covers_gpu, resolve_gpu, split_profile
+from compatgate.core.gpus import covers_gpu, find_gpu, split_profile
 from compatgate.core.request import Pool, Target
 from compatgate.core.versions import Version, parse_version
 from compatgate.documents.specs import TargetSpec
@@ -301,11 +301,8 @@ class KnownNodes:
     def _with_gpu(self, pool: Pool) -> Nodes:
         nodes = 0
         for sku in self._index.fact_values("gpu"):
-            try:
-                seen = resolve_gpu(sku, self._gpus)
-            except BadInput:
-                continue
-            if pool.gpu and covers_gpu(pool.gpu, seen, self._gpus):
+            seen = find_gpu(sku, self._gpus)
+            if pool.gpu and seen and covers_gpu(pool.gpu, seen, self._gpus):
                 nodes |= self._index.with_fact("gpu", sku)
         return nodes
 

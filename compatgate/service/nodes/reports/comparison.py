@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts.nvidia import Gpu
-from compatgate.core.gpus import covers_gpu, resolve_gpu
+from compatgate.core.gpus import covers_gpu, find_gpu
 from compatgate.core.matrix import Entry
 from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import DriftKind, DriverState, Pool, Target, drift_title
@@ -110,7 +110,7 @@ class MatrixComparer:
             why = f"the node names the target {unknown[0]!r}, which does not exist"
             return NodeComparison((), "unknown", why, notes=(why,))
         version = driver_version(of.driver)
-        kinds = [find_gpu(gpu, self.snapshot) for gpu in of.gpus]
+        kinds = [find_gpu(gpu, self.snapshot.facts.gpus) for gpu in of.gpus]
         differences: list[DifferenceBody] = []
         notes: list[str] = []
         for target in (self.snapshot.targets[n] for n in targets if n in self.snapshot.targets):
@@ -216,14 +216,6 @@ def driver_version(driver: str | None) -> Version | None:
     """Return a driver's version; None: unknown or malformed."""
     try:
         return parse_version("driver", driver) if driver else None
-    except BadInput:
-        return None
-
-
-def find_gpu(gpu: str, snapshot: Snapshot) -> Gpu | None:
-    """Find a GPU by any spelling; None: the facts do not know it."""
-    try:
-        return resolve_gpu(gpu, snapshot.facts.gpus)
     except BadInput:
         return None
 

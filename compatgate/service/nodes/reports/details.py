@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from compatgate.core.gpus import find_gpu
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import Pool
 from compatgate.kit import clock
@@ -29,7 +30,6 @@ from compatgate.service.nodes.kubernetes.labels import (
 from compatgate.service.nodes.reports.comparison import (
     NodeView,
     driver_version,
-    find_gpu,
     pools_with_gpu,
 )
 from compatgate.service.nodes.reports.reports import (
@@ -206,7 +206,7 @@ def target_matches(view: NodeView, snapshot: Snapshot) -> tuple[TargetMatch, ...
 def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:
     """Compare the node with each pool of its targets; pools with its GPUs come first."""
     version = driver_version(view.row.driver)
-    kinds = {kind["gpu"]: find_gpu(kind["gpu"], snapshot) for kind in view.row.gpus}
+    kinds = {kind["gpu"]: find_gpu(kind["gpu"], snapshot.facts.gpus) for kind in view.row.gpus}
     compared = []
     for target in (snapshot.targets[t] for t in view.standing.targets if t in snapshot.targets):
         having = {gpu: pools_with_gpu(target, kind, snapshot) for gpu, kind in kinds.items()}
@@ -222,7 +222,7 @@ def single_pool(name: str, gpus: Iterable[str], snapshot: Snapshot) -> str | Non
     target = snapshot.targets.get(name)
     if target is None or len(target.pools) == 1:
         return None
-    kinds = [find_gpu(gpu, snapshot) for gpu in gpus]
+    kinds = [find_gpu(gpu, snapshot.facts.gpus) for gpu in gpus]
     pools = {pool.name for kind in kinds for pool in pools_with_gpu(target, kind, snapshot)}
     return pools.pop() if len(pools) == 1 else None
 
@@ -231,7 +231,7 @@ def gpu_kinds(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
     """Return the GPUs of a node, with MIG slices and whole GPUs separate."""
     kinds = []
     for one in view.row.gpus:
-        gpu = find_gpu(one["gpu"], snapshot)
+        gpu = find_gpu(one["gpu"], snapshot.facts.gpus)
         product, profile = (gpu.vgpu or gpu.name, gpu.mig) if gpu else (one["gpu"], None)
         kinds.append(GpuKind(product, profile, one["count"], gpu is not None))
     return tuple(kinds)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.gpus import find_gpu
 from compatgate.core.node import NODE_COMPONENTS, read_node, read_platform
 from compatgate.core.versions import parse_version
 from compatgate.discovery.machine.platforms import read_label_parts
@@ -97,10 +97,8 @@ def count_gpus(kinds: Iterable[SeenGpus], facts: Facts) -> list[GpusBody]:
 
 def sku_of(text: str, facts: Facts) -> str:
     """Return the SKU of a spelling, or the spelling itself if the facts do not know it."""
-    try:
-        return resolve_gpu(text, facts.gpus).sku
-    except BadInput:
-        return text
+    gpu = find_gpu(text, facts.gpus)
+    return gpu.sku if gpu else text
 
 
 def _expected_resources(labels: Mapping[str, str], report: SmiReport) -> dict[str, int]:
