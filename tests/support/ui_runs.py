@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from hashlib import sha256
@@ -18,10 +18,10 @@ from typing import Any
 from unittest.mock import patch
 
 import msgspec
-from msgspec.structs import replace
 from sqlalchemy import text
 
-from compatgate.canary.engine import Lease, Settings
+from compatgate.canary.engine import HostContext, Lease, Queue, Settings
+from compatgate.canary.engine.drive import drive
 from compatgate.canary.health import Gpu, Snapshot, judge_health, read_log
 from compatgate.canary.hosts import Host, MaintenanceWindow
 from compatgate.canary.run import StepResult
@@ -163,18 +163,6 @@ class Runs:
         self.submit("hello", stack=stack, target=None, host=BUILDER.name)
         self.work(BUILDER)
 
-    def ran_alone(self, seed: int, ms: float = 8.0, **versions: str) -> str:
-        """A run as `ran`; whatever else waits goes on waiting."""
-        run = self._prepare(seed, ms, True, versions, priority=100)
-        with self._worker(replace(STAGE, slots=1)) as worker:
-            thread = Thread(target=worker.run)
-            thread.start()
-            self._wait(lambda: self.rooms.runs.get(run).state != "queued")
-            worker.stop()  # it takes no more
-            thread.join()
-            self._wait(lambda: self.rooms.runs.get(run).has_ended)
-        return run
-
     def _prepare(
         self, seed: int, ms: float, right: bool, versions: dict[str, str], **fields: Any
     ) -> str:
@@ -183,13 +171,6 @@ class Runs:
         (self.folder / "scenario.json").write_text(json.dumps(scenario))
         stack = STACK | {k: v for k, v in versions.items() if k in STACK}
         return self.submit(stack=stack, **fields)
-
-    def _wait(self, is_so: Callable[[], bool]) -> None:
-        for _ in range(600):
-            if is_so():
-                return
-            sleep(0.05)
-        raise AssertionError("the run does not go on")
 
     def sampled(self, run: str) -> None:
         """Keep what a run measured beside its workload."""
@@ -205,6 +186,11 @@ class Runs:
 
     @contextmanager
     def _worker(self, *hosts: Host) -> Iterator[Worker]:
+        with self._contexts(*hosts) as (queue, contexts):
+            yield Worker("stage-worker", queue, hosts, contexts, idle=0.05)
+
+    @contextmanager
+    def _contexts(self, *hosts: Host) -> Iterator[tuple[Queue, dict[str, HostContext]]]:
         settings = Settings(heartbeat=5.0, lease=30.0, pauses=(0.1,), poll=0.05, repeats=1)
         queue = self.rooms.runs.open_queue(settings)
         library, facts = self.rooms.runs.catalogue, self.rooms.gate.facts
@@ -213,23 +199,28 @@ class Runs:
             for host in hosts
         }
         try:
-            yield Worker("stage-worker", queue, hosts, contexts, idle=0.05)
+            yield queue, contexts
         finally:
             for context in contexts.values():
                 context.executor.close()
 
     @contextmanager
     def taking(self, run: str, host: Host = STAGE, **scenario: Any) -> Iterator[None]:
-        """A worker that takes this run next, and no other."""
+        """A worker that has this run, and no other; at the end it has ended or waits again."""
         (self.folder / "scenario.json").write_text(make_scenario(**scenario))
         with self.rooms.gate.database.writing() as session:
             session.execute(text("UPDATE runs SET priority = 100 WHERE id = :id"), {"id": run})
-        with self._worker(replace(host, slots=1)) as worker:
-            thread = Thread(target=worker.run)
+        with self._contexts(host) as (queue, contexts):
+            for _ in range(100):
+                lease = queue.lease("stage-worker", [host])
+                if lease:
+                    break
+                sleep(0.1)  # a run that failed waits before its next attempt
+            assert lease is not None
+            assert lease.run.id == run
+            thread = Thread(target=drive, args=(lease, contexts[host.name]))
             thread.start()
             try:
-                self._wait(lambda: self.rooms.runs.get(run).state != "queued")
-                worker.stop()  # it takes no more
                 yield
             finally:
                 thread.join()

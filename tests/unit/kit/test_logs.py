@@ -118,7 +118,7 @@ def test_nobody_waits_for_a_log_that_is_not_read(
     writer = LineWriter(written)
     for _ in range(1000):
         writer.put(b"x" * 999 + b"\n", urgent=True)
-    assert writer.all_dropped >= 799  # 200 wait, and one may be on its way
+    assert writer.all_dropped >= 733  # 200 wait, and the pipe takes 64 KiB
     read = b""
     while b"dropped" not in read:
         read += os.read(reader, 65536)
