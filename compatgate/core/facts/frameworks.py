@@ -325,12 +325,13 @@ class KnownIssue(Struct, frozen=True, dict=True):
         behind: it concerns drivers that report an older CUDA than the stack's.
         unless: parts that avoid it, in any version.
         fixes: changes that avoid it, each a mapping of component to version.
+        outcome: ``unknown`` where it depends on what a stack does not state.
     """
 
     id: str
     title: str
     components: dict[str, str]
-    outcome: str
+    outcome: Literal["fail", "unknown", "warn"]
     message: str
     source: Source
     capabilities: tuple[Pair, ...] = ()

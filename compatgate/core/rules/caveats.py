@@ -136,7 +136,8 @@ def known_issue(context: RuleContext) -> Answer:
     """The combination is on the known-issues list.
 
     The list is data, and each issue has a link: ``compatgate facts show known_issues``. Operators
-    add their own issues in an overlay.
+    add their own issues in an overlay. An issue that depends on something that a stack does not
+    state, such as a variable, is unknown.
 
     Fix: follow the advice in the record of the issue.
 
@@ -179,7 +180,7 @@ def _report_issue(context: RuleContext, issue: KnownIssue) -> tuple[Problem]:
         message = f"{issue.id} {issue.title}: whether {component} is what uses the GPU is not known"
         return report_left_out(component, message)
     problem = Problem(
-        "fail" if issue.outcome == "fail" else "warn",
+        issue.outcome,
         component,
         f"{issue.id} {issue.title}: {issue.message}",
         have=have.text if have else None,

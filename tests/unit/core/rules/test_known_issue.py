@@ -52,8 +52,10 @@ def test_a_combination_on_the_list_is_found_with_its_advice_and_source(with_issu
     assert [fix.set for fix in finding.fixes] == [{"cudnn": "9.1.1"}]
 
 
-def test_an_issue_may_warn(with_issues):
-    assert found(with_issues(POOL, STACK, issue(outcome="warn")))[0].outcome == "warn"
+@pytest.mark.parametrize("outcome", ["unknown", "warn"])
+def test_an_issue_may_warn_or_leave_it_open(with_issues, outcome):
+    verdict = with_issues(POOL, STACK, issue(outcome=outcome))
+    assert found(verdict)[0].outcome == verdict.verdict == outcome
 
 
 @pytest.mark.parametrize(
@@ -145,7 +147,6 @@ def test_the_shipped_issues_are_readable_and_their_fixes_leave_them(facts):
     ids = [shipped.id for shipped in facts.known_issues.issues]
     assert len(set(ids)) == len(ids)
     for shipped in facts.known_issues.issues:
-        assert shipped.outcome in ("fail", "warn")
         assert shipped.components, shipped.id
         assert shipped.source.title
         for name, text in shipped.components.items():
