@@ -1,5 +1,4 @@
-"""Read nodes and pods of a running cluster; write labels, taints and policy reports.
+"""Read nodes and pods of a running cluster; label and taint nodes.
 
-Everything goes through `compatgate.kit.kubernetes`; what is to be written is made
-without I/O in `labels` and `policy_reports`.
+Everything goes through `compatgate.kit.kubernetes`; `labels` makes the changes without I/O.
 """

@@ -127,7 +127,6 @@ def _use_pulled_images(spec: Mapping[str, Any], status: Mapping[str, Any]) -> di
 
 
 Outcome = Literal["pass", "fail", "warn", "error", "skip"]
-"""Outcomes of a PolicyReport."""
 _NOT_ASKED = (401, 403)
 """Statuses of a refusal that does not depend on the question."""
 _UNMATCHED: dict[UnmatchedPolicy, Outcome] = {"allow": "skip", "warn": "warn", "deny": "fail"}
@@ -178,7 +177,6 @@ class PodResult(Struct, frozen=True):
     message: str
     verdict: str = ""
     mode: str = ""
-    scored: bool = True
 
 
 def audit_pods(
@@ -301,5 +299,4 @@ def _result(
         message,
         verdict.id if verdict else "",
         verdict.mode if verdict else "",
-        outcome in ("pass", "fail", "error"),
     )
