@@ -51,7 +51,6 @@ from compatgate.service.gate.questions.schemas import (
 )
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
 from compatgate.service.matrix.documents.schemas import (
-    ApprovalBody,
     Changes,
     EntryBody,
     EntryChange,
@@ -475,22 +474,6 @@ class Operations:
         number: int, *, propose: bool | None = None, reason: str
     ) -> Request[RevertBody]:
         """Revert a revision: restore the documents that it changed, as a new revision."""
-    @listing
-    @staticmethod
-    def list_approvals(*, waiting: bool | None = None) -> Request[Page[ApprovalBody]]:
-        """List changes that wait or waited for a second person, newest first."""
-    @single
-    @staticmethod
-    def show_approval(id: str) -> Request[ApprovalBody]:
-        """Show a change that waits or waited for a second person."""
-    @single
-    @staticmethod
-    def approve_change(id: str, *, digest: str | None = None) -> Request[ApprovalBody]:
-        """Approve a change as the second person, and apply it."""
-    @single
-    @staticmethod
-    def refuse_change(id: str) -> Request[ApprovalBody]:
-        """Refuse a change that waits for a second person; authors withdraw their changes this way."""
     @single
     @staticmethod
     def list_tables() -> Request[FactsBody]:

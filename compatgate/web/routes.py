@@ -54,7 +54,6 @@ TAGS: dict[str, str] = {
     "waivers": "Waivers: exceptions to rules, with an owner and an expiry date.",
     "matrix": "The matrix as a whole, and its history.",
     "proposals": "Changes of the matrix that are reviewed, approved and merged; reverts.",
-    "approvals": "Approvals of changes that need a second person: an older form of proposals.",
     "facts": "Facts from vendors, and the rules that use them.",
     "runs": "Canary runs on staging hosts: submit, follow and cancel them.",
     "work": "Workers: lease the runs of a host, and write those that are leased.",

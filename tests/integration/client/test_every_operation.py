@@ -388,13 +388,12 @@ def test_approvals(call: Call, form: str, worker: Rooms) -> None:
     with pytest.raises(Conflict, match="requires two people") as mine:
         call("delete_target", name, reason="gone")
     number = mine.value.value
-    assert number in {one.id for one in call("list_approvals", waiting=True)}
-    assert call("show_approval", number).changes[0].action == "delete"
-    assert call("refuse_change", number).state == "refused"
+    assert call("show_proposal", number).changes[0].action == "delete"
+    assert call("close_proposal", number).state == "closed"
     with pytest.raises(Conflict) as theirs:
         worker.matrix.delete("Target", name, Authorship("somebody else", "gone"))
-    read = call("show_approval", theirs.value.value)
-    assert call("approve_change", read.id, digest=read.digest).revision is not None
+    read = call("show_proposal", theirs.value.value)
+    assert call("approve_proposal", read.id, digest=read.digest).revision is not None
     with pytest.raises(NotFound):
         call("show_target", name)
 

@@ -107,7 +107,6 @@ LISTS: list[tuple[str, Fill]] = [
     (f"{API}/pools", add_target),
     (f"{API}/waivers", add_waiver),
     (f"{API}/proposals", add_proposals),
-    (f"{API}/approvals", add_proposals),
     (f"{API}/upgrades", add_upgrade),
     (f"{API}/freezes", add_freeze),
     (f"{API}/known-good", add_known_good),

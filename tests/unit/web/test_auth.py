@@ -40,8 +40,6 @@ CHANGES = {
     "POST /proposals/{id}/close": "propose",
     "POST /revisions/{number}/revert": "propose",
     "POST /matrix/sync": "bless",
-    "POST /approvals/{id}/approve": "bless",
-    "POST /approvals/{id}/refuse": "bless",
     "POST /baselines/{id}/approve": "bless",
     "POST /baselines/{id}/refuse": "bless",
     "POST /runs": "operate",
