@@ -47,7 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "upgrade": (
         "cli.upgrades",
-        "propose, start, stop and roll back upgrades; manage freezes",
+        "propose, start, stop and roll back upgrades",
     ),
     "matrix": ("cli.matrix", "import, export and compare the blessed matrix"),
     "nodes": ("cli.nodes", "list nodes and their reported state"),

@@ -59,8 +59,6 @@ CHANGES = {
     "POST /upgrades/{name}/resume": "upgrade",
     "POST /upgrades/{name}/roll-back": "upgrade",
     "POST /upgrades/{name}/leave-out": "upgrade",
-    "PUT /freezes/{name}": "upgrade",
-    "DELETE /freezes/{name}": "upgrade",
     "DELETE /nodes/{name}": "operate",
     "POST /tokens": "admin",
     "POST /tokens/{name}/rotate": "admin",
