@@ -33,7 +33,6 @@ from compatgate.service.audit.attestations.envelope import ExpectedStatement, ve
 from compatgate.service.audit.attestations.keys import read_keys, signer_maker
 from compatgate.service.audit.attestations.service import SigningOptions
 from compatgate.service.audit.attestations.sigstore import make_bundle
-from compatgate.service.audit.attestations.statement import ANY_GATE
 
 if TYPE_CHECKING:
     from compatgate.client import Client
@@ -63,7 +62,6 @@ signed content:
 --target NAME         target of the blessed matrix, to decide now instead of --verdict
 --image REF           image whose stack the gate reads
 --stack NAME=VERSION,... ...  stated stack; the signature then covers the stack; may be repeated
---form {verdict,vsa}  predicate: compatgate's or SLSA's
 """,
     titled(
         "decider and signer",
@@ -100,7 +98,6 @@ examples:
     compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
                       --stack cuda=12.4,torch=2.4.1+cu124
 """,
-    form={"default": "verdict"},
     attach={"const": ""},
 )
 def run(args: argparse.Namespace) -> int:
@@ -108,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     question = _read_question(args)
     with _connect_signer(args) as gate:
         verdict_id = gate.ask(question).id if question else args.verdict
-        signed = gate.show_attestation(_check_id(verdict_id), form=args.form)
+        signed = gate.show_attestation(_check_id(verdict_id))
         keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
     envelope = msgspec.json.encode(signed)
     found = verify(envelope, keys, ExpectedStatement(), now())
@@ -171,8 +168,8 @@ def _check_id(text: str) -> str:
     return text
 
 
-def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
-    """Read the keys now, so that errors show at the start; ``verifier`` is this gate's URI."""
+def read_signing(args: argparse.Namespace) -> SigningOptions:
+    """Read the keys now, so that errors show at the start."""
     valid_for = parse_duration(args.attestation_validity, field="--attestation-validity")
     uri = args.signing_key or os.environ.get(KEY) or None
     public = args.signing_public_key or os.environ.get(PUBLIC) or None
@@ -190,7 +187,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions
         hint = "--verifying-key publishes one that does not sign"
         raise BadInput("needs --signing-key", field="--signing-public-key", hint=hint)
     published = tuple({key.keyid: key for key in keys}.values())
-    return SigningOptions(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
+    return SigningOptions(make, published, valid_for)
 
 
 def read_key_file(path: str, option: str) -> bytes:

@@ -29,7 +29,6 @@ from compatgate.service.changes.comparison.schemas import (
     WhatIfRequest,
 )
 from compatgate.service.changes.upgrades.schemas import (
-    FreezeBody,
     KnownGoodBody,
     MayStartBody,
     UpgradeBody,
@@ -115,9 +114,7 @@ class Operations:
 
     @single
     @staticmethod
-    def show_attestation(
-        id: str, *, form: Literal["verdict", "vsa"] | None = None
-    ) -> Request[EnvelopeBody]:
+    def show_attestation(id: str) -> Request[EnvelopeBody]:
         """Sign a verdict."""
     @single
     @staticmethod
@@ -849,28 +846,6 @@ class Operations:
     @staticmethod
     def leave_out_nodes(name: str, nodes: Sequence[str], *, reason: str) -> Request[UpgradeBody]:
         """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
-    @listing
-    @staticmethod
-    def list_freezes(
-        *, target: str | None = None, ended: bool | None = None
-    ) -> Request[Page[FreezeBody]]:
-        """List freezes by start time."""
-    @single
-    @staticmethod
-    def set_freeze(
-        name: str,
-        since: Moment,
-        until: Moment,
-        owner: str,
-        *,
-        targets: Sequence[str] | None = None,
-        reason: str,
-    ) -> Request[FreezeBody]:
-        """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
-    @single
-    @staticmethod
-    def delete_freeze(name: str, *, reason: str) -> Request[FreezeBody]:
-        """Delete a freeze."""
     @listing
     @staticmethod
     def list_known_good() -> Request[Page[KnownGoodBody]]:
