@@ -8,7 +8,6 @@ from typing import Any
 from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
 from compatgate.cli.gate import Client, Operations, gate_of
 from compatgate.cli.nodes import print_nodes
-from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE
 from compatgate.kit.cli.output import name_input, print_json, read_bytes
@@ -33,36 +32,25 @@ from compatgate.service.nodes.kubernetes.labels import (
 )
 
 LARGEST = 512 * 1024 * 1024
-MAX_TAINTED = """\
---max-tainted N|N% = 10%  taint at most this share of a target's GPU nodes, else none
-"""
 
 
 @action(
-    "read the cluster's nodes; report them and suggest taints",
+    "read the cluster's nodes; report them",
     CLUSTER,
     "--file FILE  output of kubectl get nodes -o json; - for stdin",
     CLUSTER_NAME,
-    """\
---report   send the nodes to the gate
---suggest  print kubectl commands that label and taint the nodes
-""",
-    MAX_TAINTED,
+    "--report  send the nodes to the gate",
     PLACE,
     FORMAT,
     epilog="""\
 examples:
   kubectl get nodes -o json | compatgate k8s nodes --file -
   compatgate k8s nodes --report --cluster prod-eu --server https://gate.example
-  compatgate k8s nodes --suggest
 """,
 )
 def run_nodes(args: argparse.Namespace) -> int:
-    """Read nodes, and print, report or plan as the options say."""
+    """Read nodes, and print or report them."""
     check_name(args)
-    cap = parse_taint_limit(args.max_tainted, "--max-tainted")
-    if "max_tainted" in vars(args).get("_given", ()) and not args.suggest:
-        raise BadInput("needs --suggest", field="--max-tainted")
     if args.file is None:
         with connect_cluster(args) as api:
             nodes = list_nodes(api)
@@ -72,8 +60,6 @@ def run_nodes(args: argparse.Namespace) -> int:
     nodes = [node for node in nodes if node.has_gpus]
     with gate_of(args) as gate:
         shown = decide_nodes(gate, nodes, args.cluster, dry_run=not args.report)
-    if args.suggest:
-        return print_plans(plan_nodes(nodes, shown), cap, args.format)
     return print_nodes(args.format, shown, "no node of this cluster has NVIDIA GPU labels")
 
 
@@ -108,7 +94,7 @@ def plan_nodes(nodes: list[ClusterNode], shown: list[dict[str, Any]]) -> list[Pl
     CLUSTER,
     CLUSTER_NAME,
     "--apply  change the nodes",
-    MAX_TAINTED,
+    "--max-tainted N|N% = 10%  taint at most this share of a target's GPU nodes, else none",
     PLACE,
     FORMAT,
     epilog="""\

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from api_objects import Fault, Objects
 
 from compatgate.kit.principal import Authorship
@@ -171,12 +172,19 @@ def test_one_node_that_refuses_keeps_no_other_from_its_label(
     assert "1 nodes could not be changed" in err
 
 
-def test_suggestions_come_as_patches_too(run: Run, node: Add) -> None:
+def test_plans_come_as_patches_too(run: Run, node: Add) -> None:
     node("a1", "550.54.15")
-    _, out, _ = run("nodes", "--suggest", "--max-tainted", "1", "--format", "json")
+    _, out, _ = run("reconcile", "--max-tainted", "1", "--format", "json")
     (shown,) = json.loads(out)["nodes"]
     assert shown["why"] == "no blessed or deprecated entry of prod-a100 admits 550.54.15"
     assert {op["path"] for op in shown["patch"]} == {
         "/metadata/resourceVersion", "/metadata/annotations/compatgate.dev~1driver-set",
         "/metadata/labels/compatgate.dev~1driver", "/spec/taints",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("most", "says"), [("-1", "--max-tainted"), ("101%", "10% or 3")])
+def test_a_limit_that_cannot_be_is_refused(run: Run, most: str, says: str) -> None:
+    status, _, err = run("reconcile", "--max-tainted", most)
+    assert status == 2
+    assert says in err
