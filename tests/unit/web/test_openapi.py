@@ -57,11 +57,11 @@ def test_every_route_is_described_and_nothing_else(
 
 
 def test_two_structs_of_one_name_are_refused() -> None:
-    class Freeze(Struct):
+    class KnownGood(Struct):
         other: int
 
-    another = replace(ROUTES[0], returns=Returns(Freeze, "Not that of FreezeBody"))
-    with pytest.raises(ValueError, match="two structs have the name Freeze"):
+    another = replace(ROUTES[0], returns=Returns(KnownGood, "Not that of KnownGoodBody"))
+    with pytest.raises(ValueError, match="two structs have the name KnownGood"):
         describe_api([*ROUTES, another], TAGS)
 
 
