@@ -38,7 +38,6 @@ Reason = Literal[
     "not-yet-valid",
     "wrong-subject",
     "wrong-target",
-    "no-attestation",
 ]
 
 

@@ -49,7 +49,6 @@ class RunningPod(Struct, frozen=True):
 
     namespace: str
     name: str
-    uid: str
     node: str
     document: Mapping[str, Any]
 
@@ -84,8 +83,8 @@ def pod_of(body: Mapping[str, Any], kinds: Kinds) -> RunningPod | None:
     }
     if not _uses_gpus(document, kinds):
         return None
-    namespace, name, uid = (read_text(metadata.get(key)) for key in ("namespace", "name", "uid"))
-    return RunningPod(namespace, name, uid, node, document)
+    namespace, name = (read_text(metadata.get(key)) for key in ("namespace", "name"))
+    return RunningPod(namespace, name, node, document)
 
 
 def _uses_gpus(document: Mapping[str, Any], kinds: Kinds) -> bool:
