@@ -119,14 +119,12 @@ run = Group(
         "nodes": "cli.cluster.nodes:run_nodes",
         "audit": "cli.cluster.audit:run",
         "webhook": run_webhook,
-        "reconcile": "cli.cluster.nodes:run_reconcile",
     },
     epilog="""\
 examples:
   helm template ./chart | compatgate k8s check - --server https://gate.example
   kubectl get nodes -o json | compatgate k8s nodes --file -
   compatgate k8s audit --namespace ml-train --server https://gate.example
-  compatgate k8s reconcile --cluster prod-eu
 """,
 )
 

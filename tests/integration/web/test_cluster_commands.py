@@ -82,13 +82,6 @@ def test_a_drivers_own_report_is_taken_from_a_probe(run: Run, tmp_path: Path) ->
     assert (status, "--name" in err) == (2, True)
 
 
-def test_nodes_are_reconciled(run: Run, objects: Objects) -> None:
-    status, _, err = run("k8s", "reconcile", "--apply")
-    assert (status, "1 of 1 GPU nodes" in err) == (1, True)
-    assert run("k8s", "reconcile", "--apply", "--max-tainted", "1")[0] == 0
-    assert len(objects.get("nodes", "a1")["spec"]["taints"]) == 1
-
-
 def test_what_runs_is_audited(run: Run) -> None:
     status, out, _ = run("k8s", "audit", "--format", "json")
     (found,) = json.loads(out)["results"]
