@@ -110,12 +110,6 @@ run = Group(
         "leave-out": _change(
             "leave_out_nodes", _NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name"
         ),
-        "known-good": Row(
-            "list_known_good",
-            "",
-            columns("target", "revision", "drivers", "upgrade", "marked: marked_at"),
-            "no known-good states",
-        ),
         "create": Row(
             "create_upgrade",
             """\

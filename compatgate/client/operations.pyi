@@ -29,7 +29,6 @@ from compatgate.service.changes.comparison.schemas import (
     WhatIfRequest,
 )
 from compatgate.service.changes.upgrades.schemas import (
-    KnownGoodBody,
     MayStartBody,
     UpgradeBody,
     UpgradeRequest,
@@ -846,14 +845,6 @@ class Operations:
     @staticmethod
     def leave_out_nodes(name: str, nodes: Sequence[str], *, reason: str) -> Request[UpgradeBody]:
         """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
-    @listing
-    @staticmethod
-    def list_known_good() -> Request[Page[KnownGoodBody]]:
-        """List the known-good state of each target, to which a rollback returns."""
-    @single
-    @staticmethod
-    def export_known_good(target: str) -> Request[list[dict[str, Any]]]:
-        """Export the known-good state of a target, as documents to import."""
     @listing
     @staticmethod
     def list_incidents(

@@ -59,7 +59,7 @@ TAGS: dict[str, str] = {
     "work": "Workers: lease the runs of a host, and write those that are leased.",
     "evidence": "Evidence of runs, and the baselines that runs are judged against.",
     "nodes": "Reported nodes, and their drift from targets.",
-    "upgrades": "Driver upgrades in waves, and known-good states.",
+    "upgrades": "Driver upgrades in waves.",
     "notices": "Incidents: what needs attention, grouped by cause.",
     "decisions": "Decisions of the gate, with caller and time.",
     "audit": "The hash-chained log of every change and decision.",

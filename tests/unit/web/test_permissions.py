@@ -214,8 +214,6 @@ OWN_TESTS = {
     "resume_upgrade",
     "roll_back_upgrade",
     "leave_out_nodes",
-    "list_known_good",
-    "export_known_good",
 }
 
 

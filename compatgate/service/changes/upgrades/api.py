@@ -8,14 +8,12 @@ from typing import Annotated, Any
 from flask import request
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.replies import Reply, page_reply, slice_page
+from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes
-from compatgate.kit.http.schemas import ListQuery, ReasonQuery
-from compatgate.service.changes.upgrades.known_good import KnownGood
+from compatgate.kit.http.schemas import ReasonQuery
 from compatgate.service.changes.upgrades.schemas import (
     UPGRADE_EXAMPLE,
-    KnownGoodBody,
     LeaveOutRequest,
     MayStartBody,
     UpgradeBody,
@@ -156,23 +154,3 @@ def leave_out_nodes(call: Call[NoQuery]) -> Reply:
     """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
     asked = to_struct(call.document(), LeaveOutRequest)
     return _reply(call.use(Upgrades).leave_out(call.args["name"], asked.nodes, call.by()))
-
-
-@routes.pages("/known-good", KnownGoodBody, "A page of known-good states", query=ListQuery)
-def list_known_good(call: Call[ListQuery]) -> Reply:
-    """List the known-good state of each target, to which a rollback returns.
-
-    The first wave of an upgrade marks the state before it; the end of its soak marks the new one.
-    """
-    found = call.use(KnownGood).list_states(call.principal)
-    return page_reply(slice_page(found, call.query))
-
-
-@routes.shows("/known-good/{target}", list[dict[str, Any]], "The target, its entries and waivers")
-def export_known_good(call: Call[NoQuery]) -> Reply:
-    """Export the known-good state of a target, as documents to import.
-
-    The target has its known-good drivers; entries and waivers are those of its revision.
-    """
-    call.principal.require_targets([call.args["target"]])
-    return Reply(call.use(KnownGood).export(call.args["target"]))

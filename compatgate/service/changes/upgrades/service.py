@@ -31,9 +31,13 @@ from compatgate.service.changes.upgrades.knowledge import (
     gather,
     load_node_reports,
 )
-from compatgate.service.changes.upgrades.known_good import find_known_good, mark_known_good
 from compatgate.service.changes.upgrades.models import EventAction, UpgradeRecord, UpgradeRow
-from compatgate.service.changes.upgrades.repository import list_nodes, make_upgrade
+from compatgate.service.changes.upgrades.repository import (
+    find_known_good,
+    list_nodes,
+    make_upgrade,
+    mark_known_good,
+)
 from compatgate.service.changes.upgrades.schemas import (
     KnownGoodBody,
     UpgradeRequest,
