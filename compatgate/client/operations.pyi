@@ -864,10 +864,9 @@ class Operations:
             "waiver-ending",
             "driver-branch",
             "baseline-proposed",
-            "release",
         ]
         | None = None,
-        state: Literal["open", "resolved", "ended"] | None = None,
+        state: Literal["open", "ended"] | None = None,
         snoozed: bool | None = None,
         owner: str | None = None,
     ) -> Request[Page[IncidentBody]]:
@@ -888,12 +887,8 @@ class Operations:
         """Hide an open incident for a while; metrics and webhook leave it out until then."""
     @single
     @staticmethod
-    def resolve_incident(id: int, comment: str) -> Request[IncidentBody]:
-        """Resolve an open incident."""
-    @single
-    @staticmethod
     def reopen_incident(id: int, *, comment: str | None = None) -> Request[IncidentBody]:
-        """Reopen a snoozed or resolved incident."""
+        """Reopen a snoozed incident."""
     @listing
     @staticmethod
     def list_decisions(

@@ -48,7 +48,6 @@ CHANGES = {
     "POST /runs/{id}/discard": "bless",
     "POST /runs/{id}/rerun": "operate",
     "POST /incidents/{id}/snooze": "operate",
-    "POST /incidents/{id}/resolve": "operate",
     "POST /incidents/{id}/reopen": "operate",
     "POST /nodes": "operate",
     "POST /nodes/health": "operate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -137,7 +138,8 @@ def _incident(rooms: Rooms, operation: str) -> str:
     """The number of an incident with which an operation can be asked."""
     number = rooms.incidents.survey()[0]
     if operation == "reopen_incident":
-        rooms.incidents.resolve(number, Authorship("somebody else", "for the test"))
+        until = clock.now() + timedelta(days=1)
+        rooms.incidents.snooze(number, until, Authorship("somebody else", "for the test"))
     return str(number)
 
 
