@@ -116,14 +116,12 @@ class Registry:
         """Return the URL of a path in the repository."""
         return f"{self.base}/v2/{self._repository}/{path}"
 
-    def send(
-        self, method: str, url: str, headers: dict[str, str], body: bytes | None = None
-    ) -> Response:
+    def send(self, method: str, url: str, headers: dict[str, str]) -> Response:
         """Send a request with authentication, and return the answer of any status."""
         own = urlsplit(url)[:2] == urlsplit(self.base)[:2]
         for attempt in range(2):
             known = {"Authorization": self._authorization} if self._authorization and own else {}
-            answer = self._transport.open(url, {**headers, **known}, body=body, method=method)
+            answer = self._transport.open(url, {**headers, **known}, method=method)
             if answer.status != 401 or attempt or not own:
                 return answer
             answer.close()
