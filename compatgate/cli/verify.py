@@ -40,7 +40,7 @@ _FETCH_S = 10.0
 
 @command(
     """\
-[envelope]                file with a DSSE envelope or a Sigstore bundle ("-": standard input)
+envelope                  file with a DSSE envelope or a Sigstore bundle ("-": standard input)
 trusted keys, at least one:
 --key FILE ...            public key (PEM); may be repeated
 --jwks FILE|URL ...       JSON Web Key Set; may be repeated
@@ -50,9 +50,7 @@ expected subject:
 --stack NAME=VERSION,...  stack of the verdict
 --target NAME             target of the verdict
 """,
-    """\
---now TIME       verify as of this time (default: now)
-""",
+    "--now TIME  verify as of this time (default: now)",
     FORMAT,
     epilog="""\
 exit status:
@@ -64,6 +62,8 @@ examples:
   compatgate verify verdict.json --key gate.pub --target prod-a100 \\
                     --image registry.example/team/app@sha256:...
   compatgate verify verdict.json --jwks keys.json --stack cuda=12.4,torch=2.4.1+cu124
+  compatgate verify verdict.json --digest sha256:... --target prod-a100 \\
+                    --jwks https://gate.example/.well-known/jwks.json
 """,
 )
 def run(args: argparse.Namespace) -> int:
@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     at = read_moment(args.now, "--now") or clock.now()
     try:
-        keys, expected = _keys(args), ExpectedStatement(_subjects(args), args.target)
+        keys = _keys(args)
+        expected = ExpectedStatement(_subjects(args), args.target)
         data = read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES)
         found = verify(data, keys, expected, at)
     except VerificationFailed as error:
@@ -83,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
             say(f"refused ({error.reason}): {error.problem}{hint}")
         return error.exit_code
     print_answer(args.format, _to_json(found), lambda: _format(found))
-    if args.format == "text" and not (args.image or args.digest or args.stack):
+    named = args.image or args.digest or args.stack
+    if args.format == "text" and not named:
         say("note: no image, digest or stack was named: compare the subject yourself")
     return exit_code(found.predicate.verdict, allowed=found.predicate.allowed)
 
@@ -94,8 +96,6 @@ def _check(args: argparse.Namespace) -> None:
     subjects = [f"--{name}" for name in ("image", "digest", "stack") if getattr(args, name)]
     if len(subjects) > 1:
         raise BadInput(f"use only one of {' and '.join(subjects)}")
-    if not args.envelope:
-        raise BadInput("name the envelope file", hint="- is standard input")
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:

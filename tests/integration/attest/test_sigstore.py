@@ -1,4 +1,4 @@
-"""Signed verdicts as sigstore-js verifies them."""
+"""Bundles as others verify them: sigstore-js."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from node_packages import installed
 from .conftest import write_key
 
 SIGSTORE_JS = Path(__file__).parents[2] / "support" / "sigstore_js"
+INDEX = "application/vnd.oci.image.index.v1+json"
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 TARGET = ("--target", "prod-a100")
 
 
