@@ -93,7 +93,7 @@ def import_without(module: str, optional: str) -> None:
 
 
 def ask(
-    gate: Client, operation: Operation[P, Any, Any, Any], /, *args: P.args, **named: P.kwargs
+    gate: Client, operation: Operation[P, Any, Any], /, *args: P.args, **named: P.kwargs
 ) -> dict[str, Any]:
     """Call an operation of the gate; return the JSON object of the answer."""
     answer: Body = gate.send(operation.request(*args, **named).plain())
@@ -103,7 +103,7 @@ def ask(
 def ask_all(
     gate: Client,
     limit: int | None,
-    listing: Operation[P, Any, Any, Any],
+    listing: Operation[P, Any, Any],
     /,
     *args: P.args,
     **named: P.kwargs,

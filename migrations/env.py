@@ -27,8 +27,8 @@ CAPABILITIES = (
 """Modules that define tables; importing them fills the metadata."""
 UNREAD = frozenset(
     {
-        "notice_channels", "notice_deliveries", "notice_items", "notice_subscriptions",
-        "preferences",
+        "freezes", "notice_channels", "notice_deliveries", "notice_items",
+        "notice_subscriptions", "preferences",
     }
 )  # fmt: skip
 """Tables of dropped features; the migration of the next release drops them."""

@@ -1,4 +1,4 @@
-"""Run ``compatgate attest``: sign a verdict and attach it to its image.
+"""Run ``compatgate attest``: sign a verdict.
 
 ``compatgate serve`` shares the options for keys.
 """
@@ -25,15 +25,12 @@ from compatgate.gate_client import make_client
 from compatgate.kit.cli.options import SERVER
 from compatgate.kit.cli.output import read_bytes, write_output
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
-from compatgate.service.audit.attestations.attached import attach_verdict
 from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
 from compatgate.service.audit.attestations.keys import read_keys, signer_maker
 from compatgate.service.audit.attestations.service import SigningOptions
 from compatgate.service.audit.attestations.sigstore import make_bundle
-from compatgate.service.audit.attestations.statement import ANY_GATE
 
 if TYPE_CHECKING:
     from compatgate.client import Client
@@ -63,7 +60,6 @@ signed content:
 --target NAME         target of the blessed matrix, to decide now instead of --verdict
 --image REF           image whose stack the gate reads
 --stack NAME=VERSION,... ...  stated stack; the signature then covers the stack; may be repeated
---form {verdict,vsa}  predicate: compatgate's or SLSA's
 """,
     titled(
         "decider and signer",
@@ -80,9 +76,6 @@ output:
 -o, --output FILE = -   file for the envelope (default: standard output)
 --sigstore-bundle FILE  file for a Sigstore bundle of the envelope, as cosign and sigstore-js read
                         it
---attach [IMAGE]        attach envelope and bundle to this image as OCI referrers, where cosign
-                        verify-attestation looks (default: the verdict's image)
---platform OS/CPU = linux/amd64  platform in a multi-platform image
 """,
     epilog="""\
 exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input
@@ -90,9 +83,9 @@ exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decisio
 examples:
   a verdict that the gate gave before
     compatgate attest --server https://gate.example --verdict vd_... > verdict.json
-  decide about an image, sign, and push the result next to it
+  decide about an image, and sign
     compatgate attest --server https://gate.example --target prod-a100 \\
-                      --image registry.example/team/app@sha256:... --attach
+                      --image registry.example/team/app@sha256:... -o verdict.json
   the same as a Sigstore bundle in a file, for tools that do not know this one
     compatgate attest --server https://gate.example --verdict vd_... \\
                       -o verdict.json --sigstore-bundle verdict.sigstore.json
@@ -100,15 +93,13 @@ examples:
     compatgate attest --database gate.db --signing-key gate.pem --target prod-a100 \\
                       --stack cuda=12.4,torch=2.4.1+cu124
 """,
-    form={"default": "verdict"},
-    attach={"const": ""},
 )
 def run(args: argparse.Namespace) -> int:
     """Sign a verdict; return the exit status of the verdict."""
     question = _read_question(args)
     with _connect_signer(args) as gate:
         verdict_id = gate.ask(question).id if question else args.verdict
-        signed = gate.show_attestation(_check_id(verdict_id), form=args.form)
+        signed = gate.show_attestation(_check_id(verdict_id))
         keys = read_keys(msgspec.json.encode(gate.list_keys()), "keys of the gate")
     envelope = msgspec.json.encode(signed)
     found = verify(envelope, keys, ExpectedStatement(), now())
@@ -117,10 +108,6 @@ def run(args: argparse.Namespace) -> int:
     if args.sigstore_bundle:
         write_output(args.sigstore_bundle, make_bundle(envelope, key) + b"\n")
     predicate = found.predicate
-    if args.attach is not None:
-        image = args.attach or (predicate.image.reference if predicate.image else "")
-        for made in attach_verdict(image, envelope, found, key, args.platform):
-            say(f"attached as {made}")
     return exit_code(predicate.verdict, allowed=predicate.allowed)
 
 
@@ -171,8 +158,8 @@ def _check_id(text: str) -> str:
     return text
 
 
-def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions:
-    """Read the keys now, so that errors show at the start; ``verifier`` is this gate's URI."""
+def read_signing(args: argparse.Namespace) -> SigningOptions:
+    """Read the keys now, so that errors show at the start."""
     valid_for = parse_duration(args.attestation_validity, field="--attestation-validity")
     uri = args.signing_key or os.environ.get(KEY) or None
     public = args.signing_public_key or os.environ.get(PUBLIC) or None
@@ -190,7 +177,7 @@ def read_signing(args: argparse.Namespace, verifier: str = "") -> SigningOptions
         hint = "--verifying-key publishes one that does not sign"
         raise BadInput("needs --signing-key", field="--signing-public-key", hint=hint)
     published = tuple({key.keyid: key for key in keys}.values())
-    return SigningOptions(make, published, valid_for, verifier.rstrip("/") or ANY_GATE)
+    return SigningOptions(make, published, valid_for)
 
 
 def read_key_file(path: str, option: str) -> bytes:

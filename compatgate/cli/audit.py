@@ -147,7 +147,6 @@ run_notices = Group(
             ),
             who=_WHO,
         ),
-        "resolve": Row("resolve_incident", text="{id} is resolved", who=_WHO),
         "reopen": Row("reopen_incident", text="{id} is open again", who=_WHO),
     }
 )

@@ -207,7 +207,7 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
         admission=read_admission(settings),
         hook_secrets=settings.hook_secrets,
         public_url=public_url,
-        signing=read_signing(settings.args, public_url),
+        signing=read_signing(settings.args),
         access_log=settings.access_log,
         metric_targets=settings.metric_targets,
         certificate=tls,

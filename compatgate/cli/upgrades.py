@@ -68,14 +68,6 @@ _UPGRADES = columns(
     ("waves", lambda one: f"{one['finished']}/{one['waves']}"),
     *("nodes", "author", "made: made_at", "why"),
 )
-_FREEZES = columns("freeze: name", "from: since", "to: until", "targets", "owner", "reason")
-
-
-def _format_freeze(freeze: Body) -> str:
-    since, until = format_json_time(freeze["since"]), format_json_time(freeze["until"])
-    where = ", ".join(freeze["targets"])
-    text = f"{freeze['name']}: {since} to {until} on {where}; {freeze['owner']}: {freeze['reason']}"
-    return strip_controls(text)
 
 
 def _make_body(args: argparse.Namespace) -> Body:
@@ -117,28 +109,6 @@ run = Group(
         "roll-back": _change("roll_back_upgrade"),
         "leave-out": _change(
             "leave_out_nodes", _NAME + "nodes: NODE ...  CLUSTER/NAME, or a unique name"
-        ),
-        "freeze": Row(
-            "set_freeze",
-            """\
-name: FREEZE
-since: --from TIME  start of the freeze
-until: --to TIME    end of the freeze
---owner NAME
-targets: --target PATTERN ...  target or pattern; may be repeated (default: every target)
-""",
-            text=_format_freeze,
-            reason="freeze {name}",
-        ),
-        "unfreeze": Row(
-            "delete_freeze", "name: FREEZE", text=_format_freeze, reason="unfreeze {name}"
-        ),
-        "freezes": Row("list_freezes", columns=_FREEZES),
-        "known-good": Row(
-            "list_known_good",
-            "",
-            columns("target", "revision", "drivers", "upgrade", "marked: marked_at"),
-            "no known-good states",
         ),
         "create": Row(
             "create_upgrade",

@@ -1,6 +1,6 @@
-"""Ask the gate's REST API with a typed client, sync (`Client`) or async (`AsyncClient`).
+"""Ask the gate's REST API with a typed client.
 
-An operation (`operations`) makes a `Request` of its arguments, without I/O. A client sends the
+An operation (`operations`) makes a `Request` of its arguments, without I/O. The client sends the
 request with httpx and retries it where that is safe. `answers` decodes the response or raises the
 error. The client does not import the service; both share the `schemas` of each capability.
 """
@@ -8,8 +8,8 @@ error. The client does not import the service; both share the `schemas` of each 
 from __future__ import annotations
 
 from compatgate.client.answers import Answer
-from compatgate.client.clients import AsyncClient, Client
+from compatgate.client.clients import Client
 from compatgate.client.settings import Retries
 from compatgate.client.transport import Event
 
-__all__ = ["Answer", "AsyncClient", "Client", "Event", "Retries"]
+__all__ = ["Answer", "Client", "Event", "Retries"]

@@ -1,8 +1,8 @@
-"""Derive the methods of both clients from declared operations: signatures and requests."""
+"""Derive the methods of the client from declared operations: signatures and requests."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import update_wrapper
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -15,7 +15,6 @@ from compatgate.client.request import (
     JSON,
     LONG_S,
     YAML,
-    AsyncItems,
     Items,
     Request,
     entity_tag,
@@ -24,7 +23,7 @@ from compatgate.kit.http.schemas import Page
 from compatgate.kit.operations import Declared
 
 if TYPE_CHECKING:
-    from compatgate.client.clients import AsyncClient, Client
+    from compatgate.client.clients import Client
 
 _SILENCE_S = 60.0
 """Timeout of a log stream in seconds; the gate sends data at least every ten seconds."""
@@ -32,15 +31,11 @@ P = ParamSpec("P")
 A = TypeVar("A")
 T = TypeVar("T")
 R = TypeVar("R")
-Sync = TypeVar("Sync")
-Async = TypeVar("Async")
+Found = TypeVar("Found")
 
 
-class Operation(Generic[P, R, Sync, Async]):
-    """A method of both clients; ``Client.show_run.request`` makes its request without sending it.
-
-    ``Sync`` is what a `Client` returns, ``Async`` what an `AsyncClient` returns.
-    """
+class Operation(Generic[P, R, Found]):
+    """A method of a client; ``Client.show_run.request`` makes its request without sending it."""
 
     def __init__(self, request: Callable[P, R], how: str) -> None:
         self.request = request
@@ -50,10 +45,8 @@ class Operation(Generic[P, R, Sync, Async]):
     @overload
     def __get__(self, client: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, client: Client, owner: type) -> Callable[P, Sync]: ...
-    @overload
-    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Async]: ...
-    def __get__(self, client: Client | AsyncClient | None, owner: type) -> Any:
+    def __get__(self, client: Client, owner: type) -> Callable[P, Found]: ...
+    def __get__(self, client: Client | None, owner: type) -> Any:
         if client is None:
             return self
         how, make = getattr(client, self._how), self.request
@@ -64,21 +57,21 @@ class Operation(Generic[P, R, Sync, Async]):
         return update_wrapper(call, make)
 
 
-def single(request: Callable[P, Request[A]]) -> Operation[P, Request[A], A, Coroutine[Any, Any, A]]:
+def single(request: Callable[P, Request[A]]) -> Operation[P, Request[A], A]:
     """Make an operation with one answer."""
     return Operation(request, "send")
 
 
 def listing(
     request: Callable[P, Request[Page[T]]],
-) -> Operation[P, Request[Page[T]], Items[T], AsyncItems[T]]:
+) -> Operation[P, Request[Page[T]], Items[T]]:
     """Make an operation that returns a list in pages."""
     return Operation(request, "items")
 
 
 def stream(
     request: Callable[P, Request[str]],
-) -> Operation[P, Request[str], Iterator[str], AsyncIterator[str]]:
+) -> Operation[P, Request[str], Iterator[str]]:
     """Make an operation that streams text by line."""
     return Operation(request, "lines")
 
@@ -87,7 +80,7 @@ _FORMS: dict[str, Callable[..., Any]] = {"one": single, "pages": listing, "lines
 
 
 def make_operation(declared: Declared) -> Any:
-    """Return an operation, to be an attribute of the clients' classes."""
+    """Return an operation, to be an attribute of the client's class."""
     signature = _signature(declared)
 
     def request(*args: Any, **named: Any) -> Request[Any]:

@@ -1,4 +1,4 @@
-"""Make the methods of both clients from the operations of the API.
+"""Make the methods of the client from the operations of the API.
 
 Their types are in ``operations.pyi``, which ``scripts/operations.py`` makes as well.
 """

@@ -29,8 +29,6 @@ from compatgate.service.changes.comparison.schemas import (
     WhatIfRequest,
 )
 from compatgate.service.changes.upgrades.schemas import (
-    FreezeBody,
-    KnownGoodBody,
     MayStartBody,
     UpgradeBody,
     UpgradeRequest,
@@ -51,7 +49,6 @@ from compatgate.service.gate.questions.schemas import (
 )
 from compatgate.service.matrix.documents.evidence_schemas import EvidenceBody
 from compatgate.service.matrix.documents.schemas import (
-    ApprovalBody,
     Changes,
     EntryBody,
     EntryChange,
@@ -116,9 +113,7 @@ class Operations:
 
     @single
     @staticmethod
-    def show_attestation(
-        id: str, *, form: Literal["verdict", "vsa"] | None = None
-    ) -> Request[EnvelopeBody]:
+    def show_attestation(id: str) -> Request[EnvelopeBody]:
         """Sign a verdict."""
     @single
     @staticmethod
@@ -475,22 +470,6 @@ class Operations:
         number: int, *, propose: bool | None = None, reason: str
     ) -> Request[RevertBody]:
         """Revert a revision: restore the documents that it changed, as a new revision."""
-    @listing
-    @staticmethod
-    def list_approvals(*, waiting: bool | None = None) -> Request[Page[ApprovalBody]]:
-        """List changes that wait or waited for a second person, newest first."""
-    @single
-    @staticmethod
-    def show_approval(id: str) -> Request[ApprovalBody]:
-        """Show a change that waits or waited for a second person."""
-    @single
-    @staticmethod
-    def approve_change(id: str, *, digest: str | None = None) -> Request[ApprovalBody]:
-        """Approve a change as the second person, and apply it."""
-    @single
-    @staticmethod
-    def refuse_change(id: str) -> Request[ApprovalBody]:
-        """Refuse a change that waits for a second person; authors withdraw their changes this way."""
     @single
     @staticmethod
     def list_tables() -> Request[FactsBody]:
@@ -868,36 +847,6 @@ class Operations:
         """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
     @listing
     @staticmethod
-    def list_freezes(
-        *, target: str | None = None, ended: bool | None = None
-    ) -> Request[Page[FreezeBody]]:
-        """List freezes by start time."""
-    @single
-    @staticmethod
-    def set_freeze(
-        name: str,
-        since: Moment,
-        until: Moment,
-        owner: str,
-        *,
-        targets: Sequence[str] | None = None,
-        reason: str,
-    ) -> Request[FreezeBody]:
-        """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
-    @single
-    @staticmethod
-    def delete_freeze(name: str, *, reason: str) -> Request[FreezeBody]:
-        """Delete a freeze."""
-    @listing
-    @staticmethod
-    def list_known_good() -> Request[Page[KnownGoodBody]]:
-        """List the known-good state of each target, to which a rollback returns."""
-    @single
-    @staticmethod
-    def export_known_good(target: str) -> Request[list[dict[str, Any]]]:
-        """Export the known-good state of a target, as documents to import."""
-    @listing
-    @staticmethod
     def list_incidents(
         *,
         kind: Literal[
@@ -915,10 +864,9 @@ class Operations:
             "waiver-ending",
             "driver-branch",
             "baseline-proposed",
-            "release",
         ]
         | None = None,
-        state: Literal["open", "resolved", "ended"] | None = None,
+        state: Literal["open", "ended"] | None = None,
         snoozed: bool | None = None,
         owner: str | None = None,
     ) -> Request[Page[IncidentBody]]:
@@ -939,12 +887,8 @@ class Operations:
         """Hide an open incident for a while; metrics and webhook leave it out until then."""
     @single
     @staticmethod
-    def resolve_incident(id: int, comment: str) -> Request[IncidentBody]:
-        """Resolve an open incident."""
-    @single
-    @staticmethod
     def reopen_incident(id: int, *, comment: str | None = None) -> Request[IncidentBody]:
-        """Reopen a snoozed or resolved incident."""
+        """Reopen a snoozed incident."""
     @listing
     @staticmethod
     def list_decisions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_origin
 from urllib.parse import quote, urlencode
@@ -14,7 +14,7 @@ from compatgate.errors import BadInput
 from compatgate.kit.http.schemas import Page
 
 if TYPE_CHECKING:
-    from compatgate.client.clients import AsyncClient, Client
+    from compatgate.client.clients import Client
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -147,29 +147,3 @@ class Items(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         for page in self.pages():
             yield from page.items
-
-
-class AsyncItems(Generic[T]):
-    """The items of a list for ``async for``; see `Items`."""
-
-    def __init__(self, client: AsyncClient, request: Request[Page[T]]) -> None:
-        self._client = client
-        self._request = request
-
-    async def page(self, cursor: str | None = None, *, size: int | None = None) -> Page[T]:
-        """Return one page; see `Items.page`."""
-        return await self._client.send(self._request.where(cursor=cursor, limit=size))
-
-    async def pages(self, *, size: int = SIZE) -> AsyncIterator[Page[T]]:
-        """Yield every page."""
-        cursor: str | None = None
-        while True:
-            page = await self.page(cursor, size=size)
-            yield page
-            if (cursor := page.next) is None:
-                return
-
-    async def __aiter__(self) -> AsyncIterator[T]:
-        async for page in self.pages():
-            for item in page.items:
-                yield item

@@ -1,20 +1,17 @@
-"""Share code of both clients: attempts, translation of httpx's errors, and event streams."""
+"""Translate httpx's errors, and read streams of lines and events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import httpx
 import msgspec
 from msgspec import Struct
 
-from compatgate.client import answers
-from compatgate.client.answers import Answer
 from compatgate.client.operations import Operations
 from compatgate.client.request import Request
-from compatgate.client.settings import TIMEOUT_S, Outcome, Retries, Verify, make_settings, tls
 from compatgate.errors import (
     BadInput,
     CompatgateError,
@@ -26,59 +23,8 @@ from compatgate.errors import (
 )
 from compatgate.strict_json import DECODE_ERRORS
 
-A = TypeVar("A")
-H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 _HINT = "check that it runs and is reachable"
 _NOT_SENT = (httpx.InvalidURL, UnicodeError, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-
-
-class Attempt(Struct, frozen=True):
-    """The headers of a response, and its body if it was read."""
-
-    response: httpx.Response
-    body: bytes = b""
-
-
-class ClientBase(Generic[H]):
-    """The part of a client that does not send."""
-
-    _kind: type[H]
-
-    def __init__(
-        self,
-        base_url: str | None = None,
-        token: str | None = None,
-        *,
-        timeout: float = TIMEOUT_S,
-        retries: Retries | int = Retries(),  # noqa: B008 - immutable
-        verify: Verify = True,
-        user_agent: str | None = None,
-        transport: httpx.BaseTransport | httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._settings = make_settings(base_url, token, timeout, retries, user_agent)
-        context = tls(self.base_url, verify)
-        try:  # without redirections, to protect the token
-            self._http: H = self._kind(
-                verify=context,
-                transport=transport,  # type: ignore[arg-type]  # of the client's kind
-                follow_redirects=False,
-            )
-        except (ImportError, ValueError) as error:
-            what = f"the proxy cannot be used: {quote_error(error)}"
-            raise BadInput(what, field="proxy") from None
-
-    @property
-    def base_url(self) -> str:
-        """Return the URL of the gate, without ``/api/v1``."""
-        return self._settings.base
-
-    def _read(self, request: Request[A], tried: Attempt) -> Answer[A]:
-        token = self._settings.token is not None
-        return answers.read(request, tried.response, tried.body, self.base_url, token=token)
-
-    def _pause(self, request: Request[Any], number: int, outcome: Outcome) -> float | None:
-        """Return the seconds until the next attempt; None: this outcome stands."""
-        return self._settings.retries.pause(number, outcome, repeatable=request.repeatable)
 
 
 @contextmanager

@@ -29,7 +29,6 @@ IncidentKind = Literal[
     "waiver-ending",
     "driver-branch",
     "baseline-proposed",
-    "release",
 ]
 """In the order in which a person on duty wants them: broken things first."""
 KINDS: tuple[IncidentKind, ...] = get_args(IncidentKind)
@@ -48,15 +47,14 @@ TITLES: dict[IncidentKind, str] = {
     "waiver-ending": "Waivers that end soon",
     "driver-branch": "Driver branches at their end of life",
     "baseline-proposed": "Baselines to approve",
-    "release": "New releases in the facts",
 }
 IncidentLevel = Literal["fail", "warn", "info"]
 LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)
 """The worst first."""
-IncidentState = Literal["open", "resolved", "ended"]
-"""``resolved``: by a person; ``ended``: the condition no longer holds."""
+IncidentState = Literal["open", "ended"]
+"""``ended``: the condition no longer holds."""
 Subject = Literal[
-    "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "release", "upgrade",
+    "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "upgrade",
 ]  # fmt: skip
 MAX_MEMBERS = 500
 """Members of an incident that are kept; all are counted."""
@@ -117,7 +115,6 @@ class KnownIncident(Struct, frozen=True):
 
     Attributes:
         episode: 1, 2, 3, ...; one more each time that it happens again.
-        settled: count by name when a person resolved it.
         ended_at: when its condition was gone.
     """
 
@@ -126,7 +123,6 @@ class KnownIncident(Struct, frozen=True):
     level: IncidentLevel
     state: IncidentState
     episode: int
-    settled: Mapping[str, int] = {}
     ended_at: datetime | None = None
 
 
@@ -165,11 +161,10 @@ def reconcile(
         if condition.key not in changes:
             before = known.get(condition.key)
             key, episode = condition.key, before.episode if before else 0
-            if before is None or _happens_again(before, condition, now):
+            if before is None or _happens_again(before, now):
                 change = IncidentChange(key, "open", "open", episode + 1, condition)
             else:
-                state: IncidentState = "resolved" if before.state == "resolved" else "open"
-                change = IncidentChange(key, "refresh", state, episode, condition)
+                change = IncidentChange(key, "refresh", "open", episode, condition)
             changes[condition.key] = change
     for key, before in known.items():
         if key not in changes and before.kind in covered and before.state != "ended":
@@ -177,12 +172,6 @@ def reconcile(
     return [*changes.values()]
 
 
-def _happens_again(before: KnownIncident, condition: Condition, now: datetime) -> bool:
-    if before.state == "ended":
-        flaps = before.ended_at is not None and now - before.ended_at < FLAPPING
-        return not flaps or bool(before.settled)
-    # What a person resolved returns when it is worse, has another member, or more of one.
-    return before.state == "resolved" and (
-        LEVELS.index(condition.level) < LEVELS.index(before.level)
-        or any(one.count > before.settled.get(one.name, 0) for one in condition.members)
-    )
+def _happens_again(before: KnownIncident, now: datetime) -> bool:
+    flaps = before.ended_at is not None and now - before.ended_at < FLAPPING
+    return before.state == "ended" and not flaps

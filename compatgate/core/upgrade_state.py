@@ -143,20 +143,6 @@ class Need(UpgradeNeed, frozen=True):
         return not set(self.pools).isdisjoint(pools)
 
 
-class Freeze(Struct, frozen=True):
-    """A window in which no wave starts."""
-
-    name: str
-    since: datetime
-    until: datetime
-    owner: str
-    reason: str
-
-    def holds(self, now: datetime) -> bool:
-        """Return whether the window is open."""
-        return self.since <= now < self.until
-
-
 class Comparison(Struct, frozen=True):
     """Events since nodes changed, against those before.
 
@@ -223,7 +209,6 @@ class Knowledge(Struct, frozen=True):
     Attributes:
         approvals: missing ones, in words.
         needs: of all pools.
-        freezes: that concern the target.
         nodes: by key; one that is missing is not reported.
         rates: of denials and of Xid errors.
         problems: why something could not be read, in words; any holds every wave.
@@ -232,7 +217,6 @@ class Knowledge(Struct, frozen=True):
     now: datetime
     approvals: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
-    freezes: tuple[Freeze, ...] = ()
     nodes: Mapping[str, NodeState] = {}
     rates: tuple[Comparison, ...] = ()
     problems: tuple[str, ...] = ()

@@ -187,10 +187,6 @@ def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_
         yield from _find_unfinished(upgrade, known, one)
     yield from _find_soak(upgrade, known, earlier)
     yield from _find_open_rates(known)
-    for freeze in known.freezes:
-        if freeze.holds(known.now):
-            text = f"freeze {freeze.name} until {_minute(freeze.until)}, {freeze.owner}"
-            yield _Blocker(f"{text}: {freeze.reason}", freeze.until, starting=True)
 
 
 def _find_soak(upgrade: Upgrade, known: Knowledge, waves: tuple[Wave, ...]) -> Iterator[_Blocker]:

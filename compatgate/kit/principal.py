@@ -41,8 +41,7 @@ SCOPES: dict[ScopeName, str] = {
     " `plan`",
     "approve": "approve and close proposals of others, approve upgrades of others; includes"
     " `propose` and `plan`",
-    "upgrade": "propose upgrades, start their waves, stop, resume and roll back; set freezes;"
-    " includes `plan`",
+    "upgrade": "propose upgrades, start their waves, stop, resume and roll back; includes `plan`",
     "operate": "submit, cancel and repeat canary runs, propose baselines, report and remove nodes,"
     " change targets where that weakens nothing; includes `propose` and `plan`",
     "bless": "change targets, entries and waivers, also by import; approve and refuse baselines,"

@@ -25,7 +25,6 @@ from compatgate.service.audit.events.refusals import RefusalLog
 from compatgate.service.audit.events.repository import AuditLog
 from compatgate.service.changes.comparison.backtests import backtest_edits
 from compatgate.service.changes.comparison.service import plan_upgrade
-from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
 from compatgate.service.changes.upgrades.service import Upgrades
 from compatgate.service.gate.decisions.service import Decisions, list_allowed_images
 from compatgate.service.gate.far.bundles import BundleSource
@@ -103,8 +102,6 @@ class Rooms:
         )
         self.nodes = Nodes(database, facts, snapshots)
         self.upgrades = Upgrades(database, snapshots, self._plan)
-        self.freezes = Freezes(database)
-        self.known_good = KnownGood(database, self.matrix)
         self.bundles = BundleSource(database, snapshots, gate.overlays)
         self.deliveries = DeliveryDesk(database, gate.commit)
         self.incidents = IncidentService(

@@ -1,7 +1,7 @@
 """What the API server of a cluster holds, and what it makes of requests; `api_server` serves it.
 
-Objects are checked against Kubernetes' own schemas when they are created, reports against what
-their CRD accepts. Faults are put in one by one.
+Objects are checked against Kubernetes' own schemas when they are created. Faults are put in one by
+one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kubernetes_validate
-from policy_reports import report_problems
 
 VERSIONS = ("1.30", "1.37")
 KINDS = {
@@ -22,8 +21,6 @@ KINDS = {
     "jobs": "Job",
     "services": "Service",
     "configmaps": "ConfigMap",
-    "policyreports": "PolicyReport",
-    "clusterpolicyreports": "ClusterPolicyReport",
     "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
     "resourceclaims": "ResourceClaim",
     "resourceclaimtemplates": "ResourceClaimTemplate",
@@ -70,8 +67,6 @@ class Objects:
         """Items on a page at most, however many are asked for; 0: as many as are."""
         self.namespaces: set[str] | None = None
         """Those that there are; None: any."""
-        self.reports = True
-        """Whether the CRDs of policy reports are installed."""
         self.faults: list[Fault] = []
         self.requests: list[str] = []
         self.url = ""
@@ -148,7 +143,7 @@ class Objects:
             return (200, self.stored[key]) if key in self.stored else _missing(key)
 
     def create(self, key: Key, body: Object) -> Answer:
-        if problems := _problems(key[0], body):
+        if problems := _problems(body):
             return refusal(422, problems[0])
         with self.changed:
             if key in self.stored:
@@ -165,8 +160,6 @@ class Objects:
                 return _missing(key)
             if body["metadata"].get("resourceVersion") != old["metadata"]["resourceVersion"]:
                 return refusal(409, "the object has been modified")
-            if "report" in key[0] and (problems := report_problems(body)):
-                return refusal(422, problems[0])
             self.add(key[0], body)
             return 200, body
 
@@ -244,10 +237,8 @@ def _missing(key: Key) -> Answer:
     return refusal(404, f'{key[0]} "{key[2]}" not found')
 
 
-def _problems(kind: str, body: Object) -> list[str]:
+def _problems(body: Object) -> list[str]:
     """What is wrong with a new object."""
-    if "report" in kind:
-        return report_problems(body)
     for version in VERSIONS:
         try:
             kubernetes_validate.validate(body, version, strict=True)

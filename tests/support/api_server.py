@@ -63,10 +63,8 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815
 
     def _refused(self, namespace: str | None, kind: str, name: str | None) -> Answer | None:
-        """Of what there is nothing here: a namespace, a resource of a CRD."""
+        """Of what there is nothing here: a namespace."""
         objects = self.objects
-        if "report" in kind and not objects.reports:
-            return refusal(404, "the server could not find the requested resource")
         if namespace and objects.namespaces is not None and namespace not in objects.namespaces:
             missing = f'namespaces "{namespace}"' if self.command == "POST" else f'{kind} "{name}"'
             return refusal(404, f"{missing} not found")

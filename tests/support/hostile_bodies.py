@@ -119,8 +119,6 @@ FORMS: dict[str, tuple[str, ...]] = {
     ),
     "/upgrades/1/act": ("what", "nodes", "wave", "reason"),
     "/upgrades/1/review": ("what",),
-    "/freezes/set": ("name", "since", "until", "owner", "targets", "reason"),
-    "/freezes/delete": ("name",),
 }
 """Fields of the forms of pages."""
 _FORM_VALUES = ("a long text", "digits", "a long version", "stars", "unknown names", "conditions",

@@ -23,7 +23,7 @@ from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.changes.upgrades.schemas import FreezeRequest, UpgradeRequest
+from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.matrix.proposals.repository import add_event, find_proposal
 from compatgate.service.nodes.reports.schemas import Report as NodesReport
 
@@ -177,7 +177,7 @@ def _incident(rooms: Rooms) -> str:
 
 
 def _upgrade(rooms: Rooms) -> str:
-    """Propose and stop an upgrade of a node, in a freeze."""
+    """Propose and stop an upgrade of a node."""
     labels = {
         "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
         "nvidia.com/cuda.driver-version.full": "535.183.01",
@@ -190,8 +190,6 @@ def _upgrade(rooms: Rooms) -> str:
     asked = UpgradeRequest("roll", "prod", "580.95.05", accepts=accepts)
     rooms.upgrades.propose(asked, BY)
     rooms.upgrades.stop("roll", BY)
-    now, later = clock.now(), clock.now() + timedelta(days=1)
-    rooms.freezes.put("stop", FreezeRequest(now, later, LINE[:256], ("prod",)), BY)
     return "roll"
 
 

@@ -67,7 +67,6 @@ PICTURES = {
     "nodes?search=gpu-01": "nodes",
     "upgrades": "upgrades",
     "new-upgrade?target=prod-a100&driver=580.95.05": "new-upgrade",
-    "freezes": "freezes",
     "incidents": "incidents",
     "incidents/1": "incident",
     "keys": "keys",

@@ -14,7 +14,7 @@ from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
 from compatgate.service.app import Rooms, open_rooms
-from compatgate.service.changes.upgrades.schemas import FreezeRequest, UpgradeRequest
+from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("prod-a100", {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124", "arch": "sm_80"}),
@@ -57,12 +57,9 @@ def fill(database: str) -> None:
 
 
 def _propose_upgrade(rooms: Rooms) -> None:
-    """An upgrade that owes canaries, and a freeze to come."""
+    """An upgrade that owes canaries."""
     asked = UpgradeRequest("prod-580", "prod-a100", "580.95.05")
     rooms.upgrades.propose(asked, Authorship("mara", "fixes Xid 119 on the training racks"))
-    start = clock.now() + timedelta(days=2)
-    frozen = FreezeRequest(start, start + timedelta(days=3), "team-sre", ("prod-*",))
-    rooms.freezes.put("release-days", frozen, Authorship("mara", "change stop"))
 
 
 def _past(rooms: Rooms) -> None:

@@ -1,21 +1,17 @@
-"""Run ``compatgate k8s`` and ``hook``: manage what a cluster asks the gate; sign requests."""
+"""Run ``compatgate k8s``: manage what a cluster asks the gate."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 from compatgate.cli.commands import Group
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
-from compatgate.kit.cli.output import read_bytes
 from compatgate.kit.cli.usage import action
-from compatgate.kit.http.signatures import HEADER, read_secrets, sign
 from compatgate.kit.kubernetes import ClusterAccess, ClusterApi
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.manifests import asked_objects
@@ -119,43 +115,11 @@ run = Group(
         "nodes": "cli.cluster.nodes:run_nodes",
         "audit": "cli.cluster.audit:run",
         "webhook": run_webhook,
-        "reconcile": "cli.cluster.nodes:run_reconcile",
     },
     epilog="""\
 examples:
   helm template ./chart | compatgate k8s check - --server https://gate.example
   kubectl get nodes -o json | compatgate k8s nodes --file -
   compatgate k8s audit --namespace ml-train --server https://gate.example
-  compatgate k8s reconcile --cluster prod-eu
 """,
 )
-
-
-@action(
-    "print the header that signs a request to a webhook",
-    """\
---secret NAME=FILE (required)  signing key, as in serve --hook-secret (NAME=env:VARIABLE)
---url URL (required)  URL of the request, with its query
-body: FILE            file with the exact body ("-": standard input)
-""",
-    epilog="""\
-example:
-  url=https://gate.example/hooks/generic
-  curl -s "$url" -H 'Content-Type: application/json' --data-binary @question.json \\
-    -H "$(compatgate hook sign --secret ci=ci.key --url "$url" question.json)"
-""",
-)
-def run_sign(args: argparse.Namespace) -> int:
-    """Print the header that signs a request."""
-    (secret,) = read_secrets([args.secret], "--secret")
-    parts = urlsplit(args.url)
-    if parts.scheme not in ("http", "https") or not parts.path:
-        hint = "like https://gate.example/hooks/generic"
-        raise BadInput("is not a webhook URL", field="--url", value=args.url, hint=hint)
-    path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    body = read_bytes(args.body, "FILE")
-    print(f"{HEADER}: {sign(secret.key, int(time.time()), 'POST', path, body)}")
-    return 0
-
-
-run_hook = Group({"sign": run_sign})

@@ -21,8 +21,6 @@ run = Group(
         "revert": "cli.matrix.proposals:REVERT",
         "log": "cli.matrix.documents:LOG",
         "proposals": "cli.matrix.proposals:LIST",
-        "approvals": "cli.matrix.proposals:APPROVALS",
-        "refuse": "cli.matrix.proposals:REFUSE",
         "approve": "cli.matrix.proposals:APPROVE",
         "retract": "cli.matrix.proposals:RETRACT",
         "merge": "cli.matrix.proposals:MERGE",

@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from compatgate.catalog import load_facts
 from compatgate.cli.gate import Client, asking
 from compatgate.cli.matrix.files import find_revision
-from compatgate.core.matrix import ANY_TARGET
 from compatgate.documents.edits import edit_file
 from compatgate.documents.ownership import owner_of, set_owner
 from compatgate.documents.sources import SUFFIXES, read_paths
 from compatgate.documents.specs import TYPES, Document, key_of, to_sorted_body
 from compatgate.documents.text import to_json, to_yaml
-from compatgate.errors import BadInput, NotFound, quote_error
+from compatgate.errors import BadInput, quote_error
 from compatgate.kit.cli.output import write_output
 from compatgate.kit.cli.terminal import say
 from compatgate.kit.files import replacing
@@ -34,8 +32,6 @@ Key = tuple[str, str]
 -o, --output FILE = -    output file (default: standard output)
 | --split DIR            output folder; each new document gets its own file
 --at REVISION|TIME       revision or time (default: now)
-| --known-good [TARGET]  known-good state of this target, to which a rollback returns: drivers,
-                         entries and waivers (default: every target with such a state)
 --sync NAME              export only documents of this sync, without its label
 --format {yaml,json} = yaml  output format
 """,
@@ -43,23 +39,19 @@ Key = tuple[str, str]
     epilog="""\
 examples:
   compatgate matrix export -o matrix.yaml
-  compatgate matrix export --known-good prod-a100 -o before.yaml
+  compatgate matrix export --at 41 -o before.yaml
   compatgate matrix export --split ./matrix --sync fleet
 
 Equal matrices give the same bytes. --split edits documents in their files, and keeps comments,
 order and form. It adds new documents as KIND/NAME.yaml, and removes documents that are not stored.
 """,
-    known_good={"const": ANY_TARGET},
 )
 def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     """Write the matrix."""
     if args.split and args.format == "json":
         raise BadInput("writes YAML", field="--split", hint="omit --format")
-    if args.known_good:
-        bodies = _read_known_good(gate, args.known_good)
-    else:
-        revision = find_revision(gate, args.at, "--at") if args.at else None
-        bodies = gate.export_matrix(revision=revision)
+    revision = find_revision(gate, args.at, "--at") if args.at else None
+    bodies = gate.export_matrix(revision=revision)
     if args.sync or args.split:
         found = [msgspec.convert(body, TYPES[body["kind"]]) for body in bodies]
         if args.sync:
@@ -70,24 +62,6 @@ def export_matrix(args: argparse.Namespace, gate: Client) -> int:
     text = to_yaml(bodies) if args.format == "yaml" else to_json(bodies)
     write_output(args.output, text.encode())
     return 0
-
-
-def _read_known_good(gate: Client, target: str) -> list[dict[str, Any]]:
-    """Return the documents of one target's known-good state, or of all."""
-    names = [target]
-    if target == ANY_TARGET:
-        names = [one.target for one in gate.list_known_good()]
-        if not names:
-            hint = "the first wave of an upgrade marks the state before it"
-            raise NotFound("no target has a known-good state", field="--known-good", hint=hint)
-    found: dict[Key, dict[str, Any]] = {}
-    for name in names:
-        for body in gate.export_known_good(name):
-            key = (body["kind"], body["metadata"]["name"])
-            if found.setdefault(key, body) != body:
-                what = f"{' '.join(key)} differs between the known-good states of targets"
-                raise BadInput(what, field="--known-good", hint=f"name one: --known-good {name}")
-    return list(found.values())
 
 
 def _write_folder(folder: Path, found: Iterable[Document]) -> int:

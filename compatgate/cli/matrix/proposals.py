@@ -177,25 +177,8 @@ def _format_approved(proposal: Body) -> str:
     return _format_state(proposal, f"was approved by {by}")
 
 
-def _format_approval(one: Body) -> str:
-    """Return a change that waits for a second person, line by line."""
-    asked = format_json_time(one["made_at"])
-    lines = [
-        f"{one['id']}: {_name_state(one)}; {one['author']} asked on {asked}",
-        f"reason: {one['reason']}",
-        f"digest: {one['digest']}",
-    ]
-    return "\n".join([*lines, *format_changes(one["changes"])])
-
-
 def _name_outcome(one: Body) -> str:
     return str(one["state"]) if one["revision"] is None else f"merged: {one['revision']}"
-
-
-def _name_state(one: Body) -> str:
-    if one["state"] == "waiting":
-        return "waiting" if one["open"] else "expired"
-    return f"{one['state']} by {one['decided_by']}"
 
 
 def _list(args: argparse.Namespace) -> Any:
@@ -223,27 +206,6 @@ LIST = Row(
         *("approved by: approvals.by", "reason"),
     ),
     answer=_list,
-)
-APPROVALS = Row(
-    "list_approvals",
-    """\
---all  include decided and expired approval requests
-[ID]   id of an approval request, to show with its changes
-""",
-    columns(
-        *("id", "author", "asked: made_at", "until: expires_at", ("state", _name_state), "targets"),
-        ("changes", lambda one: [f"{c['kind']} {c['name']}" for c in one["changes"][:3]]),
-        "reason",
-    ),
-    "no change waits for a second person",
-    values=lambda args: {"waiting": None if args.all else True},
-    text=_format_approval,
-    show="show_approval",
-)
-REFUSE = Row(
-    "refuse_change",
-    f"ID\n{AUTHOR}",
-    text=lambda one: f"{one['id']} was {_name_state(one)}: nothing changed",
 )
 APPROVE = Row("approve_proposal", f"ID\n{_READ}{AUTHOR}", text=_format_approved)
 RETRACT = Row(

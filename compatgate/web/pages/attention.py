@@ -36,7 +36,7 @@ _MAX_VERDICTS = 60
 _MAX_UPGRADES = 5
 _EACH_KIND = 4
 """Most incidents of a kind; its title links to all of them."""
-ListedState = Literal["open", "snoozed", "resolved", "ended", "all"]
+ListedState = Literal["open", "snoozed", "ended", "all"]
 _LEVEL_WORDS = {"fail": "broken", "warn": "check", "info": "news"}
 _MAX_DAYS = 90
 _INCIDENT_PATH = f"/incidents/<int(max={LARGEST['big']}):id>"
@@ -192,20 +192,16 @@ def show_incident(ask: PageRequest[Any]) -> HtmlPage:
     f"{_INCIDENT_PATH}/act", scope="operate", method="POST", nav="incidents", refused=show_incident
 )
 def act_on_incident(ask: PageRequest[Any]) -> Redirect:
-    """Snooze, resolve or reopen an incident."""
+    """Snooze or reopen an incident."""
     number, incidents = ask.args["id"], ask.rooms.incidents
     by = Authorship(ask.principal.name, ask.form.get("reason", "").strip(), ask.principal)
-    match read_action(ask, "snooze", "resolve", "reopen"):
-        case "snooze":
-            days = _read_days(ask.form.get("days", ""))
-            incidents.snooze(number, clock.now() + timedelta(days=days), by)
-            done = f"Snoozed incident {number} for {count_things(days, 'day')}."
-        case "resolve":
-            incidents.resolve(number, by)
-            done = f"Resolved incident {number}. It reopens if it happens again."
-        case _:
-            incidents.reopen(number, by)
-            done = f"Reopened incident {number}."
+    if read_action(ask, "snooze", "reopen") == "snooze":
+        days = _read_days(ask.form.get("days", ""))
+        incidents.snooze(number, clock.now() + timedelta(days=days), by)
+        done = f"Snoozed incident {number} for {count_things(days, 'day')}."
+    else:
+        incidents.reopen(number, by)
+        done = f"Reopened incident {number}."
     listed = ask.form.get("back") == "attention"
     return Redirect(link("attention") if listed else link("incidents", number), done)
 

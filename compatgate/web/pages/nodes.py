@@ -31,10 +31,8 @@ from compatgate.service.nodes.reports.comparison import NodeView
 from compatgate.service.nodes.reports.details import (
     ORDER,
     PoolComparison,
-    advise,
     compare_pools,
     compare_sources,
-    count_shares,
     gpu_kinds,
     single_pool,
     target_matches,
@@ -128,7 +126,7 @@ def gpus_of(view: NodeView) -> str:
 
 @page("/nodes/<name>", nav="nodes", query=ClusterQuery)
 def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
-    """Show a node: its sources, its targets, and advice."""
+    """Show a node: its sources and its targets."""
     name, cluster = ask.args["name"], ask.query.cluster
     clusters = ask.rooms.nodes.clusters_of(name)
     if cluster is None and len(clusters) > 1:
@@ -138,12 +136,6 @@ def show_node(ask: PageRequest[ClusterQuery]) -> HtmlPage:
 
 def _node_page(ask: PageRequest[Any], view: NodeView) -> HtmlPage:
     snapshot, standing = ask.gate.snapshot(), view.standing
-    drifts = standing.driver == "not-blessed"
-    beside = [
-        share
-        for target in (standing.targets if drifts else ())
-        for share in count_shares(ask.rooms.nodes.of_target(target), [target])
-    ]
     skus = [kind["gpu"] for kind in view.row.gpus]
     pool = {one.target: single_pool(one.target, skus, snapshot) for one in standing.differences}
     context = {
@@ -158,7 +150,6 @@ def _node_page(ask: PageRequest[Any], view: NodeView) -> HtmlPage:
         "order": ORDER,
         "kinds": gpu_kinds(view, snapshot),
         "pools": make_table(listing("node-pools"), compare_pools(view, snapshot), _pool_cells),
-        "advice": advise(view, beside),
         "tried": lambda one: try_node_values(one, pool[one.target]),
     }
     return HtmlPage("node.html", view.row.name, context)

@@ -126,7 +126,6 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "counted": ask.rooms.decisions.decisions_per_day(CHART_DAYS, target=name),
         "history": history,
         "reported": bool(ask.rooms.nodes.keys_of(name)),
-        "good": ask.rooms.known_good.look_up(name),
         "drift": make_table(
             listing("drift").without(
                 "state",

@@ -1,4 +1,4 @@
-"""Show upgrades and freezes, and take part in them."""
+"""Show upgrades, and take part in them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,17 @@ from msgspec.structs import asdict, replace
 from compatgate.core.upgrade_state import State
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
-from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.ui.filters import count_things
 from compatgate.kit.ui.tables import (
     Cell,
-    TableQuery,
     list_rows,
     make_list_table,
     make_page_query,
-    make_table,
 )
 from compatgate.service.changes.upgrades.models import OPEN_STATES
 from compatgate.service.changes.upgrades.schemas import (
-    FreezeBody,
-    FreezeRequest,
     UpgradeFilters,
     UpgradeRequest,
     UpgradeSummary,
@@ -36,7 +31,6 @@ from compatgate.service.matrix.documents.waivers import split_words
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, listing, page, read_action
 
 STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
-_FREEZE_FIELDS = ("name", "since", "until", "owner", "targets")
 _Text = Annotated[str, Meta(max_length=256)]
 
 
@@ -53,7 +47,6 @@ def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
         "states": STATES,
         "targets": choices(ask.gate.snapshot().documents),
         "active": any(row.state in OPEN_STATES for row in found.items),
-        "frozen": [one for one in ask.rooms.freezes.list() if one.since <= clock.now()],
     }
     return HtmlPage("upgrades.html", "Upgrades", context, table)
 
@@ -212,58 +205,3 @@ def _start(ask: PageRequest[Any], name: str) -> str:
     until = view.row.waves[answer.wave - 1].held_until
     held = f" The hold ends {clock.readable(until)}; continue to extend it." if until else ""
     return f"Started wave {answer.wave}. Upgrade its nodes.{held}"
-
-
-class FreezesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of the freezes on the page."""
-
-    ended: bool = False
-
-
-@page("/freezes", nav="upgrades", query=FreezesQuery)
-def show_freezes(ask: PageRequest[Any]) -> HtmlPage:
-    """Show freezes by their start."""
-    query = ask.query if isinstance(ask.query, FreezesQuery) else FreezesQuery()
-    freezes = ask.rooms.freezes.list(ended=query.ended)
-    context = {
-        "freezes": freezes,
-        "ended": query.ended,
-        "targets": sorted(ask.gate.snapshot().documents),
-    }
-    table = make_table(listing("freezes"), freezes, _freeze_cells, sort=query.sort)
-    return HtmlPage("freezes.html", "Freezes", context, table)
-
-
-def _freeze_cells(one: FreezeBody) -> dict[str, Any]:
-    now = clock.now()
-    state = Cell("no wave starts", tone="warn")
-    if one.until <= now:
-        state = Cell("over", tone="cancelled")
-    elif one.since > now:
-        state = Cell("coming", tone="waiting")
-    return {"state": state, "targets": "every target" if "*" in one.targets else one.targets}
-
-
-@page("/freezes/set", scope="upgrade", method="POST", nav="upgrades", refused=show_freezes)
-def set_freeze(ask: PageRequest[Any]) -> Redirect:
-    """Create or replace a freeze."""
-    form = {name: ask.form.get(name, "").strip() for name in _FREEZE_FIELDS}
-    for name in ("name", "since", "until", "owner"):
-        if not form[name]:
-            raise BadInput("is missing", field=name)
-    body = {
-        "since": parse_moment(form["since"], field="since"),
-        "until": parse_moment(form["until"], field="until"),
-        "owner": form["owner"],
-        "targets": split_words(form["targets"]) or ["*"],
-    }
-    ask.rooms.freezes.put(form["name"], to_struct(body, FreezeRequest), ask.by())
-    return Redirect(link("freezes"), f"Saved the freeze {form['name']}.")
-
-
-@page("/freezes/delete", scope="upgrade", method="POST", nav="upgrades", refused=show_freezes)
-def delete_freeze(ask: PageRequest[Any]) -> Redirect:
-    """Delete a freeze."""
-    name = ask.form.get("name", "")
-    ask.rooms.freezes.delete(name, ask.by())
-    return Redirect(link("freezes"), f"Deleted {name}.")

@@ -86,7 +86,6 @@ PAGES = [
     "upgrades",
     "upgrades/prod-580",
     "new-upgrade?target=prod-a100&driver=580.95.05",
-    "freezes",
     "attention",
     "report",
     "incidents",

@@ -17,12 +17,6 @@ from compatgate.kit.kubernetes import read_mapping
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.nodes.kubernetes.audit import pod_of
 from compatgate.service.nodes.kubernetes.connection import make_reports, parse_nodes
-from compatgate.service.nodes.kubernetes.labels import (
-    NodeDecision,
-    json_patch,
-    kubectl_commands,
-    plan_change,
-)
 from compatgate.service.nodes.reports.merging import reported_nodes
 from compatgate.service.nodes.reports.schemas import Report
 from compatgate.strict_json import DECODE_ERRORS
@@ -37,17 +31,13 @@ def targets() -> dict[str, Target]:
 
 
 def _nodes(facts: Any, data: bytes) -> object:
-    """Nodes as they are printed, to what is reported and what is suggested of each."""
+    """Nodes as they are printed, to what is reported of each."""
     found = parse_nodes(data, "file")
     now = datetime(2026, 11, 21, tzinfo=UTC)
-    seen = [
+    return [
         reported_nodes(msgspec.convert(report, Report), now, facts)
         for report in make_reports({node.name: node for node in found}.values(), "c")
     ]
-    plans = [
-        plan_change(node, NodeDecision("not-blessed", "", "550.54.15", ("t",))) for node in found
-    ]
-    return seen, [(kubectl_commands(one), json_patch(one)) for one in plans]
 
 
 def _pods(data: bytes) -> object:

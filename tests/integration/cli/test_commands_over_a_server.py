@@ -232,9 +232,8 @@ spec:
     status, _, err = remote("matrix", "import", str(tmp_path / "laxer.yaml"))
     assert (status, "requires two people" in err) == (2, True)
     (number,) = set(re.findall(r"pr_[0-9a-f]{16}", err))
-    assert remote("matrix", "approvals") == local("matrix", "approvals")
-    shown = remote("matrix", "approvals", number)[1]
-    assert 'spec.policy.mode: "enforce" -> "audit"' in shown
+    assert remote("matrix", "proposals") == local("matrix", "proposals")
+    assert "+    mode: audit" in remote("matrix", "show", number)[1]
     status, _, err = remote("matrix", "approve", number)
     assert (status, "another person approves it" in err) == (2, True)
     status, _, err = local("matrix", "approve", number, "--author", "bob")
@@ -244,8 +243,8 @@ spec:
     status, out, err = local("matrix", "approve", number, "--author", "bob", "--digest", digest)
     assert (status, f"{number} was approved by bob: revision " in out) == (0, True), err
     assert "mode: audit" in remote("matrix", "show", "two")[1]
-    assert "no change waits" in remote("matrix", "approvals")[1]
-    assert "approved by bob" in remote("matrix", "approvals", "--all")[1]
+    assert number not in remote("matrix", "proposals")[1]
+    assert "bob" in remote("matrix", "proposals", "--all")[1]
 
 
 def test_a_change_is_proposed_merged_and_reverted(remote: Run, local: Run, tmp_path: Path) -> None:

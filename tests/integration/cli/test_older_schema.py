@@ -53,7 +53,6 @@ ARGUMENTS = {
     "canary baselines approve": "1",
     "canary fleet": f"--suite s {TARGET}",
     "k8s nodes": "--file {cluster}",
-    "k8s reconcile": "--kubeconfig {kubeconfig}",
     "attest": f"{TARGET} --stack cuda=12.4 --signing-key {{key}}",
     "worker": "--hosts {hosts}",
     "audit delete": "--older-than 30d",

@@ -1,10 +1,8 @@
-"""A running service that both forms of the client ask, and the workers' side of its database."""
+"""A running service that the client asks, and the workers' side of its database."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from inspect import isawaitable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 from attest_keys import new_key, private_pem
 from serving import Server, start, wait_for_url, with_examples
 
-from compatgate.client import AsyncClient, Client
+from compatgate.client import Client
 from compatgate.service.app import Rooms, open_rooms
 
 Call = Callable[..., Any]
@@ -58,35 +56,12 @@ def client(server: Server, url: str) -> Iterator[Client]:
         yield made
 
 
-@pytest.fixture(params=["sync", "async"])
-def form(request: pytest.FixtureRequest) -> str:
-    """The form of the client: answers, or what is to be awaited."""
-    return str(request.param)
-
-
 @pytest.fixture
-def call(form: str, server: Server, url: str) -> Iterator[Call]:
-    """Calls a method by its name, in either form; lists and streams are read to their end."""
-    if form == "sync":
-        with Client(url, server.token) as made:
-            yield lambda operation, /, *args, **named: _whole(
-                getattr(made, operation)(*args, **named)
-            )
-        return
-    with asyncio.Runner() as runner:
-        later = AsyncClient(url, server.token)
-        yield lambda operation, /, *args, **named: runner.run(
-            _awaited(getattr(later, operation)(*args, **named))
-        )
-        runner.run(later.close())
+def call(client: Client) -> Call:
+    """Calls a method by its name; lists and streams are read to their end."""
+    return lambda operation, /, *args, **named: _whole(getattr(client, operation)(*args, **named))
 
 
 def _whole(answer: Any) -> Any:
     lazy = hasattr(answer, "pages") or isinstance(answer, Iterator)
     return list(answer) if lazy else answer
-
-
-async def _awaited(answer: Any) -> Any:
-    if hasattr(answer, "pages") or isinstance(answer, AsyncIterator):
-        return [item async for item in answer]
-    return await answer if isawaitable(answer) else answer

@@ -1,4 +1,4 @@
-"""Every operation of the API, asked of a running service by either form of the client."""
+"""Every operation of the API, asked of a running service by the client."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ Call = Callable[..., Any]
 _NONE = "0" * 12
 STACK: dict[str, Any] = {"cuda": "12.4", "cudnn": "9.1.0", "torch": "2.4.1+cu124"}
 OPERATIONS = {name for name in vars(Operations) if not name.startswith("_")}
-_driven: dict[str, set[str]] = {"sync": set(), "async": set()}
+_driven: set[str] = set()
 
 
 @pytest.fixture
-def call(call: Call, form: str) -> Call:
+def call(call: Call) -> Call:
     """As the one of all tests; remembers what was called."""
 
     def calling(operation: str, /, *args: Any, **named: Any) -> Any:
-        _driven[form].add(operation)
+        _driven.add(operation)
         return call(operation, *args, **named)
 
     return calling
@@ -151,7 +151,7 @@ def test_naming_the_cause_of_an_error(call: Call) -> None:
 def test_signed_verdicts_and_badges(call: Call) -> None:
     verdict = call("ask", target="prod-a100", stack=STACK)
     (key,) = call("list_keys").keys
-    signed = call("show_attestation", verdict.id, form="vsa")
+    signed = call("show_attestation", verdict.id)
     assert [signature.keyid for signature in signed.signatures] == [key.kid]
     assert [signature.keyid for signature in call("show_bundle").signatures] == [key.kid]
     assert call("stack_badge", "prod-a100", "cuda=12.4,cudnn=9.1.0").startswith("<svg")
@@ -185,13 +185,13 @@ def test_solve(call: Call) -> None:
     assert again.id == found.stacks[0].verdicts[0].id
 
 
-def test_syncing_documents(call: Call, form: str) -> None:
-    name = f"synced-{form}"
+def test_syncing_documents(call: Call) -> None:
+    name = "synced-one"
     document = {"apiVersion": "compatgate.dev/v1", "kind": "Waiver", "metadata": {"name": name}}
     document["spec"] = {**WAIVER["spec"], "expires": str(date.today() + timedelta(days=7))}
-    made = call("sync_matrix", [document], reason="from Git", name=f"git-{form}")
+    made = call("sync_matrix", [document], reason="from Git", name="git-one")
     assert (made.changes[0].action, made.left) == ("create", [])
-    again = call("sync_matrix", [document], reason="from Git", name=f"git-{form}", dry_run=True)
+    again = call("sync_matrix", [document], reason="from Git", name="git-one", dry_run=True)
     assert (again.changes, again.unchanged) == ([], 1)
 
 
@@ -222,8 +222,8 @@ def test_report(call: Call) -> None:
     assert all(change in everywhere.changes for change in found.changes)
 
 
-def test_targets(call: Call, form: str) -> None:
-    name = f"lab-{form}"
+def test_targets(call: Call) -> None:
+    name = "lab-one"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),))
     made = call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
     assert made.spec == spec
@@ -239,7 +239,7 @@ def test_targets(call: Call, form: str) -> None:
         call("delete_target", name, reason="old", if_match=made.revision)
     assert (refused.value.status, refused.value.field) == (412, "If-Match")
     assert call("show_target", name) == changed
-    assert [t.metadata.name for t in call("list_targets", label="tier=lab", search=form)] == [name]
+    assert [t.metadata.name for t in call("list_targets", label="tier=lab", search="lab")] == [name]
     assert call("list_targets", owner="nobody") == []
     assert [p.name for p in call("list_target_pools", name)] == ["l4"]
     assert name in {p.target for p in call("list_pools", gpu="L4", driver="550.54.15")}
@@ -255,8 +255,8 @@ def made_with(target: Any, labels: dict[str, str]) -> TargetChange:
     )
 
 
-def test_entries(call: Call, form: str) -> None:
-    name = f"torch-{form}"
+def test_entries(call: Call) -> None:
+    name = "torch-one"
     spec = EntrySpec(("prod-a100",), {"cuda": "12.4.*"}, "candidate")
     made = call("create_entry", EntryChange(metadata=Metadata(name), spec=spec), reason="try")
     assert call("show_entry", name).promotion.state == "waiting"
@@ -269,8 +269,8 @@ def test_entries(call: Call, form: str) -> None:
     assert call("delete_entry", name, reason="gone").revision > made.revision
 
 
-def test_waivers(call: Call, form: str) -> None:
-    name = f"ocr-{form}"
+def test_waivers(call: Call) -> None:
+    name = "ocr-one"
     body = {"metadata": {"name": name}, "spec": WAIVER["spec"]}
     made = call("create_waiver", body, reason="until it moved")
     assert call("show_waiver", name) == made
@@ -280,32 +280,32 @@ def test_waivers(call: Call, form: str) -> None:
     call("delete_waiver", name, reason="moved")
 
 
-def test_the_matrix_and_its_history(call: Call, form: str) -> None:
+def test_the_matrix_and_its_history(call: Call) -> None:
     documents = call("export_matrix")
     assert {d["kind"] for d in documents} == {"Target", "Entry", "Waiver"}
     same = call("import_matrix", documents, reason="again", dry_run=True)
     assert (same.changes, same.unchanged, same.revision) == ([], len(documents), None)
     text = (
         "apiVersion: compatgate.dev/v1\nkind: Entry\n"
-        f"metadata: {{name: yaml-{form}}}\n"
+        "metadata: {name: yaml-one}\n"
         'spec: {targets: ["*"], components: {cuda: "11.8.*"}, status: candidate}\n'
     )
     made = call("import_matrix", text, reason="größer\nnext line", file="entry.yaml")
-    assert [c.name for c in made.changes] == [f"yaml-{form}"]
+    assert [c.name for c in made.changes] == ["yaml-one"]
     since = datetime.now(UTC) - timedelta(days=1)
-    (revision,) = call("list_revisions", name=f"yaml-{form}", kind="Entry", since=since)
+    (revision,) = call("list_revisions", name="yaml-one", kind="Entry", since=since)
     assert (revision.number, revision.reason) == (made.revision, "größer\nnext line")
     assert call("list_revisions", until=datetime(2020, 1, 1)) == []
-    assert call("show_revision", revision.number).changes[0].name == f"yaml-{form}"
+    assert call("show_revision", revision.number).changes[0].name == "yaml-one"
     assert call("diff_revisions", revision.number).older == revision.number - 1
     assert call("diff_revisions", revision.number, older=0).changes[0].kind == "Target"
     assert len(call("export_matrix", revision=revision.number)) == len(documents) + 1
 
 
-def test_what_enforcing_packages_would_stop(call: Call, form: str) -> None:
+def test_what_enforcing_packages_would_stop(call: Call) -> None:
     pool = PoolSpec("l4", "L4", "550.54.15")
     spec = TargetSpec((pool,), policy=PolicySpec(packages="audit"))
-    name = f"old-{form}"
+    name = "old-one"
     call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
     call("ask", target=name, stack={**STACK, "xformers": "0.0.99"})
     (found,) = call("packages_report", target=name, since=date(2026, 1, 1), decisions=5).targets
@@ -354,15 +354,15 @@ def test_what_runs_are_made_of(call: Call, lease: Lease) -> None:
     assert call("list_metric_histories", workload="hello-cpu", runs=10) == []
 
 
-def test_imported_reports(call: Call, form: str) -> None:
-    lines = ({"type": "env", "host": form}, {"type": "check", "name": "finished", "ok": True})
+def test_imported_reports(call: Call) -> None:
+    lines = ({"type": "env", "host": "one"}, {"type": "check", "name": "finished", "ok": True})
     report = "".join(json.dumps(line) + "\n" for line in lines)
     about = {"sku": GPU, "driver": "535.183.01", "measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
     source = call("show_caller").name
     with pytest.raises(Forbidden, match="is not the source lab"):
         call("import_report", report, "lab", **about)
     (made,) = call("import_report", report, source, **about).runs
-    assert (made.source, made.state, made.on_host) == (f"jsonl@{source}", "passed", form)
+    assert (made.source, made.state, made.on_host) == (f"jsonl@{source}", "passed", "one")
     (step,) = call("show_run", made.id).steps
     assert (step.imported.trust, step.imported.source) == ("stated", source)
     with pytest.raises(BadInput, match="no JSON of dcgmi") as refused:
@@ -370,37 +370,36 @@ def test_imported_reports(call: Call, form: str) -> None:
     assert refused.value.field == "file"
 
 
-def test_baselines(call: Call, worker: Rooms, form: str) -> None:
-    ground = BaselineKey(f"gemm@{form}", GPU, "cuda-12.4")
+def test_baselines(call: Call, worker: Rooms) -> None:
+    ground = BaselineKey("gemm@one", GPU, "cuda-12.4")
     spec = {"latency": MetricSpec("ms", "lower", repetitions=2)}
     for run in ("run_1", "run_2", "run_3"):
         worker.baselines.offer(ground, spec, run, [Samples("latency", "ms", ((1.0, 1.1),))])
-    (proposed,) = call("list_baselines", workload=f"gemm@{form}", state="proposed")
+    (proposed,) = call("list_baselines", workload="gemm@one", state="proposed")
     assert call("show_baseline", proposed.id).unit == "ms"
     assert call("approve_baseline", proposed.id).state == "approved"
     assert call("refuse_baseline", proposed.id).state == "refused"
 
 
-def test_approvals(call: Call, form: str, worker: Rooms) -> None:
-    name = f"two-{form}"
+def test_approvals(call: Call, worker: Rooms) -> None:
+    name = "two-one"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),), policy=PolicySpec(approvals=2))
     call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
     with pytest.raises(Conflict, match="requires two people") as mine:
         call("delete_target", name, reason="gone")
     number = mine.value.value
-    assert number in {one.id for one in call("list_approvals", waiting=True)}
-    assert call("show_approval", number).changes[0].action == "delete"
-    assert call("refuse_change", number).state == "refused"
+    assert call("show_proposal", number).changes[0].action == "delete"
+    assert call("close_proposal", number).state == "closed"
     with pytest.raises(Conflict) as theirs:
         worker.matrix.delete("Target", name, Authorship("somebody else", "gone"))
-    read = call("show_approval", theirs.value.value)
-    assert call("approve_change", read.id, digest=read.digest).revision is not None
+    read = call("show_proposal", theirs.value.value)
+    assert call("approve_proposal", read.id, digest=read.digest).revision is not None
     with pytest.raises(NotFound):
         call("show_target", name)
 
 
-def test_proposals(call: Call, form: str, worker: Rooms) -> None:
-    name = f"proposed-{form}"
+def test_proposals(call: Call, worker: Rooms) -> None:
+    name = "proposed-one"
     spec = TargetSpec((PoolSpec("l4", "L4", "550.54.15"),))
     call("create_target", TargetChange(metadata=TargetMetadata(name), spec=spec), reason="+")
     edits = {"pools": [{"target": name, "set": {"driver": "570.86.15"}}]}
@@ -424,8 +423,8 @@ def test_proposals(call: Call, form: str, worker: Rooms) -> None:
     assert made.id in {one.id for one in call("list_proposals", state="merged")}
 
 
-def test_upgrades(call: Call, form: str, worker: Rooms) -> None:
-    name, now = f"roll-{form}", datetime.now(UTC)
+def test_upgrades(call: Call, worker: Rooms) -> None:
+    name, now = "roll-one", datetime.now(UTC)
     spec = TargetSpec(
         (PoolSpec("l4", "L4", "550.54.15"),), match=MatchSpec(node_labels={"fleet": name})
     )
@@ -435,9 +434,9 @@ def test_upgrades(call: Call, form: str, worker: Rooms) -> None:
         "nvidia.com/gpu.product": "NVIDIA-L4",
         "nvidia.com/cuda.driver-version.full": "550.54.15",
     }
-    nodes = [{"name": f"{form}-{number}", "labels": labels} for number in (1, 2)]
+    nodes = [{"name": f"one-{number}", "labels": labels} for number in (1, 2)]
     call("report_nodes", nodes, cluster="roll")
-    period = {"name": f"{form}-1", "since": now - timedelta(hours=1)}
+    period = {"name": "one-1", "since": now - timedelta(hours=1)}
     report = {"cluster": "roll", "nodes": [{**period, "driver": "550.54.15"}]}
     watched = call("report_health", report)
     assert watched.nodes[0].seconds == pytest.approx(3600, abs=60)
@@ -449,42 +448,34 @@ def test_upgrades(call: Call, form: str, worker: Rooms) -> None:
         call("approve_upgrade", name)
     with pytest.raises(Conflict, match="has not approved"):
         call("retract_upgrade", name)
-    window = {"since": now - timedelta(hours=1), "until": now + timedelta(hours=1)}
-    call("set_freeze", f"f-{form}", **window, owner="sre", targets=[name], reason="stop")
-    assert [one.name for one in call("list_freezes", target=name)] == [f"f-{form}"]
-    assert call("may_start", name, wave=1, dry_run=True).answer == "wait"
-    assert call("delete_freeze", f"f-{form}", reason="over").targets == [name]
+    assert call("may_start", name, wave=1, dry_run=True).answer == "start"
     found = call("may_start", name, wave=1, by="argo")
     assert (found.answer, found.holder) == ("start", "argo")
-    assert name in {one.target for one in call("list_known_good")}
-    assert call("export_known_good", name)[0]["metadata"]["name"] == name
-    assert call("leave_out_nodes", name, [f"{form}-2"], reason="repair").left_out
+    assert call("leave_out_nodes", name, ["one-2"], reason="repair").left_out
     assert call("stop_upgrade", name, reason="pager").state == "stopped"
     assert call("resume_upgrade", name, reason="quiet").state == "rolling"
     assert call("roll_back_upgrade", name, reason="slow").state == "rolled back"
     assert call("show_upgrade", name).decision.answer == "roll back"
 
 
-def test_incidents(call: Call, form: str, worker: Rooms) -> None:
+def test_incidents(call: Call, worker: Rooms) -> None:
     worker.incidents.survey()
     found = call("list_incidents", kind="driver-branch", state="open", snoozed=False)[0]
     assert call("show_incident", found.id).members
     assert call("snooze_incident", found.id, duration="2h", comment="Monday").snoozed
     assert not call("reopen_incident", found.id).snoozed
-    assert call("resolve_incident", found.id, comment="on order").state == "resolved"
-    call("reopen_incident", found.id, comment="not on order")
 
 
-def test_tokens_and_the_audit_log(call: Call, form: str) -> None:
-    made = call("create_token", f"ci-{form}", ["read"], expires="90d")
+def test_tokens_and_the_audit_log(call: Call) -> None:
+    made = call("create_token", "ci-one", ["read"], expires="90d")
     assert made.secret.startswith("cg_")
     assert made.token in call("list_tokens", active=True)
-    limited = call("create_token", f"team-{form}", ["read"], targets=["prod-*"])
+    limited = call("create_token", "team-one", ["read"], targets=["prod-*"])
     assert limited.token.targets == ["prod-*"]
-    turned = call("rotate_token", f"ci-{form}", overlap="24h")
+    turned = call("rotate_token", "ci-one", overlap="24h")
     assert turned.secret != made.secret
     assert turned.token.previous_expires_at is not None
-    assert call("revoke_token", f"ci-{form}").revoked_at is not None
+    assert call("revoke_token", "ci-one").revoked_at is not None
     (link, *_) = call("list_audit", action="token.revoke")
     assert link.action == "token.revoke"
     assert call("verify_audit").ok
@@ -503,19 +494,19 @@ def test_people_and_callers(call: Call) -> None:
             call(operation, *args)
 
 
-def test_nodes(call: Call, form: str) -> None:
+def test_nodes(call: Call) -> None:
     own = DriverReport("550.54.15", gpus=(SeenGpus("A100-SXM4-80GB", 8),))
     node = NodeReport(name="n1", target="prod-a100", labels={}, probe=own)
-    answer = call("report_nodes", [node, {"name": "n2"}], cluster=form)
+    answer = call("report_nodes", [node, {"name": "n2"}], cluster="one")
     assert [found.name for found in answer.nodes] == ["n1", "n2"]
-    assert call("report_nodes", [node], cluster=form, dry_run=True).nodes[0].driver == "550.54.15"
-    assert [found.name for found in call("list_nodes", cluster=form)] == ["n1", "n2"]
-    (drifted,) = call("list_drift", cluster=form, what="driver", stale=False)
+    assert call("report_nodes", [node], cluster="one", dry_run=True).nodes[0].driver == "550.54.15"
+    assert [found.name for found in call("list_nodes", cluster="one")] == ["n1", "n2"]
+    (drifted,) = call("list_drift", cluster="one", what="driver", stale=False)
     assert drifted.differences[0].declared == ["535.183.01"]
-    assert call("show_node", "n1", cluster=form).driver_state == "not-blessed"
-    assert call("remove_node", "n1", cluster=form, reason="scrapped").name == "n1"
+    assert call("show_node", "n1", cluster="one").driver_state == "not-blessed"
+    assert call("remove_node", "n1", cluster="one", reason="scrapped").name == "n1"
     with pytest.raises(NotFound):
-        call("show_node", "n1", cluster=form)
+        call("show_node", "n1", cluster="one")
 
 
 def test_a_hook(call: Call) -> None:
@@ -539,7 +530,7 @@ def test_deploy_hooks(call: Call) -> None:
     assert (may.decision, len(may.breaks)) == ("deny", 4)
 
 
-def test_a_refusal_is_the_gates_own_error(url: str, form: str, call: Call) -> None:
+def test_a_refusal_is_the_gates_own_error(url: str, call: Call) -> None:
     with pytest.raises(NotFound) as missing:
         call("ask", target="prod-a10", stack={"cuda": "12.4"})
     error = missing.value
@@ -549,9 +540,8 @@ def test_a_refusal_is_the_gates_own_error(url: str, form: str, call: Call) -> No
     assert error.__notes__[0].startswith("request ")
 
 
-def test_every_operation_was_asked_in_both_forms() -> None:
+def test_every_operation_was_asked() -> None:
     """Runs last; a test of a part of this file cannot know."""
-    if min(map(len, _driven.values())) < len(OPERATIONS) // 2:
+    if len(_driven) < len(OPERATIONS) // 2:
         pytest.skip("only a part of this file was run")
-    for form, names in _driven.items():
-        assert OPERATIONS - names == set(), form
+    assert OPERATIONS - _driven == set()

@@ -143,8 +143,6 @@ def test_hostile_labels_are_left_out_and_do_not_stop_the_rest(
     ("options", "says"),
     [
         (("--cluster", "A b"), "--cluster"),
-        (("--max-tainted", "-1"), "--max-tainted"),
-        (("--max-tainted", "101%"), "10% or 3"),
         (("--in-cluster",), "--in-cluster"),
         (("--context", "nowhere"), "--kubeconfig"),
     ],

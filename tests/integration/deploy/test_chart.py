@@ -19,7 +19,6 @@ from compatgate import RELEASE
 from compatgate.cli.main import parser_of
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.manifests import asked_objects
-from compatgate.service.nodes.kubernetes.labels import TAINT
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "compatgate"
@@ -32,7 +31,7 @@ POSTGRESQL = {"database": {"secret": {"name": "db"}}}
 URL = {"database": {"url": "postgresql://gate:secret@db.example/gate"}}
 HOSTS = '[[host]]\nname = "a100"\nexecutor = "kubernetes"\n'
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
-WATCHED = {"audit": {"enabled": True}, "nodes": {"report": True, "taint": True, "driver": True}}
+WATCHED = {"audit": {"enabled": True}, "nodes": {"report": True, "driver": True}}
 MONITORED = {
     "serviceMonitor": {"enabled": True},
     "rules": {"enabled": True},
@@ -261,19 +260,15 @@ def test_accounts_may_do_what_their_command_does_and_no_more() -> None:
     found = objects({"audit": {"enabled": True}, "nodes": {"report": True}})
     (nodes,) = one(found, "ClusterRole", "compatgate-nodes")["rules"]
     assert (nodes["resources"], nodes["verbs"]) == (["nodes"], ["get", "list"])
-    read, claims, reports = one(found, "ClusterRole", "compatgate-audit")["rules"]
+    read, claims = one(found, "ClusterRole", "compatgate-audit")["rules"]
     assert (read["resources"], read["verbs"]) == (["nodes", "pods"], ["list"])
     assert (claims["apiGroups"], claims["verbs"]) == (["resource.k8s.io"], ["get"])
-    assert reports["apiGroups"] == ["wgpolicyk8s.io"]
     assert one(found, "ServiceAccount")["automountServiceAccountToken"] is False
-    (nodes,) = one(objects(WATCHED), "ClusterRole", "compatgate-nodes")["rules"]
-    assert nodes["verbs"] == ["get", "list", "patch"]
 
 
-def test_each_gpu_node_reports_its_driver_also_when_it_is_tainted() -> None:
+def test_each_gpu_node_reports_its_driver() -> None:
     daemon = one(objects(WATCHED), "DaemonSet", "compatgate-nodes-driver")
     pod = daemon["spec"]["template"]["spec"]
-    assert TAINT in [toleration["key"] for toleration in pod["tolerations"]]
     assert pod["automountServiceAccountToken"] is False
     (container,) = pod["containers"]
     assert {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "utility"} in container["env"]
@@ -337,7 +332,7 @@ def test_the_program_understands_what_containers_call() -> None:
     assert called == {
         "compatgate serve", "compatgate db", "compatgate-webhook k8s", "compatgate-audit k8s",
         "compatgate-worker worker", "compatgate-nodes-report k8s",
-        "compatgate-nodes-reconcile k8s", "compatgate-nodes-driver nodes",
+        "compatgate-nodes-driver nodes",
     }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def test_each_kind_has_a_ceiling_and_leads_to_all_of_it(kept_pages, kept, monkey
     assert text.count('class="incident"') == text.count('class="kind"') > 1
 
 
-def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages, stocked):
+def test_what_is_snoozed_leaves_the_page(pages, stocked):
     client = pages("read", "operate")
     text = client.get("/ui/attention").text
     number = re.search(r'/ui/incidents/(\d+)"', text)[1]
@@ -79,15 +79,11 @@ def test_what_is_snoozed_leaves_the_page_and_what_is_resolved_has_a_reason(pages
     assert post(client, shown, what="snooze", days="many").status_code == 400
     assert post(client, shown, what="praise").status_code == 400
     assert post(client, shown, what="reopen").status_code == 303
-    assert post(client, shown, what="resolve", reason="").status_code == 400
-    assert post(client, shown, what="resolve", reason="ordered new nodes").status_code == 303
-    assert post(client, shown, what="resolve", reason="twice").status_code == 409
-    assert "ordered new nodes" in client.get(f"/ui/incidents/{number}").text
-    assert f'/ui/incidents/{number}"' not in client.get("/ui/attention").text
+    assert f'/ui/incidents/{number}"' in client.get("/ui/attention").text
     assert client.get("/ui/incidents/999").status_code == 404
     actions = [link.action for link in stocked.audit.list_audit(action="incident.").items]
-    assert actions == ["incident.resolve", "incident.reopen", "incident.snooze"]
-    assert ">Resolve<" not in pages("read").get(f"/ui/incidents/{number}").text
+    assert actions == ["incident.reopen", "incident.snooze"]
+    assert ">Snooze<" not in pages("read").get(f"/ui/incidents/{number}").text
 
 
 def test_a_quiet_fleet_needs_nobody(rooms):

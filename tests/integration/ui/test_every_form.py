@@ -59,8 +59,6 @@ NEEDS = {
     "/new-upgrade": "upgrade",
     "/upgrades/<name>/act": "upgrade",
     "/upgrades/<name>/review": "approve",
-    "/freezes/set": "upgrade",
-    "/freezes/delete": "upgrade",
     "/tokens/new": "admin",
     "/tokens/revoke": "admin",
     "/tokens/rotate": "admin",

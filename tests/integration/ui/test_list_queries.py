@@ -17,8 +17,7 @@ from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship, Principal
 from compatgate.service.app import Rooms
-from compatgate.service.changes.upgrades.freezes import mark_known_good
-from compatgate.service.changes.upgrades.schemas import FreezeRequest, KnownGoodBody, UpgradeRequest
+from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 from compatgate.service.nodes.reports.schemas import NodeReport, Report
 
@@ -81,16 +80,6 @@ def add_upgrade(rooms: Rooms, number: int) -> None:
     rooms.upgrades.propose(request, BY)
 
 
-def add_freeze(rooms: Rooms, number: int) -> None:
-    rooms.freezes.put(f"f{number}", FreezeRequest(clock.now(), WHEN, "sre"), BY)
-
-
-def add_known_good(rooms: Rooms, number: int) -> None:
-    good = KnownGoodBody(f"t{number}", 1, {"l4": "550.54.15"}, "u", WHEN)
-    with rooms.gate.database.writing() as session:
-        mark_known_good(session, good)
-
-
 def add_baselines(rooms: Rooms, number: int) -> None:
     """Learn a version that is approved, and one that waits."""
     ground = BaselineKey(f"gemm{number}@0123456789ab", SKU, FAMILY)
@@ -107,16 +96,12 @@ LISTS: list[tuple[str, Fill]] = [
     (f"{API}/pools", add_target),
     (f"{API}/waivers", add_waiver),
     (f"{API}/proposals", add_proposals),
-    (f"{API}/approvals", add_proposals),
     (f"{API}/upgrades", add_upgrade),
-    (f"{API}/freezes", add_freeze),
-    (f"{API}/known-good", add_known_good),
     (f"{API}/baselines", add_baselines),
     ("/ui/targets", add_target),
     ("/ui/waivers", add_waiver),
     ("/ui/proposals", add_proposals),
     ("/ui/upgrades", add_upgrade),
-    ("/ui/freezes", add_freeze),
     ("/ui/baselines", add_baselines),
 ]
 

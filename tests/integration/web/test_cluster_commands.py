@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 from api_objects import Objects
 from api_server import kubeconfig, serving
-from policy_reports import report_problems
 
 from .conftest import Server
 
@@ -84,46 +82,33 @@ def test_a_drivers_own_report_is_taken_from_a_probe(run: Run, tmp_path: Path) ->
     assert (status, "--name" in err) == (2, True)
 
 
-def test_nodes_are_reconciled(run: Run, objects: Objects) -> None:
-    status, _, err = run("k8s", "reconcile", "--apply")
-    assert (status, "1 of 1 GPU nodes" in err) == (1, True)
-    assert run("k8s", "reconcile", "--apply", "--max-tainted", "1")[0] == 0
-    assert len(objects.get("nodes", "a1")["spec"]["taints"]) == 1
-
-
-def test_what_runs_is_audited(run: Run, objects: Objects) -> None:
+def test_what_runs_is_audited(run: Run) -> None:
     status, out, _ = run("k8s", "audit", "--format", "json")
     (found,) = json.loads(out)["results"]
     assert (status, found["outcome"], found["target"]) == (1, "fail", "prod-a100")
-    assert run("k8s", "audit", "--write", "--nodes")[0] == 0
-    assert report_problems(objects.get("policyreports", "compatgate", "ml-train")) == []
 
 
-def test_a_token_that_may_not_is_told_and_nothing_is_written(
-    run: Run, shared: Server, objects: Objects
-) -> None:
+def test_a_token_that_may_not_is_told(run: Run, shared: Server) -> None:
     wanted = {"name": "reader", "scopes": ["read"]}
     made = shared.ask("POST", "/api/v1/tokens", wanted, shared.bearer).json()
-    status, _, err = run("k8s", "audit", "--write", token=made["secret"])
+    status, _, err = run("k8s", "audit", token=made["secret"])
     assert (status, "lacks the scope gate" in err) == (2, True)
-    assert objects.asked("POST", "policyreports") == 0
 
 
 def test_an_audit_that_goes_on_ends_in_order(
     shared: Server, objects: Objects, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-m", "compatgate", "k8s", "audit", "--write", "--every", "30s",
+    command = [sys.executable, "-m", "compatgate", "k8s", "audit", "--every", "30s",
                "--kubeconfig", kubeconfig(tmp_path, objects.url),
                "--server", f"http://{shared.host}:{shared.port}"]  # fmt: skip
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "COMPATGATE_TOKEN": shared.token},
     )  # fmt: skip
-    deadline = time.monotonic() + 30
-    while not objects.asked("POST", "policyreports") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert process.stdout
+    out = [process.stdout.readline() for _ in range(2)]  # the head, and the pod
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=20)
     assert process.returncode == 0, err
-    assert "CG201" in out
-    assert "1 made" in err
+    assert "CG201" in out[1]
+    assert "1 GPU pods: 1 fail" in err

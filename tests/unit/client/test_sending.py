@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from gate_stand_in import StandIn, Told
 
 from compatgate import version
-from compatgate.client import AsyncClient, Client, Retries
+from compatgate.client import Client, Retries
 from compatgate.client.operations import Operations
 from compatgate.client.request import Request
 from compatgate.errors import (
@@ -199,13 +198,6 @@ def test_a_refused_connection_is_no_answer() -> None:
     retries = Retries(most=1, first_s=0.001)
     with Client(url, retries=retries) as client, pytest.raises(Unavailable, match="not answer"):
         client.show_rule("CG101")
-
-    async def later() -> None:
-        async with AsyncClient(url, retries=retries) as client:
-            await client.show_rule("CG101")
-
-    with pytest.raises(Unavailable, match="does not answer"):
-        asyncio.run(later())
 
 
 def test_a_silent_server_is_no_answer() -> None:

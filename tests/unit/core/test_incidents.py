@@ -34,9 +34,8 @@ def known(change: IncidentChange, before: KnownIncident | None = None, **fields)
     if one is None:
         assert before is not None
         return replace(before, state="ended", **fields)
-    settled = before.settled if before is not None and change.action != "open" else {}
     after = KnownIncident(one.key, one.kind, one.level, change.state, change.episode)
-    return replace(after, **{"settled": settled, **fields})
+    return replace(after, **fields)
 
 
 def survey(before: KnownIncident | None, *found: Condition, now=NOW, covered=KINDS):
@@ -72,21 +71,6 @@ def test_what_flaps_goes_on_and_what_comes_back_later_happens_again():
     assert (soon.action, soon.state, soon.episode) == ("refresh", "open", 1)
     (later,) = survey(ended, drift("a"), now=LATER)
     assert (later.action, later.episode) == ("open", 2)
-
-
-def test_what_was_resolved_stays_away_until_it_happens_again():
-    (opened,) = survey(None, drift("a", count=3))
-    resolved = replace(known(opened), state="resolved", settled={"a": 3})
-    (same,) = survey(resolved, drift("a", count=3))
-    assert (same.action, same.state) == ("refresh", "resolved")
-    assert survey(resolved, drift("a", count=2))[0].state == "resolved"
-    for again in (drift("a", count=4), drift("a", "b"), drift("a", level="fail", count=3)):
-        (change,) = survey(resolved, again)
-        assert (change.action, change.state, change.episode) == ("open", "open", 2)
-    (gone,) = survey(resolved)
-    ended = known(gone, resolved, ended_at=NOW)
-    (back,) = survey(ended, drift("a"), now=NOW + timedelta(minutes=1))
-    assert (back.action, back.episode) == ("open", 2)
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), max_size=12))

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from compatgate.core.upgrade_state import (
     LEASE,
     Comparison,
-    Freeze,
     Knowledge,
     Need,
     NodeState,
@@ -119,20 +118,9 @@ def test_required_evidence_holds_the_waves_of_its_pools_and_advice_holds_none() 
     assert decide(make_upgrade(), see(needs=(replace(owed, required=False),)), 1).answer == "start"
 
 
-def test_a_freeze_holds_waves_that_have_not_started_until_it_ends() -> None:
-    freeze = Freeze("year-end", T0 - HOUR, T0 + HOUR, "team-sre", "change stop")
-    found = decide(make_upgrade(), see(freezes=(freeze,)), 1)
-    assert found.answer == "wait"
-    assert found.reasons == ("freeze year-end until 2027-03-01 10:00Z, team-sre: change stop",)
-    assert decide(make_upgrade(), see(freezes=(freeze,), now=T0 + HOUR), 1).answer == "start"
-    begun = take_wave(make_upgrade(), 1, "argo", T0 - HOUR)
-    assert decide(begun, see(freezes=(freeze,)), 1, "argo").answer == "start"
-
-
-def test_nodes_of_a_started_wave_that_report_after_a_freeze_began_are_not_drift() -> None:
+def test_nodes_of_a_started_wave_that_report_while_it_is_held_are_not_drift() -> None:
     begun = take_wave(make_upgrade(), 1, "argo", T0)
-    freeze = Freeze("f", T0 + timedelta(minutes=1), T0 + 9 * HOUR, "sre", "stop")
-    known = see("n1", now=T0 + HOUR, since=T0 + HOUR / 2, freezes=(freeze,))
+    known = see("n1", now=T0 + HOUR, since=T0 + HOUR / 2, approvals=("one more approval",))
     assert [event.action for event in notice(begun, known)] == ["finish"]
     assert decide(begun, known, 2).answer == "wait"
 
@@ -339,7 +327,6 @@ class Rolling(RuleBasedStateMachine):
         self.owed = dict.fromkeys("pq", not ready)
         self.failed: str | None = None
         self.alarm = False
-        self.frozen = False
         self.injected = False
         self.drivers = dict.fromkeys(NODES, (OLD, T0))
 
@@ -350,13 +337,11 @@ class Rolling(RuleBasedStateMachine):
         ]
         if self.failed:
             needs.append(Need("run_1 failed", (self.failed,), failed="run_1"))
-        freeze = Freeze("f", T0, datetime.max.replace(tzinfo=UTC), "sre", "stop")
         rate = Comparison("Xid", 1, 900.0, 5 if self.alarm else 0, 1.0, "node-hours")
         return Knowledge(
             self.now,
             self.approvals,
             tuple(needs),
-            (freeze,) if self.frozen else (),
             {n: NodeState(d, d == NEW, at) for n, (d, at) in self.drivers.items()},
             (rate,),
         )
@@ -364,13 +349,11 @@ class Rolling(RuleBasedStateMachine):
     @rule(
         approved=st.sampled_from([True, True, True, False]),
         owed=st.sampled_from(["", "", "", "p", "q"]),
-        frozen=st.sampled_from([False, False, False, True]),
         minutes=st.integers(1, 90),
     )
-    def the_world_changes(self, approved: bool, owed: str, frozen: bool, minutes: int) -> None:
+    def the_world_changes(self, approved: bool, owed: str, minutes: int) -> None:
         self.approvals = () if approved else ("another person must approve",)
         self.owed = {pool: pool in owed for pool in "pq"}
-        self.frozen = frozen
         self.now += timedelta(minutes=minutes)
 
     @rule(stops=st.booleans())
@@ -408,7 +391,6 @@ class Rolling(RuleBasedStateMachine):
         wave = self.upgrade.waves[number - 1]
         assert self.upgrade.state in ("proposed", "rolling")
         assert not self.approvals
-        assert not (self.frozen and new)
         assert not self.injected
         assert not any(self.owed[pool] for pool in wave.pools)
         for earlier in self.upgrade.waves[: number - 1]:

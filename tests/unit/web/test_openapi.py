@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -57,11 +58,11 @@ def test_every_route_is_described_and_nothing_else(
 
 
 def test_two_structs_of_one_name_are_refused() -> None:
-    class Freeze(Struct):
+    class KnownGood(Struct):
         other: int
 
-    another = replace(ROUTES[0], returns=Returns(Freeze, "Not that of FreezeBody"))
-    with pytest.raises(ValueError, match="two structs have the name Freeze"):
+    another = replace(ROUTES[0], returns=Returns(KnownGood, "Not that of KnownGoodBody"))
+    with pytest.raises(ValueError, match="two structs have the name KnownGood"):
         describe_api([*ROUTES, another], TAGS)
 
 
@@ -137,7 +138,8 @@ def _incident(rooms: Rooms, operation: str) -> str:
     """The number of an incident with which an operation can be asked."""
     number = rooms.incidents.survey()[0]
     if operation == "reopen_incident":
-        rooms.incidents.resolve(number, Authorship("somebody else", "for the test"))
+        until = clock.now() + timedelta(days=1)
+        rooms.incidents.snooze(number, until, Authorship("somebody else", "for the test"))
     return str(number)
 
 

@@ -166,8 +166,6 @@ CHECKED: dict[str, Make] = {
     "close_proposal": lambda at: Ask(f"/proposals/{at.proposal}/close", {}),
     "revert_revision": lambda at: Ask(f"/revisions/{at.revision}/revert", {"reason": "x"}),
     "sync_matrix": lambda at: Ask("/matrix/sync?reason=x", imported(at)),
-    "approve_change": lambda at: Ask(f"/approvals/{at.approval}/approve", {}),
-    "refuse_change": lambda at: Ask(f"/approvals/{at.approval}/refuse"),
     "submit_runs": lambda at: Ask("/runs", {"suite": "smoke", "target": at.target}),
     "import_report": lambda at: Ask("/runs/imports", report(at)),
     "show_run": lambda at: Ask(f"/runs/{at.run}"),
@@ -216,10 +214,6 @@ OWN_TESTS = {
     "resume_upgrade",
     "roll_back_upgrade",
     "leave_out_nodes",
-    "set_freeze",
-    "delete_freeze",
-    "list_known_good",
-    "export_known_good",
 }
 
 

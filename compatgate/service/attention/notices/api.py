@@ -12,7 +12,6 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices.schemas import (
     IncidentBody,
     ReopenRequest,
-    ResolveRequest,
     SnoozeRequest,
 )
 from compatgate.service.attention.notices.service import IncidentFilters, IncidentService
@@ -57,27 +56,12 @@ def snooze_incident(call: Call[NoQuery]) -> Reply:
 
 
 @routes.post(
-    "/incidents/{id:big}/resolve",
-    Returns(IncidentBody, "The incident"),
-    body=Body(ResolveRequest, examples={"done": {"comment": "drained the nodes"}}),
-    errors=(404, 409),
-)
-def resolve_incident(call: Call[NoQuery]) -> Reply:
-    """Resolve an open incident.
-
-    It reopens if it gets worse, affects another object, or happens again.
-    """
-    body = to_struct(call.document(), ResolveRequest)
-    return Reply(call.use(IncidentService).resolve(call.args["id"], _author(call, body.comment)))
-
-
-@routes.post(
     "/incidents/{id:big}/reopen",
     Returns(IncidentBody, "The incident"),
     body=Body(ReopenRequest, examples={"plain": {}}),
     errors=(404, 409),
 )
 def reopen_incident(call: Call[NoQuery]) -> Reply:
-    """Reopen a snoozed or resolved incident."""
+    """Reopen a snoozed incident."""
     body = to_struct(call.document(), ReopenRequest)
     return Reply(call.use(IncidentService).reopen(call.args["id"], _author(call, body.comment)))

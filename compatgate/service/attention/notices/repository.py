@@ -36,18 +36,15 @@ KEPT = timedelta(days=90)
 _SEEN = timedelta(minutes=5)
 """An incident that goes on unchanged is written again after so long."""
 _CHUNK = 500
-UNTOUCHED: dict[str, Any] = {
-    **dict.fromkeys(("snoozed_until", "snoozed_by", "resolved_at", "resolved_by", "comment")),
-    "settled": {},
-}
+UNTOUCHED: dict[str, Any] = dict.fromkeys(("snoozed_until", "snoozed_by", "comment"))
 """Values of an incident that no person has acted on."""
 
 
 class Incident(Base):
     """A condition that needs or needed attention. Surveys open and end it; people snooze it.
 
-    Its attributes are those of `schemas.IncidentBody`. Nothing reads ``telling`` and ``told`` any
-    more; the next release drops them.
+    Its attributes are those of `schemas.IncidentBody`. Nothing reads ``telling``, ``told``,
+    ``resolved_at``, ``resolved_by`` and ``settled`` any more; the next release drops them.
     """
 
     __tablename__ = "incidents"
@@ -89,7 +86,7 @@ class Incident(Base):
         "reason", Text, comment="Of the snooze or resolution"
     )
     settled: Mapped[dict[str, int]] = mapped_column(
-        JsonText, comment="JSON: count by member when resolved"
+        JsonText, default={}, comment="JSON: count by member when resolved"
     )
 
     @property

@@ -18,10 +18,7 @@ class IncidentBody(Struct, frozen=True):
     kind: IncidentKind
     title: str
     level: IncidentLevel
-    state: Annotated[
-        IncidentState,
-        Meta(description="`resolved`: by a person; `ended`: the condition no longer holds"),
-    ]
+    state: Annotated[IncidentState, Meta(description="`ended`: the condition no longer holds")]
     snoozed: bool
     message: str
     count: int
@@ -38,9 +35,7 @@ class IncidentBody(Struct, frozen=True):
     ended_at: datetime | None
     snoozed_until: datetime | None
     snoozed_by: str | None
-    resolved_at: datetime | None
-    resolved_by: str | None
-    comment: Annotated[str | None, Meta(description="comment on the snooze or the resolution")]
+    comment: Annotated[str | None, Meta(description="comment on the snooze")]
 
 
 class SnoozeRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,16 +46,7 @@ class SnoozeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     comment: Annotated[str, Meta(max_length=2000)] = ""
 
 
-class ResolveRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A resolution."""
-
-    comment: Annotated[
-        str,
-        Meta(min_length=1, max_length=2000, description="resolution, for example the fix"),
-    ]
-
-
 class ReopenRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A request to reopen a snoozed or resolved incident."""
+    """A request to reopen a snoozed incident."""
 
     comment: Annotated[str, Meta(max_length=2000)] = ""

@@ -1,4 +1,4 @@
-"""Keep incidents current, list them, and let people snooze, resolve and reopen them.
+"""Keep incidents current, list them, and let people snooze and reopen them.
 
 Home, the commands, the metrics and the webhook all read the same incidents. In a server a thread
 surveys (`compatgate.service.attention.notices.worker`); elsewhere whoever reads surveys first.
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 from msgspec import Meta, Struct
 from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.core.incidents import (
+    FLAPPING,
     KINDS,
     IncidentKind,
     IncidentMember,
@@ -32,7 +32,6 @@ from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Authorship
 from compatgate.service.attention.notices import repository as incidents
-from compatgate.service.attention.notices.conditions import KnownReleases
 from compatgate.service.attention.notices.repository import KEPT, Incident
 from compatgate.service.attention.notices.schemas import IncidentBody
 from compatgate.service.attention.notices.survey import Surveyor
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from compatgate.service.runs.queue.service import Runs
 
 SURVEY = "survey"
-RELEASES = "releases"
 PACE = timedelta(seconds=15)
 """Between two surveys of all replicas together."""
 LONGEST_SNOOZE = timedelta(days=90)
@@ -54,7 +52,6 @@ _CHANGED = timedelta(seconds=13)
 """A changed matrix is surveyed although the lease of the last survey still has so long."""
 _INLINE_SECONDS = 0.05
 _THOROUGH_SECONDS = 5.0
-_HINTS = {"ended": "its condition no longer holds", "open": "it is open already"}
 _PATHS: dict[Subject, str] = {
     "target": "targets",
     "entry": "entries",
@@ -115,29 +112,25 @@ class IncidentService:
     def survey(self, *, thorough: bool = True) -> list[int]:
         """Open, continue and end incidents now; return the ids of those that opened.
 
-        A thorough survey looks for new releases, too, and takes the time that it needs.
+        A thorough survey takes the time that it needs.
         """
         now, snapshot = clock.now(), self._snapshots.current()
         with self._database.reading() as session:
-            value = incidents.read_mark(session, RELEASES)[0]
-            known = msgspec.json.decode(value, type=KnownReleases)
             survey = self._surveyor.survey(
                 session,
                 snapshot,
                 now,
                 seconds=_THOROUGH_SECONDS if thorough else _INLINE_SECONDS,
-                releases=known if thorough else None,
             )
         with self._database.working() as session:
             incidents.lock_mark(session, SURVEY)
+            # Until 0.2 a person could resolve an incident; what still holds opens again.
+            resolved = update(Incident).where(Incident.state == "resolved")
+            session.execute(resolved.values(state="ended", ended_at=now - FLAPPING))
             before = incidents.load_known(session, [one.key for one in survey.conditions])
             changes = reconcile(before, survey.conditions, survey.covered, now)
             opened = incidents.apply_changes(session, changes, before, now)
             incidents.write_mark(session, SURVEY, at=now)
-            if survey.releases is not None and survey.releases != known:
-                incidents.lock_mark(session, RELEASES)
-                value = msgspec.json.encode(survey.releases).decode()
-                incidents.write_mark(session, RELEASES, value=value, at=now)
         self._surveyed = snapshot.state
         return opened
 
@@ -239,21 +232,9 @@ class IncidentService:
         values = {"snoozed_until": until, "snoozed_by": by.author, "comment": by.reason or None}
         return self._act(number, "snooze", by, values)
 
-    def resolve(self, number: int, by: Authorship) -> IncidentBody:
-        """Resolve an open incident; it reopens if it happens again."""
-        by.check()
-        values = {
-            "state": "resolved",
-            "resolved_at": clock.now(),
-            "resolved_by": by.author,
-            "comment": by.reason,
-            "snoozed_until": None,
-        }
-        return self._act(number, "resolve", by, values)
-
     def reopen(self, number: int, by: Authorship) -> IncidentBody:
-        """Show a snoozed or resolved incident again."""
-        return self._act(number, "reopen", by, {"state": "open", **incidents.UNTOUCHED})
+        """Show a snoozed incident again."""
+        return self._act(number, "reopen", by, incidents.UNTOUCHED)
 
     def _act(
         self, number: int, action: str, by: Authorship, values: dict[str, Any]
@@ -261,12 +242,9 @@ class IncidentService:
         """Change an incident as a person asks, and audit that."""
         with self._database.writing() as session:
             row = incidents.find_incident(session, number)
-            if action == "resolve":
-                values["settled"] = {member.name: member.count for member in row.members}
-            if action != "reopen":
-                _require(row, f"{action}d", "open")
-            elif not row.snoozed:
-                _require(row, "reopened", "resolved")
+            if row.state != "open":
+                what, hint = f"incident {row.id} has ended", "its condition no longer holds"
+                raise Conflict(what, field="id", value=row.id, hint=hint)
             mine = Incident.id == number
             key = session.execute(select(Incident.key).where(mine)).scalar_one()
             session.execute(update(Incident).where(mine).values(**values))
@@ -286,17 +264,8 @@ def _count_active(session: Session) -> dict[IncidentKind, dict[str, int]]:
     return counts
 
 
-def _require(row: IncidentBody, done: str, state: str) -> None:
-    if row.state != state:
-        what = f"incident {row.id} is {row.state} and cannot be {done}"
-        hint = _HINTS.get(row.state, "reopen it first")
-        raise Conflict(what, field="id", value=row.id, hint=hint)
-
-
 def member_link(member: IncidentMember) -> str:
     """Return the address of the page about a member."""
     if member.about == "drift":
         return link("drift", target=member.name)
-    if member.about == "release":
-        return link("facts")
     return link(_PATHS[member.about], member.name)

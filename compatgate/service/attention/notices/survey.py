@@ -1,4 +1,4 @@
-"""Survey conditions that need attention in matrix, facts, releases, evidence and records."""
+"""Survey conditions that need attention in matrix, facts, evidence and records."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ from compatgate.core.incidents import KINDS, Condition, IncidentKind, IncidentMe
 from compatgate.core.rule import Verdict
 from compatgate.documents.specs import WaiverDoc
 from compatgate.service.attention.notices import conditions, records
-from compatgate.service.attention.notices.conditions import (
-    KnownReleases,
-    find_new_releases,
-    learn_releases,
-)
 from compatgate.service.gate.cells.pairs import shared_fit_cache
 from compatgate.service.gate.decisions.service import list_asked_stacks
 from compatgate.service.matrix.documents import repository as documents
@@ -41,16 +36,10 @@ _MAX_UPGRADES = 50
 
 
 class Survey(Struct, frozen=True):
-    """The findings of a survey.
-
-    Attributes:
-        covered: kinds that it looked for completely.
-        releases: what is known of the facts' releases from now on; None: it did not look.
-    """
+    """The findings of a survey; ``covered``: kinds that it looked for completely."""
 
     conditions: tuple[Condition, ...]
     covered: frozenset[IncidentKind]
-    releases: KnownReleases | None = None
 
 
 class Surveyor:
@@ -73,12 +62,10 @@ class Surveyor:
         now: datetime,
         *,
         seconds: float,
-        releases: KnownReleases | None = None,
     ) -> Survey:
         """Return the conditions now.
 
-        ``seconds`` is the time to evaluate entries, and again to re-evaluate recorded questions;
-        without known ``releases`` the survey does not look for new ones.
+        ``seconds`` is the time to evaluate entries, and again to re-evaluate recorded questions.
         """
         covered = set(KINDS)
         impossible = self._find_impossible(snapshot, now, seconds)
@@ -92,9 +79,6 @@ class Surveyor:
         flips = records.find_flips(asked, snapshot, now, seconds, self._known(snapshot, now))
         if not flips.complete:
             covered.discard("verdict-flipped")
-        learned = None if releases is None else learn_releases(releases, snapshot.facts, now)
-        if learned is None:
-            covered.discard("release")
         runs = self._runs.list(state="ended", limit=_LATEST_RUNS).items
         proposed = self._baselines.list(state="proposed", limit=_MAX_BASELINES).items
         upgrades = self._upgrades.watch(session, limit=_MAX_UPGRADES)
@@ -111,9 +95,8 @@ class Surveyor:
             *conditions.find_ending_waivers(snapshot, now.date()),
             *conditions.find_old_branches(snapshot, now),
             *records.find_proposed_baselines(proposed),
-            *(find_new_releases(learned) if learned else ()),
         )
-        return Survey(_with_owners(session, everything, snapshot), frozenset(covered), learned)
+        return Survey(_with_owners(session, everything, snapshot), frozenset(covered))
 
     def _find_impossible(
         self, snapshot: Snapshot, now: datetime, seconds: float

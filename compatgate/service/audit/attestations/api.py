@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from msgspec import Meta, Struct
-
 from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.route import Call, NoQuery, Returns, Routes
 from compatgate.service.audit.attestations.envelope import MEDIA
 from compatgate.service.audit.attestations.keys import MEDIA as KEYS
 from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
-from compatgate.service.audit.attestations.service import Attestations, PredicateForm
+from compatgate.service.audit.attestations.service import Attestations
 
 routes = Routes("gate", targets="checked")
-
-
-class AttestationQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters of an attestation."""
-
-    form: Annotated[
-        PredicateForm,
-        Meta(description="`verdict`: compatgate's predicate; `vsa`: SLSA's verification summary"),
-    ] = "verdict"
 
 
 @routes.get(
     "/verdicts/{id}/attestation",
     Returns(EnvelopeBody, "An in-toto statement in a DSSE envelope", media=(MEDIA,), etag=True),
-    query=AttestationQuery,
     errors=(404, 409),
 )
-def show_attestation(call: Call[AttestationQuery]) -> Reply:
+def show_attestation(call: Call[NoQuery]) -> Reply:
     """Sign a verdict.
 
     The subject is the image if the gate read it and used no other source; otherwise it is the
@@ -41,7 +27,7 @@ def show_attestation(call: Call[AttestationQuery]) -> Reply:
     if call.principal.targets is not None:
         verdict = call.use(Attestations).read_verdict(call.args["id"])
         call.principal.require_question(verdict)
-    signed = call.use(Attestations).attest(call.args["id"], call.query.form)
+    signed = call.use(Attestations).attest(call.args["id"])
     return Reply(signed.envelope, media=MEDIA, etag=signed.etag)
 
 

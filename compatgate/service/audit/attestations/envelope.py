@@ -18,7 +18,6 @@ from compatgate.service.audit.attestations.statement import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
     STATEMENT_TYPE,
-    SUMMARY_TYPE,
     DigestSet,
     Predicate,
     Subject,
@@ -39,7 +38,6 @@ Reason = Literal[
     "not-yet-valid",
     "wrong-subject",
     "wrong-target",
-    "no-attestation",
 ]
 
 
@@ -242,16 +240,12 @@ def _statement(payload: bytes) -> _Statement:
 
 
 def _predicate(statement: _Statement) -> Predicate:
-    kind, body = statement.predicate_type, statement.predicate
-    if kind == SUMMARY_TYPE:
-        body = body.get(PREDICATE_TYPE)  # type: ignore[assignment]
-        if body is None:
-            raise VerificationFailed("unknown-predicate", "the summary is of another verifier")
-    elif kind != PREDICATE_TYPE:
-        hint = f"known are {PREDICATE_TYPE} and {SUMMARY_TYPE}"
-        raise VerificationFailed("unknown-predicate", f"the predicate is {kind[:100]!r}", hint=hint)
+    kind = statement.predicate_type
+    if kind != PREDICATE_TYPE:
+        what, hint = f"the predicate is {kind[:100]!r}", f"known is {PREDICATE_TYPE}"
+        raise VerificationFailed("unknown-predicate", what, hint=hint)
     try:
-        return msgspec.convert(body, Predicate)
+        return msgspec.convert(statement.predicate, Predicate)
     except msgspec.ValidationError as error:
         what = f"the predicate does not match {kind}: {quote_error(error)}"
         raise VerificationFailed("malformed-statement", what) from None

@@ -6,7 +6,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -14,9 +14,7 @@ from msgspec import Struct
 from compatgate.errors import CompatgateError, Conflict, Unavailable, quote_error
 from compatgate.service.audit.attestations.keys import key_pem, key_set
 from compatgate.service.audit.attestations.statement import (
-    ANY_GATE,
     VerdictContent,
-    summary_statement,
     verdict_content,
     verdict_statement,
 )
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from securesystemslib.signer import Signer, SSlibKey
 
 
-PredicateForm = Literal["verdict", "vsa"]
 VALID_FOR = timedelta(days=7)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -42,7 +39,6 @@ class SigningOptions(Struct, frozen=True):
     make: Callable[[], Signer] | None = None
     keys: tuple[SSlibKey, ...] = ()
     valid_for: timedelta = VALID_FOR
-    verifier: str = ANY_GATE
 
 
 class SignedStatement(Struct, frozen=True):
@@ -81,18 +77,14 @@ class Attestations:
         found: dict[str, Any] = msgspec.json.decode(self._read_own(verdict_id)[0])
         return found
 
-    def attest(self, verdict_id: str, form: PredicateForm = "verdict") -> SignedStatement:
-        """Sign a verdict as it was given; ``form``: compatgate's predicate, or SLSA's summary."""
+    def attest(self, verdict_id: str) -> SignedStatement:
+        """Sign a verdict as it was given."""
         about = self._vouched(verdict_id)
         signing = self._signing
         if signing.make is None:
             hint = "the operator sets one with compatgate serve --signing-key"
             raise Conflict("this gate has no signing key", field="id", hint=hint)
-        statement = (
-            verdict_statement(about)
-            if form == "verdict"
-            else summary_statement(about, signing.verifier)
-        )
+        statement = verdict_statement(about)
         key_id = signing.keys[0].keyid
         mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
         from compatgate.service.audit.attestations.envelope import sign

@@ -1,10 +1,9 @@
-"""Make in-toto statements and SLSA verification summaries of stored verdicts.
+"""Make in-toto statements of stored verdicts.
 
 An attestation is about an image by its digest, or a stack by the digest of its form.
 
-Sources: in-toto/attestation ``spec/v1/statement.md`` and ``spec/v1/resource_descriptor.md``;
-slsa.dev ``spec/v1.0/verification_summary``, which allows custom levels and extension
-fields whose names are URIs. The predicate is described in docs/how-to/signing.md and by
+Sources: in-toto/attestation ``spec/v1/statement.md`` and ``spec/v1/resource_descriptor.md``. The
+predicate is described in docs/how-to/signing.md and by
 ``matrix/schema/verdict-attestation.schema.json``.
 """
 
@@ -14,7 +13,6 @@ import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, Struct
@@ -147,7 +145,7 @@ class Predicate(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class VerdictContent(Struct, frozen=True):
-    """The signed content, for every predicate."""
+    """The signed content."""
 
     subject: Subject
     predicate: Predicate
@@ -198,19 +196,12 @@ def verdict_content(
 
 
 def verdict_statement(about: VerdictContent) -> dict[str, Any]:
-    """Return the statement with compatgate's predicate."""
-    return statement(about.subject, PREDICATE_TYPE, to_plain(about.predicate))
-
-
-def statement(
-    subject: Subject, predicate_type: str, predicate: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return an in-toto statement about one subject."""
+    """Return an in-toto statement with compatgate's predicate."""
     return {
         "_type": STATEMENT_TYPE,
-        "subject": [to_plain(subject)],
-        "predicateType": predicate_type,
-        "predicate": predicate,
+        "subject": [to_plain(about.subject)],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": to_plain(about.predicate),
     }
 
 
@@ -248,52 +239,3 @@ def _subject(predicate: Predicate) -> Subject:
     if image and image.read and image.digest:
         return Subject(image_name(image.reference), image.digest)
     return Subject("stack", stack_digest(predicate.stack))
-
-
-SUMMARY_TYPE = "https://slsa.dev/verification_summary/v1"
-ANY_GATE = "https://compatgate.dev/gate"
-"""The verifier, if the operator names no public address."""
-_PASSED_LEVELS = {"pass": "COMPATGATE_PASS", "warn": "COMPATGATE_WARN"}
-
-
-def summary_statement(about: VerdictContent, verifier: str) -> dict[str, Any]:
-    """Return the statement with SLSA's predicate; compatgate's extends it.
-
-    What is not known did not pass, whatever the target's mode lets in: whoever reads a summary sees
-    two results only.
-    """
-    predicate = about.predicate
-    level = _PASSED_LEVELS.get(predicate.verdict)
-    at = {"matrixRevision": predicate.matrix_revision, "target": predicate.target}
-    whole = to_plain(predicate)
-    return statement(
-        about.subject,
-        SUMMARY_TYPE,
-        {
-            "verifier": {"id": verifier},
-            "timeVerified": whole["confirmedAt"],
-            "resourceUri": _resource(about),
-            "policy": {"uri": _policy(predicate, verifier), "digest": digest_of(at)},
-            "verificationResult": "PASSED" if level else "FAILED",
-            "verifiedLevels": [level or "FAILED"],
-            "slsaVersion": "1.0",
-            PREDICATE_TYPE: whole,
-        },
-    )
-
-
-def _resource(about: VerdictContent) -> str:
-    """Return the image as a package URL, or the stack by its digest."""
-    image = about.predicate.image
-    (algorithm, digits), *_ = about.subject.digest.items()
-    if not (image and image.read and image.digest):
-        return f"https://compatgate.dev/stacks/{algorithm}:{digits}"
-    name = image_name(image.reference)
-    version = quote(f"{algorithm}:{digits}", safe="")
-    return f"pkg:oci/{name.rpartition('/')[2]}@{version}?repository_url={quote(name, safe='/:')}"
-
-
-def _policy(predicate: Predicate, verifier: str) -> str:
-    if predicate.target is None:
-        return f"{verifier}/api/v1/facts"
-    return f"{verifier}/api/v1/targets/{quote(predicate.target, safe='')}"

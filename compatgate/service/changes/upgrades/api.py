@@ -1,4 +1,4 @@
-"""Serve upgrades and freezes: propose, start waves, stop and roll back."""
+"""Serve upgrades: propose, start waves, stop and roll back."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from typing import Annotated, Any
 from flask import request
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.replies import Reply, page_reply, slice_page
+from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes
-from compatgate.kit.http.schemas import ListQuery, ReasonQuery
-from compatgate.service.changes.upgrades.freezes import Freezes, KnownGood
+from compatgate.kit.http.schemas import ReasonQuery
 from compatgate.service.changes.upgrades.schemas import (
-    FREEZE_EXAMPLE,
     UPGRADE_EXAMPLE,
-    FreezeBody,
-    FreezeFilters,
-    FreezeRequest,
-    KnownGoodBody,
     LeaveOutRequest,
     MayStartBody,
     UpgradeBody,
@@ -160,55 +154,3 @@ def leave_out_nodes(call: Call[NoQuery]) -> Reply:
     """Exclude nodes: no wave waits for them, and their reports trigger no rollback."""
     asked = to_struct(call.document(), LeaveOutRequest)
     return _reply(call.use(Upgrades).leave_out(call.args["name"], asked.nodes, call.by()))
-
-
-@routes.pages("/freezes", FreezeBody, "A page of freezes", targets="refused", query=FreezeFilters)
-def list_freezes(call: Call[FreezeFilters]) -> Reply:
-    """List freezes by start time."""
-    query = call.query
-    found = call.use(Freezes).list(target=query.target, ended=query.ended)
-    return page_reply(slice_page(found, query))
-
-
-@routes.put(
-    "/freezes/{name}",
-    Returns(FreezeBody, "The freeze"),
-    body=Body(FreezeRequest, examples={"year-end": FREEZE_EXAMPLE}),
-    reason="body",
-)
-def set_freeze(call: Call[NoQuery]) -> Reply:
-    """Create or replace a freeze: a period in which no wave starts. Started waves continue."""
-    asked = to_struct(call.document(), FreezeRequest)
-    return Reply(call.use(Freezes).put(call.args["name"], asked, call.by()))
-
-
-@routes.delete(
-    "/freezes/{name}",
-    Returns(FreezeBody, "The deleted freeze"),
-    query=ReasonQuery,
-    reason="query",
-    errors=(404,),
-)
-def delete_freeze(call: Call[ReasonQuery]) -> Reply:
-    """Delete a freeze."""
-    return Reply(call.use(Freezes).delete(call.args["name"], call.by()))
-
-
-@routes.pages("/known-good", KnownGoodBody, "A page of known-good states", query=ListQuery)
-def list_known_good(call: Call[ListQuery]) -> Reply:
-    """List the known-good state of each target, to which a rollback returns.
-
-    The first wave of an upgrade marks the state before it; the end of its soak marks the new one.
-    """
-    found = call.use(KnownGood).list_states(call.principal)
-    return page_reply(slice_page(found, call.query))
-
-
-@routes.shows("/known-good/{target}", list[dict[str, Any]], "The target, its entries and waivers")
-def export_known_good(call: Call[NoQuery]) -> Reply:
-    """Export the known-good state of a target, as documents to import.
-
-    The target has its known-good drivers; entries and waivers are those of its revision.
-    """
-    call.principal.require_targets([call.args["target"]])
-    return Reply(call.use(KnownGood).export(call.args["target"]))

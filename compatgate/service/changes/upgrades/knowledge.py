@@ -1,4 +1,4 @@
-"""Gather the inputs of a decision about a wave: approvals, evidence, freezes, nodes, rates."""
+"""Gather the inputs of a decision about a wave: approvals, evidence, nodes, rates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec import UNSET, convert
+from msgspec import UNSET
 from msgspec.structs import replace
 from sqlalchemy import case, distinct, func, not_, select
 from sqlalchemy.orm import Session
@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from compatgate.core.entry_evidence import index_runs
 from compatgate.core.upgrade_state import (
     Comparison,
-    Freeze,
     Knowledge,
     Need,
     NodeState,
@@ -22,8 +21,6 @@ from compatgate.core.upgrade_state import (
     list_needs,
 )
 from compatgate.errors import CompatgateError
-from compatgate.kit.principal import matches
-from compatgate.service.changes.upgrades.freezes import list_freezes
 from compatgate.service.changes.upgrades.models import UpgradeRow
 from compatgate.service.changes.upgrades.repository import group_keys, make_key, split_key
 from compatgate.service.gate.decisions.batches import Decision
@@ -52,11 +49,6 @@ def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime)
         now,
         _find_missing_approvals(row, snapshot),
         needs,
-        tuple(
-            convert(one, Freeze, from_attributes=True)
-            for one in list_freezes(session, until_after=now)
-            if matches(tuple(one.targets), row.target)
-        ),
         {key: replace(one, healthy=key in healthy) for key, one in nodes.items()},
         tuple(rates),
         problems,

@@ -1,4 +1,4 @@
-"""Define the tables of upgrades, freezes and known-good states, and a stored upgrade."""
+"""Define the tables of upgrades and known-good states, and a stored upgrade."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Boolean, ForeignKey, Index, Integer, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from compatgate.core.upgrade_state import State, Upgrade
-from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, Words
+from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime
 from compatgate.kit.principal import list_last_words, names_of
 
 EventAction = Literal[
@@ -101,23 +101,6 @@ class UpgradeEvent(Base):
     def names(self) -> frozenset[str]:
         """Return the names by which the actor is known as a person."""
         return names_of(self.actor, self.identity)
-
-
-class FreezeRecord(Base):
-    """A freeze: a period in which no wave starts."""
-
-    __tablename__ = "freezes"
-
-    name: Mapped[str] = mapped_column(Text, primary_key=True)
-    targets: Mapped[tuple[str, ...]] = mapped_column(
-        Words, comment="Separated by spaces; * is every target"
-    )
-    since: Mapped[datetime] = mapped_column(UtcTime)
-    until: Mapped[datetime] = mapped_column(UtcTime)
-    owner: Mapped[str] = mapped_column(Text)
-    reason: Mapped[str] = mapped_column(Text)
-    made_by: Mapped[str] = mapped_column(Text)
-    made_at: Mapped[datetime] = mapped_column(UtcTime)
 
 
 class KnownGoodRecord(Base):

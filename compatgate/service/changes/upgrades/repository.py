@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import convert
+from msgspec.structs import asdict
 from sqlalchemy import ColumnElement, and_, exists, func, insert, not_, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
@@ -20,13 +22,18 @@ from compatgate.service.changes.upgrades.models import (
     OPEN_STATES,
     WATCH,
     EventAction,
+    KnownGoodRecord,
     UpgradeEvent,
     UpgradeNode,
     UpgradeRecord,
     UpgradeRow,
     UpgradeWaveRecord,
 )
-from compatgate.service.changes.upgrades.schemas import UpgradeRequest, UpgradeSummary
+from compatgate.service.changes.upgrades.schemas import (
+    KnownGoodBody,
+    UpgradeRequest,
+    UpgradeSummary,
+)
 from compatgate.service.nodes.reports import repository as nodes_table
 from compatgate.service.nodes.reports.reports import is_same_driver
 
@@ -342,3 +349,14 @@ def list_nodes(
                     "driver": drivers.get(key),
                     "left_out": None,
                 }
+
+
+def mark_known_good(session: Session, good: KnownGoodBody) -> None:
+    """Store the known-good state of a target, in place of the former one."""
+    session.merge(KnownGoodRecord(**asdict(good)))
+
+
+def find_known_good(session: Session, target: str) -> KnownGoodBody | None:
+    """Return the known-good state of a target; None: it has none yet."""
+    row = session.get(KnownGoodRecord, target)
+    return convert(row, KnownGoodBody, from_attributes=True) if row else None

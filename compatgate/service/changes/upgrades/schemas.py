@@ -1,4 +1,4 @@
-"""Define upgrades, freezes and known-good states as REST carries them."""
+"""Define upgrades and known-good states as REST carries them."""
 
 from __future__ import annotations
 
@@ -58,18 +58,6 @@ class LeaveOutRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes to exclude from the upgrade."""
 
     nodes: Annotated[list[NodeKey], Meta(min_length=1, max_length=1000)]
-
-
-class FreezeRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """A freeze: a period in which no wave starts."""
-
-    since: Annotated[datetime, Meta(tz=True)]
-    until: Annotated[datetime, Meta(tz=True)]
-    owner: Annotated[str, Meta(min_length=1, max_length=256)]
-    targets: Annotated[
-        tuple[Pattern, ...],
-        Meta(min_length=1, max_length=200, description="target names; `*` matches any characters"),
-    ] = ("*",)
 
 
 class KnownGoodBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -175,23 +163,9 @@ class UpgradeBody(UpgradeSummary, frozen=True, forbid_unknown_fields=True):
     missing_approvals: list[str]
     needs: list[UpgradeNeed]
     rates: list[RateBody]
-    freezes: Annotated[list[str], Meta(description="names of current and coming freezes")]
     left_out: Annotated[dict[str, str], Meta(description="excluded nodes, each with the reason")]
     events: list[UpgradeEventBody]
     known_good: KnownGoodBody | None
-
-
-class FreezeBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A freeze."""
-
-    name: str
-    targets: list[str]
-    since: datetime
-    until: datetime
-    owner: str
-    reason: str
-    made_by: str
-    made_at: datetime
 
 
 UPGRADE_EXAMPLE: dict[str, Any] = {
@@ -201,13 +175,6 @@ UPGRADE_EXAMPLE: dict[str, Any] = {
     "soak": "24h",
     "reason": "the driver that fixes Xid 119",
 }
-FREEZE_EXAMPLE: dict[str, Any] = {
-    "since": "2026-12-18T00:00:00Z",
-    "until": "2027-01-04T00:00:00Z",
-    "owner": "team-sre",
-    "targets": ["prod-*"],
-    "reason": "change stop at the end of the year",
-}
 
 
 class UpgradeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -215,12 +182,3 @@ class UpgradeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only
 
     state: State | None = None
     target: Filter | None = None
-
-
-class FreezeFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of freezes."""
-
-    target: (
-        Annotated[Filter, Meta(description="list freezes that hold waves of this target")] | None
-    ) = None
-    ended: Annotated[bool, Meta(description="include ended freezes")] = False

@@ -25,7 +25,6 @@ from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page
 from compatgate.kit.principal import AccessRefused, Authorship, Principal, require_storable
 from compatgate.service.changes.upgrades import repository as upgrades
-from compatgate.service.changes.upgrades.freezes import find_known_good, mark_known_good
 from compatgate.service.changes.upgrades.knowledge import (
     BEFORE,
     count_stacks,
@@ -33,7 +32,12 @@ from compatgate.service.changes.upgrades.knowledge import (
     load_node_reports,
 )
 from compatgate.service.changes.upgrades.models import EventAction, UpgradeRecord, UpgradeRow
-from compatgate.service.changes.upgrades.repository import list_nodes, make_upgrade
+from compatgate.service.changes.upgrades.repository import (
+    find_known_good,
+    list_nodes,
+    make_upgrade,
+    mark_known_good,
+)
 from compatgate.service.changes.upgrades.schemas import (
     KnownGoodBody,
     UpgradeRequest,

@@ -58,7 +58,6 @@ def describe(view: UpgradeView) -> UpgradeBody:
         "rates": [
             {"text": one.words, "chance": one.chance, "alarm": one.is_alarm} for one in known.rates
         ],
-        "freezes": [freeze.name for freeze in known.freezes],
         "events": row.events,
         "known_good": view.good,
     }
@@ -154,7 +153,7 @@ def arrange(view: UpgradeView, asker: str) -> dict[str, Any]:
     waves = [_arrange_wave(view, asker, wave) for wave in row.waves]
     content = [
         int(known.now.timestamp()) // 60, view.decision, known.problems, known.approvals,
-        known.needs, known.freezes, [rate.words for rate in known.rates], view.good,
+        known.needs, [rate.words for rate in known.rates], view.good,
         [one.identity for one in row.approvals],
         [(one.state, one.domains, one.owed, one.act, one.decision, one.lacking) for one in waves],
     ]  # fmt: skip

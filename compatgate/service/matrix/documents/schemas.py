@@ -106,27 +106,6 @@ class Made(Struct, frozen=True, forbid_unknown_fields=True):
     revision: int
 
 
-class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of the matrix that waits or waited for a second person."""
-
-    id: str
-    digest: Annotated[str, Meta(description="SHA-256 of the documents before and after")]
-    state: Literal["waiting", "approved", "refused"]
-    made_at: datetime
-    expires_at: Annotated[datetime, Meta(description="time when the approval request expires")]
-    author: str
-    reason: str
-    action: str
-    targets: Annotated[list[str], Meta(description="targets whose policies require two people")]
-    decided_by: str | None
-    decided_at: datetime | None
-    revision: Annotated[
-        int | None, Meta(description="revision made by the approval; null: not approved")
-    ]
-    open: Annotated[bool, Meta(description="true: the change can still be approved")]
-    changes: list[Change]
-
-
 class DocumentName(Struct, frozen=True, forbid_unknown_fields=True):
     """A document of the matrix."""
 

@@ -1,27 +1,17 @@
-"""Serve proposals: list, show, propose, review, merge, close; revert revisions.
-
-An approval is a proposal that the gate made of a change which a policy does not let one person make
-alone.
-"""
+"""Serve proposals: list, show, propose, review, merge, close; revert revisions."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import convert
-
-from compatgate.errors import NotFound
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.service.matrix.documents.document_api import ForceOption
-from compatgate.service.matrix.documents.schemas import ApprovalBody
-from compatgate.service.matrix.proposals.models import Proposal
 from compatgate.service.matrix.proposals.readiness import ProposalView, describe, summarize
 from compatgate.service.matrix.proposals.schemas import (
     POOL_EXAMPLE,
     PROPOSAL_EXAMPLE,
-    ApprovalFilters,
     ApproveRequest,
     CommentRequest,
     MergeRequest,
@@ -36,11 +26,8 @@ from compatgate.service.matrix.proposals.schemas import (
 from compatgate.service.matrix.proposals.service import ProposalService
 
 proposals_routes = Routes("proposals", targets="checked", scope="propose")
-approvals_routes = Routes("approvals", scope="bless")
 
 _READ = {"digest": "b6a5c1f0" * 8}
-_APPROVAL = ApprovalBody.__struct_fields__
-_STATES = {"open": "waiting", "merged": "approved", "closed": "refused"}
 _EXAMPLES = {"entry": PROPOSAL_EXAMPLE, "driver": POOL_EXAMPLE}
 
 
@@ -221,71 +208,3 @@ def revert_revision(call: Call[NoQuery]) -> Reply:
         "changes": [edit.to_change() for edit in edits],
     }
     return Reply(body, status=201)
-
-
-@approvals_routes.pages("/approvals", ApprovalBody, "A page of approvals", query=ApprovalFilters)
-def list_approvals(call: Call[ApprovalFilters]) -> Reply:
-    """List changes that wait or waited for a second person, newest first."""
-    filters = call.query.filters()
-    waiting = filters.pop("waiting")
-    found = call.use(ProposalService).list(**filters, asked=True, is_open=waiting)
-    return page_reply(found, lambda view: _body(view.row))
-
-
-def _body(row: Proposal) -> ApprovalBody:
-    """Return a proposal as an approval."""
-    body = {name: getattr(row, name) for name in _APPROVAL if hasattr(row, name)}
-    body |= {
-        "state": _STATES[row.state],
-        "expires_at": row.expires_at or row.made_at,
-        "targets": row.asking,
-        "open": row.is_open,
-        "changes": row.changes,
-    }
-    return convert(body, ApprovalBody)
-
-
-def _find(call: Call[NoQuery]) -> Proposal:
-    """Return the approval that a request names; a proposal made on purpose is none."""
-    row = call.use(ProposalService).show(call.args["id"]).row
-    if not row.asking:
-        hint, what = "it is a proposal: use /proposals", f"approval {row.id!r} does not exist"
-        raise NotFound(what, field="id", value=row.id, hint=hint)
-    return row
-
-
-@approvals_routes.shows("/approvals/{id}", ApprovalBody, "The approval")
-def show_approval(call: Call[NoQuery]) -> Reply:
-    """Show a change that waits or waited for a second person."""
-    return Reply(_body(_find(call)))
-
-
-@approvals_routes.post(
-    "/approvals/{id}/approve",
-    Returns(ApprovalBody, "The approval, with the revision that it became"),
-    targets="checked",
-    body=Body(ApproveRequest),
-    errors=(404, 409),
-)
-def approve_change(call: Call[NoQuery]) -> Reply:
-    """Approve a change as the second person, and apply it.
-
-    The author cannot approve (403). The body names the `digest` of the change that you read (409
-    without it, with the difference). The gate refuses the change if its documents have changed
-    since (409). If a policy requires more people, the last approval applies the change.
-    """
-    asked = to_struct(call.document(), ApproveRequest)
-    number = _find(call).id
-    return Reply(_body(call.use(ProposalService).approve(number, call.principal, asked.digest).row))
-
-
-@approvals_routes.post(
-    "/approvals/{id}/refuse",
-    Returns(ApprovalBody, "The approval, refused"),
-    targets="checked",
-    errors=(404, 409),
-)
-def refuse_change(call: Call[NoQuery]) -> Reply:
-    """Refuse a change that waits for a second person; authors withdraw their changes this way."""
-    number = _find(call).id
-    return Reply(_body(call.use(ProposalService).close(number, call.principal).row))

@@ -141,28 +141,19 @@ def find_open(session: Session, digest: str) -> list[Proposal]:
 def list_proposals(
     session: Session,
     *,
-    is_open: bool | None = None,
     state: StoredState | None = None,
     author: str | None = None,
-    asked: bool | None = None,
     cursor: str | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> Page[Proposal]:
-    """Return proposals, the newest first.
-
-    ``asked``: the gate made it of a change that it refused. One that has ended by itself is closed.
-    """
+    """Return proposals, the newest first; one that has expired is closed."""
     lasts = Proposal.expires_at.is_(None) | (Proposal.expires_at > clock.now())
     may = (Proposal.state == "open") & lasts
     query = _LISTED
-    if is_open is not None:
-        query = query.where(may if is_open else ~may)
     if state == "merged":
         query = query.where(Proposal.state == state)
     elif state is not None:
         query = query.where(may if state == "open" else ~may & (Proposal.state != "merged"))
     if author:
         query = query.where(Proposal.author == author)
-    if asked is not None:
-        query = query.where(Proposal.asking != "" if asked else Proposal.asking == "")
     return page(session, query, Proposal.id, cursor=cursor, limit=limit, descending=True)

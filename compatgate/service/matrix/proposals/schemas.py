@@ -308,11 +308,3 @@ class ProposalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
     state: State | None = None
     target: Annotated[Filter, Meta(description="target that the proposal affects")] | None = None
     author: Filter | None = None
-
-
-class ApprovalFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Filters of approvals."""
-
-    waiting: Annotated[bool, Meta(description="only changes that can still be approved")] | None = (
-        None
-    )

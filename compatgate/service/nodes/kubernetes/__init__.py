@@ -1,5 +1,1 @@
-"""Read nodes and pods of a running cluster; write labels, taints and policy reports.
-
-Everything goes through `compatgate.kit.kubernetes`; what is to be written is made
-without I/O in `labels` and `policy_reports`.
-"""
+"""Read nodes and pods of a running cluster, through `compatgate.kit.kubernetes`."""

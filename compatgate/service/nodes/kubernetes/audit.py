@@ -49,7 +49,6 @@ class RunningPod(Struct, frozen=True):
 
     namespace: str
     name: str
-    uid: str
     node: str
     document: Mapping[str, Any]
 
@@ -84,8 +83,8 @@ def pod_of(body: Mapping[str, Any], kinds: Kinds) -> RunningPod | None:
     }
     if not _uses_gpus(document, kinds):
         return None
-    namespace, name, uid = (read_text(metadata.get(key)) for key in ("namespace", "name", "uid"))
-    return RunningPod(namespace, name, uid, node, document)
+    namespace, name = (read_text(metadata.get(key)) for key in ("namespace", "name"))
+    return RunningPod(namespace, name, node, document)
 
 
 def _uses_gpus(document: Mapping[str, Any], kinds: Kinds) -> bool:
@@ -127,7 +126,6 @@ def _use_pulled_images(spec: Mapping[str, Any], status: Mapping[str, Any]) -> di
 
 
 Outcome = Literal["pass", "fail", "warn", "error", "skip"]
-"""Outcomes of a PolicyReport."""
 _NOT_ASKED = (401, 403)
 """Statuses of a refusal that does not depend on the question."""
 _UNMATCHED: dict[UnmatchedPolicy, Outcome] = {"allow": "skip", "warn": "warn", "deny": "fail"}
@@ -178,7 +176,6 @@ class PodResult(Struct, frozen=True):
     message: str
     verdict: str = ""
     mode: str = ""
-    scored: bool = True
 
 
 def audit_pods(
@@ -301,5 +298,4 @@ def _result(
         message,
         verdict.id if verdict else "",
         verdict.mode if verdict else "",
-        outcome in ("pass", "fail", "error"),
     )

@@ -64,7 +64,6 @@ class ClusterNode(Struct, frozen=True):
 
     Attributes:
         allocatable: resources that the kubelet hands out; None: not reported.
-        version: ``resourceVersion``; the server refuses a change made from an older one.
     """
 
     name: str
@@ -72,7 +71,6 @@ class ClusterNode(Struct, frozen=True):
     annotations: Mapping[str, str]
     allocatable: Mapping[str, int] | None
     taints: tuple[Mapping[str, Any], ...] = ()
-    version: str = ""
 
     @property
     def has_gpus(self) -> bool:
@@ -129,7 +127,6 @@ def node_of(body: Mapping[str, Any]) -> ClusterNode | None:
         read_labels(metadata.get("annotations")),
         dict(_resources(allocatable)) if isinstance(allocatable, dict) else None,
         tuple(read_mapping(taint) for taint in read_list(spec.get("taints"))),
-        read_text(metadata.get("resourceVersion")),
     )
 
 

@@ -1,13 +1,7 @@
-"""Describe one node: its sources side by side, its targets' pools, and what to label and taint.
-
-The gate sees a node's labels and taints, not its annotations: it cannot tell what compatgate
-has set there. It gives commands only if compatgate cannot have set anything yet, else the command
-that reads the node itself.
-"""
+"""Describe one node: its sources side by side, and its targets' pools."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -19,14 +13,6 @@ from compatgate.core.request import Pool
 from compatgate.kit import clock
 from compatgate.service.cluster.admission.matching import TARGET
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.kubernetes.connection import ClusterNode
-from compatgate.service.nodes.kubernetes.labels import (
-    LABEL,
-    NodeDecision,
-    TaintLimit,
-    kubectl_commands,
-    plan_change,
-)
 from compatgate.service.nodes.reports.comparison import (
     NodeView,
     driver_version,
@@ -43,8 +29,6 @@ from compatgate.service.nodes.reports.repository import NodeRow
 from compatgate.service.nodes.reports.schemas import SourceKind, WitnessBody
 
 ORDER: tuple[SourceKind, ...] = ("driver", "labels", "kubelet")
-DEFAULT_TAINT_LIMIT = TaintLimit("10%", percent=10)
-"""Default taint limit of ``compatgate k8s reconcile``."""
 _SINGLE_SOURCE_TEXT = {
     "labels": "Only the labels report",
     "driver": "Only the driver itself reports",
@@ -235,59 +219,3 @@ def gpu_kinds(view: NodeView, snapshot: Snapshot) -> tuple[GpuKind, ...]:
         product, profile = (gpu.vgpu or gpu.name, gpu.mig) if gpu else (one["gpu"], None)
         kinds.append(GpuKind(product, profile, one["count"], gpu is not None))
     return tuple(kinds)
-
-
-class TargetShare(Struct, frozen=True):
-    """The share of a target's nodes whose driver is not blessed."""
-
-    target: str
-    not_blessed: int
-    of: int
-
-    @property
-    def most(self) -> int:
-        """Return the number of nodes that may be tainted at once."""
-        return DEFAULT_TAINT_LIMIT.of(self.of)
-
-
-class Advice(Struct, frozen=True):
-    """Advice on the label and taint of a node.
-
-    Attributes:
-        says: present value of the node's label; None: no label, or labels not known.
-        commands: kubectl commands; empty: compatgate may have set something already.
-        look: command that reads the node and suggests changes.
-        too_many: targets whose taint limit would be exceeded.
-    """
-
-    says: str | None
-    commands: tuple[str, ...]
-    look: str
-    too_many: tuple[TargetShare, ...]
-
-
-def count_shares(views: Iterable[NodeView], targets: Iterable[str]) -> tuple[TargetShare, ...]:
-    """Count the nodes of each target that would be tainted."""
-    counts = {name: [0, 0] for name in targets}
-    for view in views:
-        for name in counts.keys() & view.standing.targets:
-            counts[name][0] += view.standing.driver == "not-blessed"
-            counts[name][1] += 1
-    return tuple(TargetShare(name, bad, total) for name, (bad, total) in counts.items())
-
-
-def advise(view: NodeView, beside: Iterable[TargetShare]) -> Advice:
-    """Advise on the label and taint of a node, given the shares of its targets' nodes."""
-    row, standing = view.row, view.standing
-    says = row.labels.get(LABEL)
-    look = (
-        f"kubectl get node {shlex.quote(row.name)} -o json | compatgate k8s nodes --file - "
-        f"--cluster {shlex.quote(row.cluster)} --suggest --max-tainted 1"
-    )
-    many = tuple(one for one in beside if one.not_blessed > one.most)
-    commands: list[str] = []
-    if "labels" in row.witnesses and says is None:
-        node = ClusterNode(row.name, row.labels, {}, {})
-        decision = NodeDecision(standing.driver, standing.why, row.driver, standing.targets)
-        commands = kubectl_commands(plan_change(node, decision))
-    return Advice(says, tuple(commands), look, many if standing.driver == "not-blessed" else ())

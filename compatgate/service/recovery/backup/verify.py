@@ -8,10 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sqlalchemy import inspect, text
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from compatgate.errors import CompatgateError, quote_error
+from compatgate.errors import CompatgateError
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.service.recovery.backup import postgresql
@@ -150,7 +149,6 @@ def _check_postgresql_rows(session: Session) -> Iterator[Check]:
         rows += session.execute(text(query)).one()[0]
     yield Check("pages", "ok", f"PostgreSQL read all {rows} rows of {len(names)} tables")
     yield _checksums(session)
-    yield _check_indexes(session, names)
 
 
 def _checksums(session: Session) -> Check:
@@ -158,27 +156,6 @@ def _checksums(session: Session) -> Check:
         return Check("checksums", "ok", "PostgreSQL checks every page that it reads")
     fix = "enable them with pg_checksums --enable while the server is stopped"
     return Check("checksums", "warn", "PostgreSQL does not notice damaged pages", fix)
-
-
-def _check_indexes(session: Session, names: set[str]) -> Check:
-    installed = text("SELECT count(*) FROM pg_extension WHERE extname = 'amcheck'")
-    if not session.execute(installed).scalar():
-        what = "not compared with rows: the extension amcheck is not installed"
-        return Check("indexes", "skip", what, "CREATE EXTENSION amcheck")
-    query = text(
-        "SELECT count(bt_index_check(i.indexrelid::regclass, true)) FROM pg_index i"
-        " JOIN pg_class c ON c.oid = i.indrelid JOIN pg_class x ON x.oid = i.indexrelid"
-        " JOIN pg_am a ON a.oid = x.relam WHERE a.amname = 'btree' AND c.relname = ANY(:names)"
-    )
-    try:
-        with session.begin_nested():
-            count = session.execute(query, {"names": sorted(names)}).scalar()
-    except DBAPIError as error:
-        first = quote_error(str(error.orig).partition("\n")[0])
-        if getattr(error.orig, "sqlstate", "") == "42501":
-            return Check("indexes", "skip", f"not compared with rows: {first}")
-        return Check("indexes", "fail", f"damaged: {first}", "REINDEX the index, then verify again")
-    return Check("indexes", "ok", f"{count} indexes have every row (amcheck)")
 
 
 def _check_chain(database: Database, head: str | None) -> Iterator[Check]:

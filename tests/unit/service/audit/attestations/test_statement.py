@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import ParseDict
-from in_toto_attestation.predicates.vsa.v1.vsa_pb2 import VerificationSummary
 from in_toto_attestation.v1.statement import Statement
 from in_toto_attestation.v1.statement_pb2 import Statement as Message
 from jsonschema import Draft202012Validator
@@ -21,7 +20,6 @@ from compatgate.service.audit.attestations.statement import (
     PREDICATE_TYPE,
     stack_digest,
     stated_digest,
-    summary_statement,
 )
 
 from .conftest import DIGEST, IMAGE, NOW
@@ -134,39 +132,3 @@ def test_the_stored_verdict_is_named_by_its_digest(stored: Any, about: Any) -> N
     inputs = {one.name: one.digest["sha256"] for one in about().predicate.inputs}
     assert inputs["verdict"] == hashlib.sha256(stored().encode()).hexdigest()
     assert set(inputs) == {"verdict", "stack", "pools", "facts"}
-
-
-@pytest.mark.parametrize(
-    ("verdict", "result", "level"),
-    [
-        ("pass", "PASSED", "COMPATGATE_PASS"),
-        ("warn", "PASSED", "COMPATGATE_WARN"),
-        ("unknown", "FAILED", "FAILED"),
-        ("fail", "FAILED", "FAILED"),
-    ],
-)
-def test_a_summary_is_slsas_and_unknown_did_not_pass(
-    about: Any, verdict: str, result: str, level: str
-) -> None:
-    vouch = about(verdict=verdict, allowed=True, mode="audit", **READ)
-    made = summary_statement(vouch, "https://gate.example")
-    parsed(made)
-    # In the library's message the levels are one text; by the specification they are a list.
-    known = {
-        k: v for k, v in made["predicate"].items() if k not in (PREDICATE_TYPE, "verifiedLevels")
-    }
-    summary = ParseDict(known, VerificationSummary())
-    assert summary.verification_result == result
-    assert made["predicate"]["verifiedLevels"] == [level]
-    assert summary.verifier.id == "https://gate.example"
-    assert summary.policy.uri == "https://gate.example/api/v1/targets/prod-a100"
-    assert summary.resource_uri == (
-        f"pkg:oci/app@sha256%3A{DIGEST}?repository_url=registry.example:5000/team/app"
-    )
-    assert made["predicate"][PREDICATE_TYPE]["verdict"] == verdict
-
-
-def test_a_summary_of_a_stated_stack_names_the_stack(about: Any) -> None:
-    made = summary_statement(about(), "https://gate.example")
-    digest = made["subject"][0]["digest"]["sha256"]
-    assert made["predicate"]["resourceUri"] == f"https://compatgate.dev/stacks/sha256:{digest}"

@@ -23,7 +23,6 @@ from compatgate.service.audit.attestations.envelope import (
 from compatgate.service.audit.attestations.statement import (
     digest_set,
     stated_digest,
-    summary_statement,
 )
 
 from .conftest import DIGEST, IMAGE, NOW
@@ -73,14 +72,6 @@ def test_securesystemslib_reads_the_envelope(made: Any, signer: Any) -> None:
     envelope = Envelope.from_dict(made())
     assert envelope.verify([signer.public_key], 1)
     assert envelope.payload_type == "application/vnd.in-toto+json"
-
-
-def test_a_summary_is_verified_by_what_it_extends(about: Any, signer: Any, judged: Any) -> None:
-    found = judged(
-        sign(summary_statement(about(), "https://gate.example"), signer), target="prod-a100"
-    )
-    assert found.predicate_type == "https://slsa.dev/verification_summary/v1"
-    assert found.predicate.verdict == "warn"
 
 
 def test_a_changed_payload_is_refused(made: Any, judged: Any) -> None:

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from upgrade_fleet import API, NAMES, NEW, OLD, Fleet
+from upgrade_fleet import NAMES, NEW, OLD, Fleet
 
 from compatgate.service.app import Rooms
 from compatgate.service.changes.upgrades.repository import find_upgrade
@@ -57,7 +57,6 @@ class Story(RuleBasedStateMachine):
         }
         self.people, self.canary = people, canary
         self.approved = self.passed = self.stopped = self.failed = self.ended = False
-        self.frozen_until: datetime | None = None
         self.holders: dict[int, str] = {}
         self.finished: dict[int, datetime] = {}
         if ready:  # else examples rarely come as far as a wave
@@ -85,16 +84,6 @@ class Story(RuleBasedStateMachine):
             return
         self.fleet.run_canary(outcome)
         self.passed, self.failed = outcome == "passed", outcome == "failed"
-
-    @rule(hours=st.integers(1, 3))
-    def a_freeze_begins(self, hours: int) -> None:
-        self.frozen_until = self.fleet.now + timedelta(hours=hours)
-        body = {
-            "since": self.fleet.now.isoformat(), "until": self.frozen_until.isoformat(),
-            "owner": "sre", "reason": "stop",
-        }  # fmt: skip
-        path = f"{API}/freezes/stop"
-        assert self.fleet.client.put(path, json=body, headers=self.fleet.tool).status_code == 200
 
     @rule()
     def somebody_stops_or_resumes_it(self) -> None:
@@ -137,9 +126,6 @@ class Story(RuleBasedStateMachine):
         assert not self.ended
         assert self.people == 1 or self.approved
         assert not self.canary or self.passed
-        first = wave not in self.holders
-        if first:
-            assert self.frozen_until is None or self.fleet.now >= self.frozen_until
         for earlier in range(1, wave):
             assert self.has(earlier)
             assert self.fleet.now >= self.finished[earlier] + SOAK

@@ -40,8 +40,8 @@ class World(NamedTuple):
 
     def decide(self, number: str, what: str, who: Headers) -> Any:
         read = {"digest": self.rooms.proposals.show(number).row.digest}
-        body = read if what == "approve" else None
-        return self.client.post(f"{API}/approvals/{number}/{what}", json=body, headers=who)
+        body = read if what == "approve" else {}
+        return self.client.post(f"{API}/proposals/{number}/{what}", json=body, headers=who)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_another_person_approves_and_the_change_is_made(world: World) -> None:
     assert alone.status_code == 403
     assert "another person approves it" in alone.get_json(force=True)["detail"]
     approved = world.decide(number, "approve", world.bob).get_json()
-    assert (approved["state"], approved["decided_by"]) == ("approved", "bob")
+    assert (approved["state"], approved["decided_by"]) == ("merged", "bob")
     assert (approved["revision"], world.mode()) == (before + 1, "audit")
     made = world.rooms.matrix.show_revision(before + 1)
     assert (made.author, made.reason) == ("ann", "as planned")
@@ -122,12 +122,12 @@ def test_an_import_waits_as_a_whole(world: World) -> None:
     path, before = f"{API}/matrix/import?reason=x", world.revision()
     number = needed(world.client.post(path, json=documents, headers=world.ann))
     assert world.revision() == before
-    shown = world.client.get(f"{API}/approvals/{number}", headers=world.bob).get_json()
+    shown = world.client.get(f"{API}/proposals/{number}", headers=world.bob).get_json()
     assert [(one["action"], one["name"]) for one in shown["changes"]] == [
         ("create", "free"),
         ("change", NAME),
     ]
-    assert shown["targets"] == [NAME]
+    assert [one["target"] for one in shown["demands"]] == [NAME]
     done = world.client.post(path, json=documents, headers=world.bob).get_json()
     assert (done["revision"], len(done["changes"])) == (before + 1, 2)
 
@@ -209,14 +209,14 @@ def test_an_approval_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None
     assert world.mode() == "enforce"
 
 
-def test_an_approval_is_refused_or_withdrawn(world: World) -> None:
+def test_a_change_is_refused_or_withdrawn(world: World) -> None:
     for who in (world.bob, world.ann):
         number = needed(world.put(target(mode="audit"), world.ann))
-        assert world.decide(number, "refuse", who).get_json()["state"] == "refused"
+        assert world.decide(number, "close", who).get_json()["state"] == "closed"
         assert world.decide(number, "approve", world.bob).status_code == 409
     assert len(world.rooms.audit.list_audit(action="proposal.close").items) == 2
     assert world.mode() == "enforce"
-    listed = world.client.get(f"{API}/approvals?waiting=true", headers=world.bob).get_json()
+    listed = world.client.get(f"{API}/proposals?state=open", headers=world.bob).get_json()
     assert listed["items"] == []
 
 

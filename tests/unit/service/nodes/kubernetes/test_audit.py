@@ -101,23 +101,23 @@ def result(running: RunningPod) -> Callable[..., PodResult]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "outcome", "scored"),
+    ("answer", "outcome"),
     [
-        (verdict(), "pass", True),
-        (verdict("warn"), "warn", False),
-        (verdict("fail", allowed=False), "fail", True),
-        (verdict("fail", mode="audit"), "warn", False),
-        (verdict("unknown", allowed=False), "error", True),
-        (verdict("unknown", mode="warn"), "warn", False),
-        (BadInput("there is no such target", field="target"), "error", True),
+        (verdict(), "pass"),
+        (verdict("warn"), "warn"),
+        (verdict("fail", allowed=False), "fail"),
+        (verdict("fail", mode="audit"), "warn"),
+        (verdict("unknown", allowed=False), "error"),
+        (verdict("unknown", mode="warn"), "warn"),
+        (BadInput("there is no such target", field="target"), "error"),
     ],
 )
 def test_unknown_is_never_a_pass(
-    result: Callable[..., PodResult], answer: Any, outcome: str, scored: bool
+    result: Callable[..., PodResult], answer: Any, outcome: str
 ) -> None:
     answers = [answer, answer] if isinstance(answer, CompatgateError) else [answer]
     found = result(*answers)
-    assert (found.outcome, found.scored) == (outcome, scored)
+    assert found.outcome == outcome
     assert found.message
     assert found.rule == ("CG101" if isinstance(answer, Verdict) and outcome != "pass" else "")
 
@@ -221,7 +221,7 @@ def test_a_pod_that_names_another_target_than_that_of_its_node_is_found() -> Non
     other = TargetSpec((SLICE,), MatchSpec(node_labels={"gpu": "h100"}), PolicySpec("warn"))
     known = {"prod": TargetSpec((SLICE,), MatchSpec(node_labels=ON_A100)), "other": other}
     (one,) = audited(known, ON_A100, **{"compatgate.dev/target": "other"})
-    assert (one.outcome, one.rule, one.target, one.scored) == ("fail", "CG831", "prod", True)
+    assert (one.outcome, one.rule, one.target) == ("fail", "CG831", "prod")
     (one,) = audited(known, {"gpu": "h100"}, **{"compatgate.dev/target": "other"})
     assert (one.outcome, one.target) == ("pass", "other")
 
