@@ -334,7 +334,8 @@ class RuleContext:
         near = [package for package in self.packages if package.near]
         if not near or self.cuda is None or self.frameworks:
             return False
-        return all((self.cuda.major,) == find_named_cuda(one.name) for one in near)
+        named = (find_named_cuda(one.name) or (0,) for one in near)
+        return all(self.cuda.major == cuda[0] for cuda in named)
 
     @lazy_property
     def toolkit(self) -> Toolkit | None:
