@@ -324,8 +324,8 @@ def _resolve(text: str, index: GpuIndex) -> Gpu:
         raise _gpu_error(text, "does not say which product it is", hint)
     exact = index.exact(words)
     candidates = [exact] if exact else index.matching(words)
-    if not candidates and (rest := [word for word in words if word not in _OF_LAPTOPS]):
-        candidates = index.matching(rest)
+    if not candidates and (others := [word for word in words if word not in _OF_LAPTOPS]):
+        candidates = index.matching(others)
     if not candidates:
         raise _unknown_gpu_error(text, words, index)
     if profile is None:

@@ -99,8 +99,9 @@ def test_the_cuda_of_the_newer_one_is_assumed_and_denies_nothing(ask_with):
 OLD_DRIVER = "driver=470.57.02,gpu=A100-SXM4-80GB"
 
 
-def test_the_cuda_major_in_the_name_of_a_package_denies_an_older_driver(ask):
-    verdict = ask(OLD_DRIVER, "cudf-cu12=25.6.0")  # no wheel of it was measured
+@pytest.mark.parametrize("stack", ["cudf-cu12=25.6.0", "nvidia-dali-cuda120=1.26.0"])
+def test_the_cuda_major_in_the_name_of_a_package_denies_an_older_driver(ask, stack):
+    verdict = ask(OLD_DRIVER, stack)  # no wheel of it was measured
     by_rule = {f.rule: f.outcome for f in verdict.findings}
     assert by_rule["CG101"] == "fail"
 
