@@ -534,10 +534,14 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
 
 
 def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:
-    """Yield the oldest CUDA of the build whose label names a major, with the sentence."""
+    """Yield the CUDA that a label names, or the oldest of its major, with the sentence."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
-    if release is None or not version.cuda or len(version.cuda) > 1:
+    if release is None or not version.cuda:
+        return
+    if len(version.cuda) > 1:  # of TensorRT's package: a framework's own is the stack's CUDA
+        exact = (version.cuda[0], version.cuda[1])
+        yield exact, f"{name} {version} is assumed to run with CUDA {format_parts(exact)}, its own"
         return
     build = find_build(release, version, None)
     oldest = _find_oldest(build) if build else None
