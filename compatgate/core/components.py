@@ -207,8 +207,15 @@ def is_package_name(text: str) -> bool:
     )
 
 
+_EXTRAS = re.compile(r"\s*\[(?!sm_|compute_)[a-z0-9][a-z0-9,._-]*\]")
+"""Extras of a package, ``tensorflow[and-cuda]``; code in brackets belongs behind the version."""
+
+
 def _normalise(name: str) -> str:
-    return re.sub(r"[-_.\s]+", "-", name.strip().lower())
+    text = name.strip().lower()
+    if text.endswith("]"):
+        text = _EXTRAS.sub("", text)
+    return re.sub(r"[-_.\s]+", "-", text)
 
 
 def _lookup(text: str) -> Component | None:

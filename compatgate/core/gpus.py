@@ -20,9 +20,11 @@ from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
 from compatgate.errors import BadInput
 
 _NOISE = frozenset({"nvidia", "tesla", "generation", "gpu", "nvgpu", "tm", "r"})
+_OF_LAPTOPS = frozenset({"with", "max", "q", "design", "mobile"})
+"""Words for a slower model of the same GPU, which has no row: ``GTX 1080 with Max-Q Design``."""
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _PREFIX = re.compile(r"(nvidia|tesla|geforce|quadro|titan|jetson|rtx|gtx|gt(?=\d))(.+)")
-_SUFFIX = re.compile(r"(\d{3,4})((?:ti|super)+)")
+_SUFFIX = re.compile(r"(\d{3,4})((?:ti|super)+|d)")
 _MEMORY = re.compile(r"(\d{1,3})g(?:i?b)?")
 _FORM = re.compile(r"sxm\d?|pcie|nvl|hbm\d?e?")
 
@@ -47,7 +49,7 @@ def _parts(word: str) -> list[str]:
     if match := _PREFIX.fullmatch(word):
         return [*_parts(match[1]), *_parts(match[2])]
     if match := _SUFFIX.fullmatch(word):
-        return [match[1], *re.findall("ti|super", match[2])]
+        return [match[1], *re.findall("ti|super|d", match[2])]
     if match := _MEMORY.fullmatch(word):
         return [f"{match[1]}gb"]
     return [] if not word or word in _NOISE else [word]
@@ -240,6 +242,8 @@ def index_of(table: Gpus) -> GpuIndex:
 
 
 _LABEL = re.compile(r"nvidia\.com/(?:gpu\.product\s*[=:]?)?")
+_COUNT = re.compile(r"^\d{1,3} ?[x*] ?(?=\w)| ?\( ?[x*] ?\d{1,3} ?\)$|(?<!tegra) [x*] ?\d{1,3}$")
+"""How many GPUs there are, as reports write it: ``8x H100``, ``RTX 3090 (x2)``."""
 _CAPABILITY = re.compile(
     r"(?:(?:sm|compute|cc|(?:compute )?capability)[ _-]?([1-9]\d?)\.?(\d)|([1-9]\d?)\.(\d))([af]?)",
     re.ASCII,
@@ -300,6 +304,7 @@ def can_be_cut(gpu: Gpu, table: Gpus) -> bool:
 
 def _resolve(text: str, index: GpuIndex) -> Gpu:
     clean = " ".join(_LABEL.sub(" ", text.lower()).split())
+    clean = _COUNT.sub("", clean)
     if not clean or len(clean) > 120:
         raise _gpu_error(text, "is not the name of a GPU", "like A100-SXM4-80GB, L4 or sm_90")
     if match := _CAPABILITY.fullmatch(clean):
@@ -319,6 +324,8 @@ def _resolve(text: str, index: GpuIndex) -> Gpu:
         raise _gpu_error(text, "does not say which product it is", hint)
     exact = index.exact(words)
     candidates = [exact] if exact else index.matching(words)
+    if not candidates and (others := [word for word in words if word not in _OF_LAPTOPS]):
+        candidates = index.matching(others)
     if not candidates:
         raise _unknown_gpu_error(text, words, index)
     if profile is None:

@@ -62,7 +62,8 @@ def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
 
 def _assume_jetpack(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | None:
     """Return a stack with the CUDA of the JetPack that NVIDIA built its wheel for."""
-    name = next((n for n, v in stack.components.items() if month_of_image(v)), None)
+    stated, containers = stack.components.items(), facts.containers
+    name = next((name for name, v in stated if month_of_image(v, containers)), None)
     if name is None or not all(pool.gpu and pool.gpu.segment == "jetson" for pool in pools):
         return None
     from compatgate.core.jetson import describe_jetson
@@ -87,6 +88,8 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
         like = package.near[-1] if package.near else package  # an older one may need less
         if solved := _newest_supported(package, pool, facts):
             yield solved, package.title
+        elif labelled := cuda_of_label(package):
+            yield labelled, package.title
         elif cuda := cuda_of_package(like) or _cuda_of_pin(like, stack, facts, pool):
             yield cuda, like.title
 
@@ -134,14 +137,8 @@ def cuda_of_package(package: GpuPackage) -> CudaBuild | None:
 
     Its label says it, or else its requirements, statements, name and wheel.
     """
-    if package.version.cuda:
-        return package.version.cuda
-    from compatgate.core.package_wheels import label_of
-
-    label = label_of(package.version, package.statements)
-    if label.startswith("post"):
-        tag = label.removeprefix("post")
-        return (int(tag[:-1]),) if tag in _WITH_CUDNN else split_tag(tag)
+    if labelled := cuda_of_label(package):
+        return labelled
     texts = [one.cuda for one in package.statements if one.cuda]
     for asked in package.needs.on({"cuda": None}.keys()):
         texts += _AT_LEAST.findall(asked.spec)
@@ -150,6 +147,19 @@ def cuda_of_package(package: GpuPackage) -> CudaBuild | None:
         found.append(named)
     found += _cudas_of_wheel(package)
     return max(found) if len({cuda[0] for cuda in found}) == 1 else None
+
+
+def cuda_of_label(package: GpuPackage) -> CudaBuild | None:
+    """Return the CUDA that a package's version states: ``+cu121``, ``.post120``."""
+    if package.version.cuda:
+        return package.version.cuda
+    from compatgate.core.package_wheels import label_of
+
+    label = label_of(package.version, package.statements)
+    if not label.startswith("post"):
+        return None
+    tag = label.removeprefix("post")
+    return (int(tag[:-1]),) if tag in _WITH_CUDNN else split_tag(tag)
 
 
 def find_named_cuda(name: str) -> CudaBuild | None:

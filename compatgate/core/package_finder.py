@@ -328,8 +328,10 @@ class PackageFinder:
         named = label_of(plain, said)
         if record := released_record(name, version, named, said, platform):
             return (GpuPackage(name, version, platform, record, AS_BUILT, statements=said),)
-        if named != UNLABELLED or any(one.compiled for one in said):
+        if any(one.compiled for one in said):
             return ()
+        if named != UNLABELLED:
+            return self._find_unlabelled(name, version)
         label = f"+{version.local}" if of_record else ""
         texts = {one.version for one in records if "+" not in one.version}
         releases = sorted((parse_version(name, text) for text in texts), key=lambda one: one.key)
@@ -340,6 +342,21 @@ class PackageFinder:
             return other
         pair = dict.fromkeys((*before, *after) if before and after else ())
         return tuple(self.find(name, parse_version(name, f"{text}{label}")) for text in pair)
+
+    def _find_unlabelled(self, name: str, version: Version) -> tuple[GpuPackage, ...]:
+        """Return the index's wheel of a release whose label names but the CUDA of that wheel.
+
+        Reports write ``bitsandbytes=0.43.1+cu121`` for the wheel beside a torch of this label. What
+        is compiled for a torch has other wheels for other CUDAs.
+        """
+        if not (version.cuda and names_cuda(version)):
+            return ()
+        plain = self.find(name, parse_version(name, version.public))
+        if plain.record is None:
+            return ()
+        of_torch = any(asked.startswith("torch") for asked in plain.record.requires)
+        for_major = not of_torch and plain.cuda_majors == {version.cuda[0]}
+        return (plain,) if for_major or version.cuda in plain.named_cudas else ()
 
     def _find_leading(
         self, name: str, version: Version, leads_to: re.Match[str]

@@ -14,7 +14,7 @@ from compatgate.core.parts import Candidate
 from compatgate.core.performance import lazy_property
 from compatgate.core.request import Cpu, Os, Pool
 from compatgate.core.stack import Stack, canonical_key
-from compatgate.core.versions import Version, agree, parse_version
+from compatgate.core.versions import Version, agree, format_parts, parse_version
 from compatgate.errors import BadInput
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -71,8 +71,8 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
             else:
                 pin = _pinned_version(self.spec)
                 spec = _BUILD_OF_CUDA.sub(r"\1", self.spec) if self.name == "cuda" else self.spec
-                of_major = self.name == "cudnn" and have.is_major
-                texts = _releases_of_major(spec, have) if of_major else (have.text,)
+                is_series = self.name == "cudnn" and len(have.parts) < 3
+                texts = _releases_of_series(spec, have) if is_series else (have.text,)
                 holds = _is_pinned(self.name, pin, have.text) or any(
                     _satisfies(spec, text) for text in texts
                 )
@@ -244,14 +244,15 @@ def _is_pinned(name: str, pin: str | None, have: str) -> bool:
         return True
 
 
-def _releases_of_major(spec: str, major: Version) -> list[str]:
-    """Return releases of a major that meet a range if any does: its ends, and those of the range.
+def _releases_of_series(spec: str, series: Version) -> list[str]:
+    """Return releases of a series that meet a range if any does: its ends, and those of the range.
 
-    ``cudnn=8`` may be 8.1: it is not known not to meet ``>=8.1,<8.9``.
+    ``cudnn=8`` may be 8.1: it is not known not to meet ``>=8.1,<8.9``; ``8.9`` may be 8.9.2.
     """
-    ends = [text for text in _NUMBERS.findall(spec) if text.split(".")[0] == major.text]
+    begin = format_parts(series.parts)
+    ends = [text for text in _NUMBERS.findall(spec) if f"{text}.".startswith(f"{begin}.")]
     just_above = [f"{text}.0.0.1" for text in ends]
-    return [major.text, f"{major.text}.999", *ends, *just_above]
+    return [begin, f"{begin}.999", *ends, *just_above]
 
 
 @lru_cache(maxsize=8192)

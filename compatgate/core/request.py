@@ -5,6 +5,7 @@ A target has pools of one GPU and driver each, and the policy that decides what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -194,6 +195,9 @@ _REQUEST_KEYS = ("target", "pools", "pool", "stack", "image", "command", "mounts
 POOL_KEYS = ("name", "driver", "gpu", "os", "cpu", "count", "platform", "sharing", "node")
 CPU_NAMES: dict[str, Cpu] = {"arm64": "aarch64", "amd64": "x86_64", "x64": "x86_64"}
 """Other names of processors: those of containers, Windows and macOS."""
+_OS_NAMES = {"win": "windows"}
+_OS_RELEASE = re.compile(r"[ _-]*\d[\w.]*$")
+"""The release behind a system's name, on which nothing hangs: ``Windows 11``, ``wsl2``."""
 NEEDED_OF_POOL = ("driver", "gpu", "os", "cpu")
 """Keys of ``set`` that change a pool, and that cannot be removed."""
 _OLDEST_DRIVER = 21
@@ -341,9 +345,14 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             fields[key] = _prefix_field(path, lambda v=value: _read_driver(v))
         elif key == "gpu":
             fields[key] = _prefix_field(path, lambda v=value: resolve_gpu(v, gpus))
+        elif key == "cpu":
+            name = CPU_NAMES.get(value.lower(), value)
+            fields[key] = _read_choice(name, Cpu, f"{path}.{key}")
         else:
-            name = CPU_NAMES.get(value.lower(), value) if key == "cpu" else value
-            fields[key] = _read_choice(name, Os if key == "os" else Cpu, f"{path}.{key}")
+            name = _OS_RELEASE.sub("", value.lower())
+            name = _OS_NAMES.get(name, name)
+            known = name in get_args(Os)
+            fields[key] = _read_choice(name if known else value, Os, f"{path}.{key}")
     if "gpu" in fields and "cpu" not in fields:
         brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
         fields["cpu"] = fields["gpu"].cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)

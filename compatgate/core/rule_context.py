@@ -306,7 +306,8 @@ class RuleContext:
     def infers_cuda(self) -> bool:
         """Tell whether the CUDA is assumed, and rests on releases near one without facts.
 
-        The oldest CUDA of the major that a package's name states (``cudf-cu12``) rests on the name.
+        The oldest CUDA of the major that a package's name states (``cudf-cu12``) rests on the name,
+        and that of a label (``auto-gptq=0.7.1+cu121``) is stated.
         """
         if not self.stack.assumed:
             return False
@@ -318,7 +319,9 @@ class RuleContext:
             return False  # the CUDA is that of frameworks
         if self.names_cuda_major and self.cuda and not self.cuda.minor:
             return False
-        return any(package.near for package in self.packages)
+        from compatgate.core.package_cuda import cuda_of_label
+
+        return any(package.near and not cuda_of_label(package) for package in self.packages)
 
     @lazy_property
     def names_cuda_major(self) -> bool:
@@ -331,7 +334,8 @@ class RuleContext:
         near = [package for package in self.packages if package.near]
         if not near or self.cuda is None or self.frameworks:
             return False
-        return all((self.cuda.major,) == find_named_cuda(one.name) for one in near)
+        named = (find_named_cuda(one.name) or (0,) for one in near)
+        return all(self.cuda.major == cuda[0] for cuda in named)
 
     @lazy_property
     def toolkit(self) -> Toolkit | None:

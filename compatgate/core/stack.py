@@ -179,7 +179,7 @@ def _read_parts(body: Mapping[str, Any]) -> _Parts:
     """Sort the keys of a body into components, packages and special keys."""
     check_count(len(body), MAX_KEYS, "keys")
     parts = _Parts()
-    for key, value in _join_jaxlib(body).items():
+    for key, value in _join_jaxlib(_label_jax(body)).items():
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
         name = _normalise_key(key)
@@ -196,6 +196,23 @@ def is_repeated(name: str, other: str) -> bool:
     if {_normalise_key(name), _normalise_key(other)} == {"jax", "jaxlib"}:
         return False
     return canonical_key(name) == canonical_key(other)
+
+
+_JAX_EXTRA = re.compile(r"\s*(jax(?:lib)?)\[cuda(\d\d)[\w-]*\]\s*", re.IGNORECASE)
+
+
+def _label_jax(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a body in which the CUDA of JAX's extra is its label: ``jax[cuda12]=0.4.30``."""
+    if not any(isinstance(key, str) and "[" in key for key in body):
+        return body
+    labelled = {}
+    for key, value in body.items():
+        match = _JAX_EXTRA.fullmatch(key) if isinstance(key, str) else None
+        if match and isinstance(value, str) and "+" not in value:
+            labelled[match[1]] = f"{value}+cuda{match[2]}"
+        else:
+            labelled[key] = value
+    return labelled
 
 
 def _join_jaxlib(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.facts.frameworks import Build, Framework, Release
+from compatgate.core.facts.frameworks import Build, Containers, Framework, Release
 from compatgate.core.facts.nvidia import Branch, CompatPackage, ForwardCompat, Pair, Source, Toolkit
 from compatgate.core.request import DriverOs, Pool
 from compatgate.core.stack import Stack
@@ -489,13 +489,16 @@ def _with_build(stack: Stack, name: str, build: Build, titles: str) -> Stack:
     return replace(stack, components=parts, conflicts=(*stack.conflicts, what))
 
 
-def month_of_image(version: Version) -> str:
+def month_of_image(version: Version, containers: Containers) -> str:
     """Return the month of NVIDIA's image whose build a label names, ``24.12``; else nothing.
 
-    Labels compare without leading zeros (PEP 440): that of 24.05 ends in ``nv24.5``.
+    Labels compare without leading zeros (PEP 440): that of 24.05 ends in ``nv24.5``. Until 2024
+    the label of a torch was its commit alone.
     """
+    if not version.local:
+        return ""
     found = _OF_IMAGE.search(version.local)
-    return f"{found[1]}.{int(found[2]):02}" if found else ""
+    return f"{found[1]}.{int(found[2]):02}" if found else containers.months.get(version.text, "")
 
 
 _OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d)\.(\d{1,2})$")
@@ -511,10 +514,10 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
     """
     jetson = any(pool.gpu and pool.gpu.segment == "jetson" for pool in pools)
     named = (
-        (f"{name} {version}", month_of_image(version) or version.text)
+        (f"{name} {version}", month_of_image(version, facts.containers) or version.text)
         for name, version in stack.components.items()
         if (name == "tritonserver" and _MONTH.fullmatch(version.text))
-        or (month_of_image(version) and not jetson)
+        or (month_of_image(version, facts.containers) and not jetson)
     )
     title, month = next(named, ("", ""))
     found = facts.containers.cuda_of(month) if month else None
@@ -531,10 +534,14 @@ def _assume_image(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | 
 
 
 def _oldest_of_label(name: str, version: Version, facts: Facts) -> Iterator[tuple[Pair, str]]:
-    """Yield the oldest CUDA of the build whose label names a major, with the sentence."""
+    """Yield the CUDA that a label names, or the oldest of its major, with the sentence."""
     table = facts.framework(name)
     release = find_release(table, version) if table else None
-    if release is None or not version.cuda or len(version.cuda) > 1:
+    if release is None or not version.cuda:
+        return
+    if len(version.cuda) > 1:  # of TensorRT's package: a framework's own is the stack's CUDA
+        exact = (version.cuda[0], version.cuda[1])
+        yield exact, f"{name} {version} is assumed to run with CUDA {format_parts(exact)}, its own"
         return
     build = find_build(release, version, None)
     oldest = _find_oldest(build) if build else None

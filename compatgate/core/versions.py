@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from compatgate.core.components import Scheme, resolve_component
+from compatgate.core.components import Scheme, canonical_name, resolve_component
 from compatgate.errors import BadInput
 
 CudaBuild = tuple[int, ...]
@@ -191,6 +191,10 @@ def parse_version(component: str, text: str) -> Version:
     clean = text.strip()
     if not clean.isascii():
         raise _version_error(resolved.component.name, text, "versions are written in ASCII")
+    if clean[:1].isalpha():
+        clean = _strip_name(resolved.component.name, clean)
+    if _SERIES.fullmatch(clean) and resolved.component.scheme != "driver":
+        clean = clean[:-2]
     version = _PARSERS[resolved.component.scheme](resolved.component.name, clean)
     itself = resolved.component.name == "cuda"  # nvidia-cuda-runtime-cu12 is CUDA 12, not for it
     if resolved.cuda and version.cuda is None and not version.local and not itself:
@@ -199,13 +203,27 @@ def parse_version(component: str, text: str) -> Version:
     return version
 
 
+_SERIES = re.compile(r"\d+(?:\.\d+)+\.[xX]")
+"""A series, ``2.2.x``, which is ``2.2``; a major alone is refused where it says too little."""
+_NAMED = re.compile(r"([A-Za-z].*?)[-_ ]*([vb]?\d.*)")
+
+
+def _strip_name(name: str, text: str) -> str:
+    """Return a version without the part's own name, which files and tags repeat.
+
+    ``TensorRT-8.6.1.6`` and ``cuDNN 8.9`` are read; any other word stays, and is refused.
+    """
+    match = _NAMED.fullmatch(text)
+    return match[2] if match and canonical_name(match[1].lower()) == name else text
+
+
 def _version_error(component: str, text: str, example: str) -> BadInput:
     return BadInput(
         f"{text!r} is not a version of {component}", field=component, value=text, hint=example
     )
 
 
-_DRIVER = re.compile(r"(\d{2,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
+_DRIVER = re.compile(r"[vV]?(\d{2,4})\.(\d{1,4})(?:\.(\d{1,4}))?")
 
 
 def _parse_driver(name: str, text: str) -> Version:
@@ -217,7 +235,11 @@ def _parse_driver(name: str, text: str) -> Version:
     return make_version(text, tuple(int(p) for p in match.groups() if p is not None))
 
 
-_CUDA = re.compile(r"[vV]?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?(?:-\d+)?")
+_CUDA = re.compile(
+    r"(?:release )?[vV]?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?(?:\.(\d{1,3}))?"
+    r"(?:-\d+|\.r\d+\.\d+(?:/compiler\.[\d_]+)?)?"
+)
+"""A toolkit, as nvcc prints it, too: ``release 12.1``, ``cuda_12.1.r12.1/compiler.32688072_0``."""
 _CUDA_TAG = re.compile(r"cu(\d{2,4})")
 _LARGEST_UPDATE = 9
 """A third part above this is a component's build number (12.4.131), not a toolkit update."""
@@ -348,6 +370,10 @@ def _parse_cxx(name: str, text: str) -> Version:
 
 _SIMPLE = re.compile(r"(?:v|b(?=\d+$))?(\d+(?:\.\d+)*)(?:\+([A-Za-z0-9.\-_]+))?")
 """A release as most are written; ``b9060`` is a build of llama.cpp, which has numbers alone."""
+_LABELLED = re.compile(r"([^-+_]*\d)[-_]((?:cu|cuda|rocm)\d[\w.]*)")
+"""A label behind another sign than ``+``, as tags of images have it: ``2.1.0-cu121``."""
+_OF_TAG = re.compile(r"(?:-[a-z0-9]+)*-py3(?:-(?:igpu|min|sdk))*$|-gpu(?:-jupyter)?$")
+"""What follows the release in tags of images: ``24.05-vllm-python-py3``, ``2.15.0-gpu``."""
 _EPOCH = 10**12
 """Added to the first part for each epoch: no release of another epoch is equal, or near."""
 
@@ -359,6 +385,10 @@ def _parse_pep440(name: str, text: str) -> Version:
             raise _version_error(name, text, "like 2.4.1 or 2.4.1+cu121")
         parts = tuple(int(p) for p in match[1].split("."))
         return make_version(text, parts, cuda=cuda_of_label(label), local=label)
+    if match := _LABELLED.fullmatch(text):
+        return _parse_pep440(name, f"{match[1]}+{match[2]}")
+    if (tag := _OF_TAG.sub("", text)) != text:
+        return _parse_pep440(name, tag)
     from packaging.version import InvalidVersion
     from packaging.version import Version as Pep440
 

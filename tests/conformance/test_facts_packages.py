@@ -105,3 +105,28 @@ def test_xformers_and_torchvision_were_built_for_one_torch(record):
 def test_triton_and_xgrammar_carry_no_code(record):
     for package, wheel in (("triton", "triton-3.5.0-"), ("xgrammar", "xgrammar-")):
         assert not any(library.carries_code for library in record(package, wheel).libraries)
+
+
+def test_a_release_after_all_that_the_facts_know_never_passes_silently(ask, facts):
+    known = facts.packages
+    names = {*known.by_name, *facts.recorded} - facts.framework_names
+    asked = {name for name in names if known.carries(name) in ("code", "runtime", "dependencies")}
+    silent = {
+        name
+        for name in asked
+        for version in ("999.0", "2999.1")
+        if not known.is_optional(name)
+        and ask("driver=590.48.01,gpu=H100-PCIe-80GB", f"cuda=12.8,{name}={version}").verdict
+        == "pass"
+    }
+    assert silent == set()
+
+
+@pytest.mark.parametrize(
+    "stack", ["liger-kernel=0.5.2", "flash-linear-attention=0.2.0", "sageattention=1.0.6"]
+)
+def test_kernels_in_triton_are_not_known_to_run_below_its_floor(ask, stack):
+    pascal = ask("driver=580.95.05,gpu=GeForce-GTX-1080", f"torch=2.5.1+cu124,{stack}")
+    assert pascal.verdict == "unknown"
+    turing = ask("driver=580.95.05,gpu=T4", f"torch=2.5.1+cu124,{stack}")
+    assert turing.verdict == "pass"

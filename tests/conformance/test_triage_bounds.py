@@ -19,14 +19,6 @@ def _computes(name: str) -> Callable[[Facts], str]:
     return lambda facts: facts.precision.computing(name)[0]
 
 
-def _least(package: str) -> Callable[[Facts], str]:
-    def read(facts: Facts) -> str:
-        stated = [one.least_capability for one in facts.statements(package)]
-        return format_parts(min(one for one in stated if one))
-
-    return read
-
-
 def _above_issue(number: str) -> Callable[[Facts], str]:
     """Return the lowest capability that has no row of an issue."""
 
@@ -88,7 +80,9 @@ def test_a_bound_is_the_fact_that_check_reads(bound: tuple[str, str], facts: Fac
 
 
 def test_attention_of_the_causes_is_that_of_the_packages(facts: Facts) -> None:
-    assert _least("flash-attn")(facts) == "8.0" == _computes("bf16")(facts)
+    newest = facts.statements("flash-attn")[0]
+    assert newest.least_capability == (8, 0)
+    assert _computes("bf16")(facts) == "8.0"
 
 
 def test_a_newer_branch_never_has_an_older_cuda(facts: Facts) -> None:

@@ -373,6 +373,7 @@ class Container(Struct, frozen=True):
         driver_stated: driver that they ask for, ``455`` or ``460.27.04``.
         data_center_driver_branches: older drivers, one of a branch, on which data center GPUs run
             it with its compatibility package.
+        pytorch: its torch, ``2.1.0a0+29c30b1``.
     """
 
     release: str
@@ -382,12 +383,18 @@ class Container(Struct, frozen=True):
     min_cc_stated: Pair | None = None
     driver_stated: str | None = None
     data_center_driver_branches: tuple[str, ...] | None = None
+    pytorch: str | None = None
 
 
-class Containers(Struct, frozen=True):
+class Containers(Struct, frozen=True, dict=True):
     """Table ``ngc_containers``."""
 
     containers: tuple[Container, ...]
+
+    @lazy_property
+    def months(self) -> dict[str, str]:
+        """Return the month of each torch whose label is a commit alone, ``2.1.0a0+29c30b1``."""
+        return {one.pytorch: one.release for one in self.containers if one.pytorch and one.cuda}
 
     def find(self, month: str) -> Container | None:
         """Return an image of a month whose CUDA is known: the images of a month share it.

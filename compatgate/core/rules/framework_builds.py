@@ -446,7 +446,8 @@ def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair
 
 def _judge_by_image(context: RuleContext, found: FrameworkMatch) -> Answer | None:
     """Warn where the notes of the NVIDIA image that a label names support GPU and driver."""
-    month, containers = month_of_image(found.version), context.facts.containers
+    containers = context.facts.containers
+    month = month_of_image(found.version, containers)
     if not month or context.jetson:
         return None
     from compatgate.core.rules.package_code import is_supported_by_image
@@ -473,7 +474,7 @@ def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
 
 def _judge_on_jetson(context: RuleContext, found: FrameworkMatch) -> Answer | None:
     """Judge a build of NVIDIA for Jetson by the wheels that it lists for the L4T release."""
-    if context.jetson is None or not month_of_image(found.version):
+    if context.jetson is None or not month_of_image(found.version, context.facts.containers):
         return None
     from compatgate.core.jetson import like_wheel
 

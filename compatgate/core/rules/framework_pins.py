@@ -257,6 +257,8 @@ def _compare_with_pin(
         why = f"{pin.component} {have} is another major"
     elif pin.component == "cudnn" and have.is_major:
         return PASS if pin.floor and have.major == pin.floor.major else NOT_APPLICABLE
+    elif pin.component == "cudnn" and pin.floor and have.parts == pin.floor.at(2):
+        return PASS  # "8.9" is any of its releases, also the one that is expected
     elif pin.floor and have.at(pin.places) < pin.floor.at(pin.places):
         why = f"{pin.component} {have} is older"
     elif pin.component in context.facts.frameworks and pin.floor and have.at(2) != pin.floor.at(2):

@@ -16,6 +16,7 @@ from compatgate.core.gpu_code import Arch
 from compatgate.core.gpu_needs import Unmet, find_unmet
 from compatgate.core.gpu_runs import find_run_mode
 from compatgate.core.needs import Needs
+from compatgate.core.package_cuda import cuda_of_label
 from compatgate.core.parts import CODE, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
@@ -380,12 +381,14 @@ def _takes_newer_toolkit(context: RuleContext, first: Pair) -> bool:
     """Tell whether the CUDA is only assumed, and all builds accept one that knows the GPU.
 
     Without a framework, the CUDA is the one that packages need at least; exact for a library of a
-    toolkit.
+    toolkit, and where the label of a build states it.
     """
     if not context.stack.assumed:
         return False
     if not context.frameworks:
-        return not any(package.toolkits for package in context.packages)
+        labels = (cuda_of_label(package) for package in context.packages)
+        labelled = any(cuda is not None and len(cuda) > 1 for cuda in labels)
+        return not (labelled or any(package.toolkits for package in context.packages))
     cuda = parse_version("cuda", format_parts(first))
     return all(found.build and accepts(found.build, cuda) for found in context.frameworks)
 

@@ -35,6 +35,9 @@ from compatgate.errors import BadInput
         ("PyTorch", "torch", None),
         ("tf", "tensorflow", None),
         ("tensorflow-gpu", "tensorflow", None),
+        ("tensorflow[and-cuda]", "tensorflow", None),
+        ("cudatoolkit", "cuda", None),
+        ("pytorch-cuda", "cuda", None),
         ("jaxlib", "jax", None),
         ("onnxruntime_gpu", "onnxruntime-gpu", None),
         ("vllm", "vllm", None),
@@ -83,7 +86,7 @@ def test_a_near_miss_is_asked_about(name, meant):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "   ", "-", "🦀", "libcudnn.so.9", "torch>", "a b", "x" * 101]
+    "name", ["", "   ", "-", "🦀", "libcudnn.so.9", "torch>", "a b", "x" * 101, "xformers[sm_90]"]
 )
 def test_what_cannot_be_the_name_of_a_package_is_refused_with_a_hint(name):
     with pytest.raises(BadInput) as caught:
@@ -110,6 +113,7 @@ def test_a_range_in_the_place_of_a_name_says_what_to_write():
         ("tensorrt-llm", "tensorrt-llm"),
         ("tensorflow-cpu", "tensorflow-cpu"),
         ("zzz", "zzz"),
+        ("xformers[all,dev]", "xformers"),
     ],
 )
 def test_every_other_name_is_a_package(name, package):

@@ -62,6 +62,13 @@ def test_set_changes_the_pool_and_the_stack(gpus):
     assert request.stack.to_json() == {"cuda": "12.4", "cudnn": "9.1.0", "arch": ["sm_80"]}
 
 
+@pytest.mark.parametrize(
+    ("spelled", "name"), [("Windows 11", "windows"), ("win10", "windows"), ("WSL2", "wsl")]
+)
+def test_the_release_of_a_system_does_not_count(gpus, spelled, name):
+    assert parse_pool({**POOL, "os": spelled}, gpus).os == name
+
+
 def test_set_of_an_alias_of_the_driver_changes_the_driver(gpus):
     body = {"pool": POOL, "stack": STACK, "set": {"nvidia-driver": "550.54.15"}}
     assert str(parse_request(body, gpus).pool.driver) == "550.54.15"
@@ -119,6 +126,7 @@ def test_a_null_in_set_for_a_pool_property_changes_nothing_or_is_refused(gpus):
         ({"pool": {**POOL, "gpu": "A1000000"}, "stack": STACK}, "pool.gpu", "A1000000"),
         ({"pool": {**POOL, "gpu": 8.0}, "stack": STACK}, "pool.gpu", "must be text"),
         ({"pool": {**POOL, "os": "beos"}, "stack": STACK}, "pool.os", "linux, windows, wsl"),
+        ({"pool": {**POOL, "os": "macos14"}, "stack": STACK}, "pool.os", "'macos14' is not known"),
         ({"pool": {**POOL, "os": 1}, "stack": STACK}, "pool.os", "must be text"),
         ({"pool": {**POOL, "cpu": "riscv"}, "stack": STACK}, "pool.cpu", "x86_64, aarch64"),
         ({"pool": {**POOL, "count": "8"}, "stack": STACK}, "pool.count", "number of nodes"),

@@ -248,6 +248,8 @@ def test_a_change_to_what_is_not_a_component_is_refused():
         ({"jax": "0.5.2", "jaxlib": "0.5.1"}, "0.5.2"),
         ({"jaxlib": "0.4.28+cuda12.cudnn89", "jax": "0.4.28"}, "0.4.28+cuda12.cudnn89"),
         ({"jaxlib": "0.5.1"}, "0.5.1"),
+        ({"jax[cuda13]": "0.8.0"}, "0.8.0+cuda13"),
+        ({"JAX[cuda11_pip]": "0.4.14", "jaxlib": "0.4.14"}, "0.4.14+cuda11"),
         ({"jax": "0.2.25", "jaxlib": "0.1.74+cuda11.cudnn82"}, "0.1.74+cuda11.cudnn82"),
     ],
 )

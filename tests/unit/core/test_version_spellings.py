@@ -16,6 +16,18 @@ from compatgate.errors import BadInput
         ("driver", "535.104.05", (535, 104, 5)),
         ("driver", "450.248.02", (450, 248, 2)),
         ("driver", "304.137", (304, 137)),
+        ("driver", "v535.104.05", (535, 104, 5)),
+        ("cuda", "CUDA 12.4", (12, 4)),
+        ("cuda", "release 12.4", (12, 4)),
+        ("cuda", "cuda_12.4.r12.4/compiler.34097967_0", (12, 4)),
+        ("python", "3.10.x", (3, 10)),
+        ("torch", "2.4.x", (2, 4)),
+        ("tensorflow", "2.15.0-gpu-jupyter", (2, 15, 0)),
+        ("cudnn", "cuDNN-8.9.7", (8, 9, 7)),
+        ("tensorrt", "TensorRT-8.6.1.6", (8, 6, 1, 6)),
+        ("torch", "pytorch-2.4.1", (2, 4, 1)),
+        ("tritonserver", "24.05-py3", (24, 5)),
+        ("tritonserver", "24.05-vllm-python-py3", (24, 5)),
         ("cuda", "12.4", (12, 4)),
         ("cuda", "12.4.1", (12, 4, 1)),
         ("cuda", "12040", (12, 4)),
@@ -81,6 +93,10 @@ def test_a_version_is_shown_as_it_was_written(component, text):
     assert str(parse_version(component, text)) == text
 
 
+def test_a_label_behind_another_sign_is_the_label_of_the_same_build():
+    assert parse_version("torch", "2.4.1-cu121").text == "2.4.1+cu121"
+
+
 def test_space_around_a_version_does_not_count():
     assert parse_version("driver", " 535.104.05\n").text == "535.104.05"
 
@@ -90,6 +106,9 @@ def test_space_around_a_version_does_not_count():
     [
         ("torch", "2.4.1+cu121", (12, 1)),
         ("torch", "2.4.1+CU121", (12, 1)),
+        ("torch", "2.4.1-cu121", (12, 1)),
+        ("torch", "2.4.1_cu121", (12, 1)),
+        ("koboldcpp", "1.66.1_cuda12", (12,)),
         ("torch", "2.4.1+cu118.with.pypi.cudnn", (11, 8)),
         ("torch", "2.9.1+cu130", (13, 0)),
         ("torch", "1.13.1+cu92", (9, 2)),
@@ -156,6 +175,8 @@ def test_a_free_threaded_python_is_known_as_such(text, local):
         ("torch", "2..4"),
         ("torch", "2.4.1+"),
         ("torch", "nightly"),
+        ("torch", "torchvision-2.4.1"),
+        ("torch", "2.4.1-py3-none"),
         ("torch", "1." * 40 + "1"),
     ],
 )

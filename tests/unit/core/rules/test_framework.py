@@ -233,6 +233,14 @@ def test_another_major_or_an_older_cudnn_than_the_pin_fails_and_a_newer_warns(cu
 
 
 @pytest.mark.parametrize(
+    ("cudnn", "expected"), [("8", []), ("8.9", []), ("8.9.1", ["fail"]), ("8.8", ["fail"])]
+)
+def test_a_series_of_cudnn_may_be_the_release_that_is_expected(cudnn, expected, ask):
+    verdict = ask(POOL, {"torch": "2.3.1+cu121", "cudnn": cudnn})  # 8.9.2.26
+    assert said(verdict, "CG402") == expected
+
+
+@pytest.mark.parametrize(
     ("nccl", "expected"),
     [("2.20.5", []), ("2.21.5", ["warn"]), ("2.19.3", ["fail"]), ("22005", [])],
 )

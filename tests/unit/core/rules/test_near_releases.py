@@ -99,8 +99,9 @@ def test_the_cuda_of_the_newer_one_is_assumed_and_denies_nothing(ask_with):
 OLD_DRIVER = "driver=470.57.02,gpu=A100-SXM4-80GB"
 
 
-def test_the_cuda_major_in_the_name_of_a_package_denies_an_older_driver(ask):
-    verdict = ask(OLD_DRIVER, "cudf-cu12=25.6.0")  # no wheel of it was measured
+@pytest.mark.parametrize("stack", ["cudf-cu12=25.6.0", "nvidia-dali-cuda120=1.26.0"])
+def test_the_cuda_major_in_the_name_of_a_package_denies_an_older_driver(ask, stack):
+    verdict = ask(OLD_DRIVER, stack)  # no wheel of it was measured
     by_rule = {f.rule: f.outcome for f in verdict.findings}
     assert by_rule["CG101"] == "fail"
 
@@ -170,6 +171,41 @@ def test_a_month_of_triton_without_notes_is_like_the_months_around_it(ask, facts
     assert "assumed to be like 24.01 and 24.03, whose notes support this GPU" in finding.message
     older = ask("driver=545.23.08,gpu=GeForce-RTX-4090", "tritonserver=24.02")
     assert open_package(older).outcome == "unknown"
+
+
+def test_a_torch_whose_label_is_the_commit_of_an_image_is_judged_by_its_notes(
+    ask, facts, monkeypatch
+):
+    noted = replace(image("23.08", "12.2.1", (6, 0), "535"), pytorch="2.1.0a0+29c30b1")
+    monkeypatch.setattr(facts, "containers", Containers((noted,)))
+    monkeypatch.setattr(facts, "memory", {})
+    found = {f.rule: f for f in ask(L4, "torch=2.1.0a0+29c30b1").findings}
+    assert found["CG405"].outcome == "warn"
+    assert "assumed to be that of NVIDIA's image 23.08" in found["CG405"].message
+    other = {f.rule: f.outcome for f in ask(L4, "torch=2.1.0a0+29c30b2").findings}
+    assert other["CG405"] == "unknown"
+
+
+def test_a_label_that_names_the_cuda_of_the_index_wheel_means_that_wheel(ask_with):
+    record = wheel("1.0", "sm_80", "sm_90", needs=("libcudart.so.12",))
+    same = open_package(ask_with(H100, f"{CUDA},fast=1.0+cu128", record))
+    assert same.outcome == "warn"
+    assert "it is assumed to be like 1.0" in same.message
+    of_torch = replace(record, requires=("torch>=2.4",))
+    beside = ask_with(H100, f"{CUDA},fast=1.0+cu128", of_torch)
+    assert open_package(beside).outcome == "unknown"
+    for label in ("cu118", "cu128torch2.4", "acme"):
+        other = open_package(ask_with(H100, f"{CUDA},fast=1.0+{label}", record))
+        assert other.outcome == "unknown"
+    newer = ask_with(B200, f"{CUDA},fast=1.0+cu128", record)
+    assert open_package(newer).outcome == "unknown"
+
+
+def test_the_cuda_of_a_label_is_exact_and_not_only_the_least(ask_with):
+    record = wheel("1.0", "sm_80", needs=("libcudart.so.12",))
+    found = {f.rule: f for f in ask_with(B200, "fast=1.0+cu124", record).findings}
+    assert found["CG203"].outcome == "fail"
+    assert "CUDA 12.4 does not support" in found["CG203"].message
 
 
 def test_a_release_that_pins_a_torch_without_code_for_the_gpu_fails(ask):
