@@ -42,9 +42,9 @@ _UNREAD_MS = 60_000
 _ARRIVED_BYTES = 4096
 """What the kernel lets a client send ahead until it is read: some 120 requests of 35 bytes.
 
-The server parses it at once, after each answer, while everybody waits: 0.6 ms, and 1.6 ms with twice
-as much. With less, a client on an ordinary network sends two segments in turn, and each waits for
-an answer.
+The server parses it at once, after each answer, while everybody waits: 0.6 ms, and 1.6 ms with
+twice as much. With less, a client on an ordinary network sends two segments in turn, and each waits
+for an answer.
 """
 _IDLE_SECONDS = 75
 """Seconds after which an idle connection is closed."""
