@@ -21,6 +21,7 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.access.tokens.service import NewToken
 from compatgate.service.app import Rooms
 from compatgate.service.gate.decisions.batch_store import CommitMode
+from compatgate.service.gate.decisions.batches import append_anchor
 from compatgate.service.gate.decisions.last_known import LastKnown, LostMatrix, SnapshotFile
 from compatgate.service.gate.decisions.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.decisions.spool import SPOOL_BYTES, SpoolOptions
@@ -180,6 +181,8 @@ def _prepare_with_database(
             names = ", ".join(map(os.path.basename, options.matrix))
             by = Authorship(AUTHOR, f"first start: {names}")
             imported = matrix.import_documents(sources, by)
+        with opened.writing() as session:
+            append_anchor(session)  # of what a process before this one stored, lost or not
         gate.check_ready()
         admin = rooms.tokens.ensure_admin()
         snapshot, now = gate.snapshot(), clock.now()

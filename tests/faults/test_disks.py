@@ -14,8 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fault_load import Load, load_on, missing_decisions, outage, settle
+from fault_load import STACKS, Load, load_on, missing_decisions, outage, settle
 from serving import Server
+
+from compatgate.service.app import open_rooms
+from compatgate.service.gate.decisions.service import read_decision_lines
 
 StartServer = Callable[..., Server]
 _MIB = 2**20
@@ -54,6 +57,86 @@ def _move(log: Path) -> None:
 def _replace(log: Path) -> None:
     _move(log)
     log.touch()
+
+
+def _truncate(database: Path, _: Path) -> None:
+    os.truncate(f"{database}-wal", 0)
+
+
+def _shorten(database: Path, _: Path) -> None:
+    os.truncate(f"{database}-wal", os.path.getsize(f"{database}-wal") * 2 // 3)
+
+
+def _put_back(database: Path, older: Path) -> None:
+    """Overwrite file and log with older copies; whoever has them open sees the copies."""
+    for end in ("", "-wal"):
+        Path(f"{database}{end}").write_bytes(Path(f"{older}{end}").read_bytes())
+
+
+@pytest.mark.parametrize("lose", [_truncate, _shorten, _put_back])
+def test_the_end_of_the_log_is_cut_off(
+    tmp_path: Path, start_server: StartServer, lose: Callable[[Path, Path], None]
+) -> None:
+    """What it held is gone, which a verification says; later answers wait in the spool."""
+    path, older = tmp_path / "gate.db", tmp_path / "older.db"
+    server = start_server(str(path))
+    for end in ("", "-wal"):
+        Path(f"{older}{end}").write_bytes(Path(f"{path}{end}").read_bytes())
+    with load_on([server]) as load:
+        lose(path, older)
+        load.wait_for_answers(degraded=True)
+        time.sleep(1.5)  # each process has looked
+        assert "degraded" in server.ask("GET", "/readyz").json()
+        noticed = len(load.seen.answers)
+        load.wait_for_answers()
+        server.kill()
+    problems = _verify(path)
+    assert any("changed or missing (link" in one for one in problems), problems
+    again = start_server(str(path))
+    later = {one.name for one in load.seen.answers[noticed:]}
+    deadline = time.monotonic() + 40
+    while later - _logged(path):
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    assert again.ask("GET", "/readyz").status == 200
+    assert "degraded" not in again.ask("GET", "/readyz").json()
+    again.stop()
+    assert set(problems) <= set(_verify(path)), "nothing that is stored later hides the loss"
+
+
+@pytest.mark.parametrize("lose", [_truncate, _put_back])
+def test_the_log_is_cut_off_and_every_process_is_killed_at_once(
+    tmp_path: Path, start_server: StartServer, lose: Callable[[Path, Path], None]
+) -> None:
+    path, older = tmp_path / "gate.db", tmp_path / "older.db"
+    server = start_server(str(path))
+    for end in ("", "-wal"):
+        Path(f"{older}{end}").write_bytes(Path(f"{path}{end}").read_bytes())
+    with load_on([server], threads=1):
+        pass
+    assert _verify(path) == []
+    server.ask("POST", "/api/v1/gate", {"target": "prod-a100", "stack": STACKS["denied"]})
+    lose(path, older)
+    server.kill()
+    time.sleep(0.3)  # the kernel ends them all
+    assert [one for one in _verify(path) if "changed or missing (link" in one]
+
+
+def _verify(path: Path) -> list[str]:
+    rooms = open_rooms(str(path), overlays=[])
+    try:
+        return list(rooms.chain.verify().problems)
+    finally:
+        rooms.close()
+
+
+def _logged(path: Path) -> set[str]:
+    rooms = open_rooms(str(path), overlays=[])
+    try:
+        with rooms.gate.database.reading() as session:
+            return {str(line[7]) for line in read_decision_lines(session)}
+    finally:
+        rooms.close()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ next transaction first moves all of the log into the file, and starts it anew.
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import logging
 import os
@@ -119,6 +120,7 @@ class DatabaseFile:
         self._path = path
         self._identity: FileIdentity | None = None
         self._sides: dict[str, FileIdentity | None] = {}
+        self._loss: Unavailable | None = None
         self._connections = 0
         self._counting = threading.Lock()
 
@@ -154,8 +156,16 @@ class DatabaseFile:
         """Forget the connections of a parent process."""
         self._connections, self._sides = 0, {}
 
+    def lose(self, what: str) -> None:
+        """Refuse to work with the file until the process ends, as something is missing in it."""
+        hint = "restart the gate, which has its answers since in the spool; then run: audit verify"
+        what = f"the file {self._path} {what}"
+        self._loss = Unavailable(what, field="database", value=self._path, hint=hint)
+
     def require(self) -> None:
         """Check that the file is the one of `expect`, and its log the one that is in use."""
+        if self._loss is not None:
+            raise copy.copy(self._loss)
         if self._path is None or self._identity is None:
             return
         found = _identify(self._path)
@@ -284,6 +294,14 @@ class LogSync:
         self._database = database
         self._is_used = False
         self._descriptor: int | None = None
+        self._size = 0
+
+    def has_shrunk(self) -> bool:
+        """Return whether the log has less than after the last `sync`.
+
+        Another process emptied it, or a program cut it; SQLite itself only grows an open log.
+        """
+        return self._descriptor is not None and os.fstat(self._descriptor).st_size < self._size
 
     def prepare(self, cursor: Any) -> None:
         """Let a new connection commit without a sync; each commit needs `sync` from now on."""
@@ -335,6 +353,7 @@ class LogSync:
         if self._descriptor is None:
             return
         try:
+            self._size = os.fstat(self._descriptor).st_size
             sync_file(self._descriptor)
         except OSError:
             self._database.log_is_doubtful = True

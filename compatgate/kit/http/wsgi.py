@@ -36,8 +36,11 @@ SEND_SECONDS = 300.0
 _MAX_DRAINED = 64 * 1024 * 1024
 CLIENT_GONE: ContextVar[threading.Event | None] = ContextVar("client_gone", default=None)
 """Set once the client of the present request has left; None: nobody looks."""
-MOST_AHEAD = 6
-"""Requests in a row that may arrive before the answer to the one in front of them has left."""
+MOST_AHEAD = 1
+"""Requests in a row that may arrive before the answer to the one in front of them has left.
+
+After each answer the server reads and parses what has arrived since, so each costs a burst more.
+"""
 _CLOSE = (b"connection", b"close")
 
 

@@ -18,16 +18,23 @@ from attest_keys import signer_of
 
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
+from compatgate.kit.principal import Authorship
+from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.audit.attestations.keys import read_keys
 from compatgate.service.gate.decisions.batches import FIRST_PREVIOUS
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
-from compatgate.service.gate.far.bundles import BundleRefused, sign_bundle
+from compatgate.service.gate.far.bundles import BundleRefused, BundleSource, sign_bundle
 from compatgate.service.gate.far.gate import NoDatabase, ReadOnlyGate
 from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions
 from compatgate.service.gate.far.log import Central, CentralDestination
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.matrix.snapshots.snapshot import BUNDLE_FORMAT, Payload, seal_bundle
+from compatgate.service.matrix.snapshots.snapshot import (
+    BUNDLE_FORMAT,
+    Payload,
+    open_bundle,
+    seal_bundle,
+)
 
 AT = datetime(2026, 11, 3, 9, tzinfo=UTC)
 PROBLEM = {"detail": "batch 1 differs", "type": "https://compatgate.dev/problems/chain-forked"}
@@ -305,6 +312,38 @@ def test_a_replayed_bundle_is_refused_even_by_an_empty_state_folder(
     stand.bundle = issued(8, now - 2 * hour)
     with pytest.raises(BundleRefused, match=r"is older \(revision 5, evidence 0, issue 8"):
         store.poll(present)
+
+
+def test_the_entity_tag_of_a_bundle_names_its_content(
+    tmp_path: Path, signers: Sequence[Any]
+) -> None:
+    """A gate that was restored from a backup has the same revision again, with other documents."""
+
+    def revised(path: str, reason: str) -> Rooms:
+        rooms = open_rooms(str(tmp_path / path), overlays=[])
+        spec = {"targets": ["*"], "components": {"cuda": "12.4.*"}, "status": "candidate"}
+        body = {"metadata": {"name": "e"}, "spec": {**spec, "reason": reason}}
+        rooms.matrix.create("Entry", body, Authorship("me", "why"))
+        return rooms
+
+    def tag(rooms: Rooms) -> str:
+        source = BundleSource(rooms.gate.database, rooms.gate.snapshots, [])
+        served = source.serve("k" * 64, lambda payload, kind: [])
+        assert source.serve("k" * 64, no_signature) is served
+        payload = open_bundle(served.content, "bundle").payload
+        assert payload.issued_at is not None
+        assert payload.valid_until == payload.issued_at + timedelta(days=1)
+        return served.etag
+
+    def no_signature(payload: bytes, kind: str) -> list[dict[str, Any]]:
+        raise AssertionError("nothing is new")
+
+    lost, restored = revised("lost.db", "before"), revised("restored.db", "after")
+    tags = {tag(one) for one in (lost, lost, restored)}  # of two processes, and of another content
+    assert lost.gate.snapshots.current().revision == restored.gate.snapshots.current().revision
+    for rooms in (lost, restored):
+        rooms.close()
+    assert len(tags) == 2
 
 
 @pytest.mark.parametrize(

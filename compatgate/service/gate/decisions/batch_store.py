@@ -30,6 +30,7 @@ from compatgate.service.gate.decisions.batches import (
     WriterChain,
     encode_claims,
 )
+from compatgate.service.gate.decisions.heads import HeadNotes, read_heads, refuse_lost
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.verdict_bodies import pack_body
 
@@ -144,6 +145,7 @@ class DecisionWriter:
         self._connection: Any = None
         self._checkpointer = Checkpointer(database)
         self._log_sync = LogSync(database)
+        self._heads = HeadNotes(database)
 
     @property
     def owner(self) -> str:
@@ -162,6 +164,7 @@ class DecisionWriter:
         """
         with self._transaction() as cursor:
             rows = self._store(cursor, deliveries)
+        self._heads.note(one.batch for one in deliveries)
         self._checkpointer.wrote(rows)
 
     def rehearse(self) -> None:
@@ -204,6 +207,8 @@ class DecisionWriter:
 
     def _cursor(self) -> Any:
         self._database.file.require()
+        if self._log_sync.has_shrunk():  # look at the file with the eyes of a new connection
+            self._let_go()
         if self._connection is None:
             self._connection = self._database.engine.raw_connection()
             if self._database.is_sqlite:
@@ -214,6 +219,8 @@ class DecisionWriter:
             if self._is_hasty:
                 hurry = _HURRY_SQLITE if self._database.is_sqlite else _HURRY
                 self._connection.cursor().execute(hurry)
+            heads = read_heads(self._database.url)
+            refuse_lost(self._connection.cursor().execute, heads, self._database)
         return self._connection.cursor()
 
     def _begin(self, cursor: Any) -> None:
@@ -323,6 +330,7 @@ class DecisionWriter:
         """Close the connection; an open transaction is rolled back."""
         self._checkpointer.wait()
         self._let_go()
+        self._heads.close()
         self.turn.close()
 
     def _let_go(self) -> None:

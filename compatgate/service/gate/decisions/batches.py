@@ -49,6 +49,7 @@ from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base, BigKey, UtcTime
 from compatgate.service.audit.events import repository as audit
+from compatgate.service.gate.decisions.heads import find_lost, read_heads
 from compatgate.service.gate.questions.decider import NewDecision
 
 NUMBERS = 1000
@@ -314,7 +315,7 @@ def append_anchor(session: Session) -> None:
     """Append an anchor to the audit chain, in a writing session that no other overlaps.
 
     It has the last stored batch of each writer whose recent batches are not anchored, also of
-    writers that died.
+    writers that died, and every batch that was stored and is missing, which a verification reports.
     """
     newest = session.execute(select(func.max(StoredBatch.id))).scalar() or 0
     ahead = (
@@ -330,6 +331,11 @@ def append_anchor(session: Session) -> None:
         (ahead.c.writer == StoredBatch.writer) & (ahead.c.sequence == StoredBatch.sequence),
     )
     heads = {row.writer: [row.sequence, bytes(row.hash).hex()] for row in session.execute(query)}
+    connection = session.connection()
+    lost = find_lost(connection.exec_driver_sql, read_heads(connection.engine.url))
+    heads |= {writer: [*head] for writer, head in lost.items()}
+    if lost:
+        _log.error("decisions that were stored are missing: run: audit verify")
     if not heads:
         return
     subject = f"decisions of {len(heads)} writer{'s' if len(heads) > 1 else ''}"

@@ -28,6 +28,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.database.opening import prepare_to_serve
 from compatgate.kit.database.watch import CHANGE_SECONDS, DatabaseWatch
 from compatgate.service.access.tokens.repository import KnownToken, known_tokens
+from compatgate.service.gate.decisions.heads import read_heads, refuse_lost
 from compatgate.service.gate.decisions.last_known import FORMAT, LastKnown, SnapshotFile
 from compatgate.service.matrix.snapshots.reader import Snapshots, make_current_payload
 from compatgate.service.runs.evidence import evidence
@@ -219,6 +220,7 @@ class OutageKeeper:
             self._is_checked = True
         began = time.monotonic()
         wanted, self._tokens_wanted = self._tokens_wanted, False  # before the read, not after it
+        heads = read_heads(self._database.url)
         try:
             with self._database.reading() as session:
                 self.schema = tables.version_of(session)
@@ -227,6 +229,7 @@ class OutageKeeper:
                 if wanted or began - self._tokens_read >= _TOKENS_SECONDS:
                     known = tuple(known_tokens(session))
                 answered()
+                refuse_lost(session.connection().exec_driver_sql, heads, self._database)
                 before = self._snapshots.known_revision()
                 if before and not latest[0]:  # nothing of an emptied database replaces a matrix
                     hint = "restore a backup; or restart with an empty matrix: serve --start-empty"

@@ -1,7 +1,8 @@
 """Sign bundles, serve the current one cheaply, and accept only trusted and newer ones.
 
-A bundle is signed like a verdict: DSSE, over its payload and the payload's type. Its entity tag is
-made of what is in memory, so a poll that finds nothing new reads no database and builds nothing.
+A bundle is signed like a verdict: DSSE, over its payload and the payload's type. Its entity tag
+names the payload, which is the same in every process of a gate. A poll that finds nothing new reads
+no database and builds nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +91,7 @@ class TrustedBundle(Struct, frozen=True):
     @property
     def etag(self) -> str:
         """Return the entity tag under which the gate serves this bundle."""
-        return bundle_etag(self.version, self.bundle.payload.facts, self.key_id)
+        return _etag_of(self.bundle.sha256, self.key_id)
 
 
 def _version_of(payload: Payload) -> BundleVersion:
@@ -99,15 +99,16 @@ def _version_of(payload: Payload) -> BundleVersion:
     return BundleVersion(payload.revision, number, payload.issue)
 
 
-def bundle_etag(version: BundleVersion, facts: str, key_id: str) -> str:
-    """Return the entity tag of a bundle, of the digest of its facts and the id of its key."""
-    digest = hashlib.sha256(f"{facts} {key_id}".encode()).hexdigest()[:16]
-    return f'"b{version.revision}.{version.evidence}.{version.issue}.{digest}"'
+def _etag_of(digest: str, key_id: str) -> str:
+    """Return the entity tag of a bundle, of the digest of its payload and the id of its key."""
+    return f'"b{digest[:32]}.{key_id[:16]}"'
 
 
-def issue_bundle(payload: Payload, valid_for: timedelta | None) -> Payload:
+def issue_bundle(
+    payload: Payload, valid_for: timedelta | None, issued_at: datetime | None = None
+) -> Payload:
     """Return the content of a bundle with the time of its issue, and the end of its validity."""
-    now = clock.now()
+    now = issued_at or clock.now()
     until = now + valid_for if valid_for else None
     return replace(payload, issue=_current_issue(), issued_at=now, valid_until=until)
 
@@ -184,8 +185,12 @@ def load_checked_bundle(path: str, key_files: Sequence[str]) -> Bundle:
 
 
 class ServedBundle(Struct, frozen=True):
-    """A signed bundle as it is served, plain and compressed."""
+    """A signed bundle as it is served, plain and compressed.
 
+    ``basis``: key, facts and version; while they stay, so does the bundle.
+    """
+
+    basis: tuple[str, str, BundleVersion]
     etag: str
     content: bytes
     compressed: bytes
@@ -203,29 +208,31 @@ class BundleSource:
         self._building = threading.Lock()
         self._served: ServedBundle | None = None
 
-    def etag(self, key_id: str) -> str:
-        """Return the entity tag of the current bundle, signed with a key."""
-        snapshot = self._snapshots.current()
-        number = snapshot.evidence + snapshot.discards
-        version = BundleVersion(snapshot.revision, number, _current_issue())
-        return bundle_etag(version, self._snapshots.facts.digest, key_id)
-
     def serve(
         self, key_id: str, sign: Callable[[bytes, str], list[dict[str, Any]]]
     ) -> ServedBundle:
         """Return the current bundle."""
+        snapshot = self._snapshots.current()
+        number = snapshot.evidence + snapshot.discards
+        version = BundleVersion(snapshot.revision, number, _current_issue())
         with self._building:
             known = self._served
-            if known is not None and known.etag == self.etag(key_id):
+            if known is not None and known.basis == (key_id, self._snapshots.facts.digest, version):
                 return known
             with self._database.reading() as session:
                 payload = make_bundle_payload(session, self._snapshots, self._overlays, None)
-            payload = issue_bundle(payload, VALID_FOR)
+            # The period's start: other processes of this gate make the same bytes.
+            begin = datetime.fromtimestamp(version.issue * _ISSUE_EVERY.total_seconds(), UTC)
+            payload = replace(issue_bundle(payload, VALID_FOR, begin), issue=version.issue)
             sealed = msgspec.json.decode(seal_bundle(payload), type=Envelope)
             signatures = tuple(sign(base64.b64decode(sealed.payload), BUNDLE_TYPE))
             content = _encode(replace(sealed, signatures=signatures))
-            etag = bundle_etag(_version_of(payload), payload.facts, key_id)
-            self._served = ServedBundle(etag, content, gzip.compress(content, 6, mtime=0))
+            self._served = ServedBundle(
+                (key_id, payload.facts, _version_of(payload)),
+                _etag_of(sealed.sha256, key_id),
+                content,
+                gzip.compress(content, 6, mtime=0),
+            )
             return self._served
 
 

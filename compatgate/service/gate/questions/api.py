@@ -95,11 +95,10 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
     --signing-key`.
     """
     key_id = call.use(Attestations).key_id()
-    etag = call.use(BundleSource).etag(key_id)
-    headers = {"Vary": "Accept-Encoding"}
-    if is_not_modified(etag):
-        return Reply(b"", media=DSSE, etag=etag, headers=headers)
     served = call.use(BundleSource).serve(key_id, call.use(Attestations).sign_payload)
+    headers = {"Vary": "Accept-Encoding"}
+    if is_not_modified(served.etag):
+        return Reply(b"", media=DSSE, etag=served.etag, headers=headers)
     if request.accept_encodings.quality("gzip") <= 0:
         return Reply(served.content, media=DSSE, etag=served.etag, headers=headers)
     headers["Content-Encoding"] = "gzip"
