@@ -101,7 +101,12 @@ def _resolve(
     if isinstance(stated, Mapping):
         more, stated = list_upgrades(stated)
     upgrades = (*upgrades, *more)
-    changes = read_changes(stated) if stated or not upgrades else {}
+    try:
+        changes = read_changes(stated) if stated or not upgrades else {}
+    except BadInput as error:
+        if error.field == "set.driver":
+            error.hint = "write a release, like 580.95.05, a branch, like 580, or newest"
+        raise
     return resolve_upgrades(upgrades, changes, pools, facts, now.date().isoformat())
 
 
