@@ -19,7 +19,9 @@ from compatgate.documents.text import to_yaml
 from compatgate.kit import clock
 from compatgate.kit.ui.preferences import both_times, local_time
 
-_NAMES = {"compatgate", *COMPONENTS, *ALIASES} - {"driver"}
+_NAMES = {"compatgate", *COMPONENTS, *ALIASES}
+_PARTS = ("driver", "entry", "kernel", "stack", "canary", "persistence")
+"""Parts that rules speak of, and that no program or package is called."""
 _WORD = re.compile(r"[a-z]+(?![\w.,+=/@-])")
 _STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
 _STATUSES = {
@@ -145,7 +147,9 @@ def begin_sentence(text: str, name: str = "") -> str:
     Rules and errors speak in parts of sentences, which follow a rule's id or a field elsewhere.
     """
     word = _WORD.match(text)
-    return text if word is None or word[0] in {*_NAMES, name} else f"{text[:1].upper()}{text[1:]}"
+    if word is None or (word[0] in {*_NAMES, name} and word[0] not in _PARTS):
+        return text
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def shorten(digest: str | None) -> str:

@@ -46,7 +46,7 @@ def test_a_noun_agrees_with_its_number(number, thing, said):
     ],
 )
 def test_a_sentence_begins_with_a_capital_unless_it_begins_with_a_name(text, said):
-    assert FILTERS["begin"](text, "xformers") == said
+    assert FILTERS["begin"](text, "driver" if "535" in text else "xformers") == said
 
 
 @pytest.mark.parametrize(
