@@ -151,7 +151,7 @@ def test_freezes_are_made_shown_and_deleted(fleet, browser, pages):
         assert part in text
     assert "year-end" in browser.get("/ui/upgrades").text
     shown = browser.get("/ui/upgrades/roll").text
-    assert "freeze year-end until" in shown
+    assert "Freeze year-end until" in shown
     assert post(pages("read"), "freezes/set", **fields).status_code == 403
     assert post(browser, "freezes/delete", name="year-end", reason="").status_code == 400
     assert post(browser, "freezes/delete", name="year-end", reason="over").status_code == 303
