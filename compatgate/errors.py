@@ -89,11 +89,20 @@ class CompatgateError(Exception):
         """Return field, value, problem and hint in one line."""
         where = f"{self.field}: " if self.field else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{where}{self._subject}{self.problem}{hint}"
+        return f"{where}{self.statement}{hint}"
+
+    @property
+    def statement(self) -> str:
+        """Return the problem, after the value where that is the subject of its verb."""
+        return f"{self._subject}{self.problem}"
+
+    @property
+    def has_subject(self) -> bool:
+        """Return whether the statement is a sentence without the field."""
+        return bool(self._subject) or not self.problem.startswith(_VERBS)
 
     @property
     def _subject(self) -> str:
-        """Return the value as the subject of a problem that begins with its verb."""
         if isinstance(self.value, bool) or not isinstance(self.value, str | int | float):
             return ""
         shown = str(self.value)

@@ -244,9 +244,9 @@ def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
     text = format_parts(pin.floor.at(3))
     have = context.stack.get(pin.component)
     suffix = f"+{have.local}" if have and have.local and have.cuda else ""
-    yield Candidate({pin.component: text + suffix}, f"use {pin.component} {text}{suffix}")
-    if suffix:
-        yield Candidate({pin.component: text}, f"use {pin.component} {text}")
+    for version in (text + suffix, text) if suffix else (text,):
+        change = {pin.component: version}
+        yield Candidate(change, describe_change(change))
 
 
 def other_python(have: Version, release: Release) -> Iterator[Candidate]:
@@ -367,7 +367,8 @@ def _other_release(
         *older[len(newer) :],
     ]
     for version in sorted(near, key=lambda v: v.major != have.major):
-        yield Candidate({name: version.text + suffix}, f"use {name} {version}{suffix}")
+        change = {name: version.text + suffix}
+        yield Candidate(change, describe_change(change))
 
 
 def nearest_entry(context: RuleContext, replacing: Entry | None = None) -> Iterator[Candidate]:

@@ -126,7 +126,7 @@ def provenance(verdict: Json) -> str:
         return "no stack was judged"
     algorithm, _, digest = str(verdict["facts"]).partition(":")
     held = len(verdict["checked"]["passed"])
-    parts = [f"{held} rules hold", f"facts {algorithm}:{digest[:12]}"]
+    parts = [f"{held} rules passed", f"facts {algorithm}:{digest[:12]}"]
     if verdict["overlays"]:
         parts.append(f"overlays {', '.join(verdict['overlays'])}")
     if verdict["target"]:

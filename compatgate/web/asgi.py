@@ -34,6 +34,7 @@ from compatgate.web.access import AccessLog
 from compatgate.web.admission_hook import DESK, HOOK_PATH, MAX_BODY_BYTES, AdmissionDesk
 from compatgate.web.computing import get_ready
 from compatgate.web.metrics import ALIVE_BODY
+from compatgate.web.page import environment
 from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
 
 if TYPE_CHECKING:
@@ -159,8 +160,10 @@ class Front:
         await send({"type": "lifespan.startup.complete"})
         readying = self._computing.start(self._get_ready)
         readying.add_done_callback(asyncio.Future.exception)  # the first question says what fails
+        compiling = asyncio.create_task(_compile_templates())
         await receive()
         watch.cancel()
+        compiling.cancel()
         await asyncio.to_thread(self._service.rooms.close)
         await asyncio.to_thread(tracing.stop)
         await asyncio.to_thread(logs.writer.flush)
@@ -194,6 +197,13 @@ class Front:
         while os.getppid() == self._parent:
             await asyncio.sleep(_ORPHAN_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def _compile_templates() -> None:
+    """Compile what the first look at each page would else wait for, and let requests go between."""
+    templates = environment()
+    for name in templates.list_templates():
+        await asyncio.to_thread(templates.get_template, name)
 
 
 def _stop_accepting(listeners: Sequence[int]) -> None:

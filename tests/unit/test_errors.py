@@ -34,6 +34,14 @@ def test_a_value_is_neither_said_twice_nor_put_before_a_noun(problem: str) -> No
     assert BadInput(problem, field="stack", value="x").detail == f"stack: {problem}"
 
 
+def test_a_problem_without_a_subject_leaves_it_to_the_field() -> None:
+    error = BadInput("is empty", field="reason", value="")
+    assert (error.statement, error.has_subject) == ("is empty", False)
+    error = BadInput("is not a version", field="torch", value="x")
+    assert (error.statement, error.has_subject) == ("'x' is not a version", True)
+    assert BadInput("unknown key", field="stack", value="x").has_subject
+
+
 def test_the_hint_ends_the_line() -> None:
     error = BadInput("must be positive", field="hours", value=-1, hint="for example 4")
     assert error.detail == "hours: -1 must be positive (for example 4)"

@@ -206,8 +206,7 @@ def _has_other_users(context: RuleContext, issue: KnownIssue) -> bool:
 
 def _propose_fixes(issue: KnownIssue) -> Iterator[Candidate]:
     for change in issue.fixes:
-        what = ", ".join(f"{name} {version}" for name, version in change.items())
-        yield Candidate(dict(change), f"use {what}")
+        yield Candidate(dict(change), changes.describe_change(dict(change)))
 
 
 @rule("CG821", "waived", cause="matrix", reads=NOTHING, not_waivable="records waivers")

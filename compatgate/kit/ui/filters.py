@@ -12,12 +12,17 @@ import msgspec
 from markupsafe import Markup
 
 from compatgate.core.components import COMPONENTS
+from compatgate.core.vocabulary import ALIASES
 from compatgate.discovery.stated_stack import describe_contents
 from compatgate.documents.quantities import describe_seconds
 from compatgate.documents.text import to_yaml
 from compatgate.kit import clock
 from compatgate.kit.ui.preferences import both_times, local_time
 
+_NAMES = {"compatgate", *COMPONENTS, *ALIASES}
+_PARTS = ("driver", "entry", "kernel", "stack", "canary", "persistence")
+"""Parts that rules speak of, and that no program or package is called."""
+_WORD = re.compile(r"[a-z]+(?![\w.,+=/@-])")
 _STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
 _STATUSES = {
     "✓": "pass, active, passed, blessed, ready, approved, allowed, ok, same, healthy",
@@ -136,6 +141,17 @@ def count_rows(number: int, things: str) -> str:
     return f"1 {things}"
 
 
+def begin_sentence(text: str, name: str = "") -> str:
+    """Return a text with a capital, unless it begins with a name: of a part, or ``name``.
+
+    Rules and errors speak in parts of sentences, which follow a rule's id or a field elsewhere.
+    """
+    word = _WORD.match(text)
+    if word is None or (word[0] in {*_NAMES, name} and word[0] not in _PARTS):
+        return text
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def shorten(digest: str | None) -> str:
     """Return the beginning of a digest or an id."""
     if not digest:
@@ -180,6 +196,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "counted": count_things,
     "rows": count_rows,
     "mark": lambda status: _MARKS.get(status, "•"),
+    "begin": begin_sentence,
     "label": component_label,
     "pretty": lambda value: msgspec.json.format(msgspec.json.encode(value), indent=2).decode(),
     "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",

@@ -96,11 +96,12 @@ def decision_table(
 
     def cells(row: DecisionBody) -> dict[str, Any]:
         verdict, place = verdicts.get(row.verdict_id), link("verdicts", row.verdict_id)
+        tone, decision = badge_decision(row.outcome, allowed=row.allowed)
         return {
             "decided_at": Cell(row.decided_at, place),
             "target": row.target or Cell("a pool"),
             "verdict": Cell(row.outcome, place, title=row.verdict_id),
-            "allowed": answer_cell(row),
+            "allowed": Cell(decision, tone=tone),
             "reason": _reason_cell(deciding_finding(verdict)),
             "stack": _stack_cell(verdict),
             "took": row.duration_us / 1000,
@@ -127,13 +128,11 @@ def _stack_cell(verdict: dict[str, Any] | None) -> Cell:
     return Cell(short or None, title=text if short != text else "")
 
 
-def answer_cell(row: DecisionBody) -> Cell:
-    """Return the decision of the policy."""
-    if row.allowed:
-        return Cell("allowed")
-    if row.outcome == "unknown":
-        return Cell("no decision", tone="unknown")
-    return Cell("denied")
+def badge_decision(outcome: str, *, allowed: bool) -> tuple[str, str]:
+    """Return the tone of the policy's decision, and its name."""
+    if allowed:
+        return ("warn", "not enforced") if outcome == "fail" else ("allowed", "allowed")
+    return ("unknown", "no decision") if outcome == "unknown" else ("denied", "denied")
 
 
 def deciding_finding(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:

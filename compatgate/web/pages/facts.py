@@ -196,7 +196,7 @@ def show_rules(ask: PageRequest[TableQuery]) -> HtmlPage:
         facts = rule.about_facts
         return {
             "by": "the vendors' facts" if facts else "matrix, policy and evidence",
-            "says": rule.documentation.partition("\n")[0].strip(" #*"),
+            "says": rule.documentation.partition("\n")[0].strip(" #*").replace("``", ""),
         }
 
     table = make_table(listing("rules"), RULES, cells, sort=ask.query.sort)

@@ -8,7 +8,7 @@ from typing import Any
 from flask import request
 
 from compatgate.core.components import COMPONENTS, FRAMEWORKS, label_of
-from compatgate.core.rule import EXIT_NO_DECISION, REFUSING, exit_code
+from compatgate.core.rule import REFUSING
 from compatgate.core.rules import RULES
 from compatgate.errors import NotFound
 from compatgate.formats.markdown import render_section
@@ -19,7 +19,7 @@ from compatgate.kit.http.links import link
 from compatgate.kit.ui.filters import count_things
 from compatgate.service.gate.questions.remedies import resolve_verdict
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.pages.decisions import decision_table
+from compatgate.web.pages.decisions import badge_decision, decision_table
 from compatgate.web.pages.next_steps import StepPlace, list_steps
 from compatgate.web.pages.question_links import Question, format_curl, write_stack
 from compatgate.web.service import answer_link, base_url
@@ -57,7 +57,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     context = {
         "verdict": verdict,
         "heading": heading,
-        "answer": _decision_badge(verdict),
+        "answer": badge_decision(verdict["verdict"], allowed=verdict["allowed"]),
         "changes": [one for one in steps if one.changes is not None],
         "steps": [one for one in steps if one.changes is None],
         "open": [f for f in verdict["findings"] if f["outcome"] in REFUSING],
@@ -91,8 +91,11 @@ def _make_heading(verdict: dict[str, Any]) -> str:
     shown = [f"{label_of(name)} {parts[name]}" for name in names[:_MAX_PARTS]]
     more = [f"{len(names) - _MAX_PARTS} more"] if len(names) > _MAX_PARTS else []
     stack = " + ".join([*shown, *more])
-    what = stack or verdict["image"] or "an empty stack"
-    return f"{_decision_badge(verdict)[1].capitalize()}: {what} on {verdict['target'] or 'a pool'}"
+    what = f"{stack or verdict['image'] or 'an empty stack'} on {verdict['target'] or 'a pool'}"
+    _, decision = badge_decision(verdict["verdict"], allowed=verdict["allowed"])
+    return (
+        f"{decision.capitalize()}: {what}{' would be denied' if decision == 'not enforced' else ''}"
+    )
 
 
 def _fold_findings(findings: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -110,15 +113,6 @@ def _question_of(verdict: dict[str, Any]) -> Question:
         where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
     stack = write_stack(verdict["stack"])
     return Question(stack=stack, image=verdict["image"] or "", **where)
-
-
-def _decision_badge(verdict: dict[str, Any]) -> tuple[str, str]:
-    """Return the decision of the policy: a badge and its text."""
-    if verdict["allowed"]:
-        return "allowed", "allowed"
-    if exit_code(verdict["verdict"], allowed=False) == EXIT_NO_DECISION:
-        return "unknown", "no decision"
-    return "denied", "denied"
 
 
 _DIGITS_OF_ID = re.compile(r"(?:vd_)?([0-9a-f]{0,32})")

@@ -20,7 +20,7 @@ def test_a_wrong_token_is_refused_and_says_so(open_page):
     page = open_page("sign-in")
     page.get_by_label("Token").fill("cg_wrong")
     page.get_by_role("button", name="Sign in").click()
-    assert page.get_by_role("alert").first.inner_text() == "The token is unknown."
+    expect(page.locator("#problem")).to_have_text("The token is unknown.")
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def test_what_is_nothing_says_what_can_be_pasted(open_page):
     page = open_page("ask")
     page.get_by_label("Output of nvidia-smi").fill("hello, is this thing on?\nwell\n")
     page.get_by_role("button", name="Read").click()
-    expect(page.get_by_role("alert").first).to_contain_text("paste the output of nvidia-smi")
+    expect(page.get_by_role("alert").first).to_contain_text("Paste the output of nvidia-smi")
     expect(page.get_by_label("Output of nvidia-smi")).to_have_value(
         "hello, is this thing on?\nwell\n"
     )

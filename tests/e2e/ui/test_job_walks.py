@@ -39,7 +39,7 @@ Begin = Callable[..., Walk]
 OLD, NEW = "535.183.01", "580.95.05"
 _NUMBERS = count(1)
 IMAGE = "compatgate-test/walk:1"
-BLESSED = "blessed as torch28-cu128, if its cuDNN and NCCL are the wheel's"
+BLESSED = re.compile("[Bb]lessed as torch28-cu128, if its cuDNN and NCCL are the wheel's")
 DENIED = {"cuda": "12.1", "cudnn": "8.9.7", "torch": "2.2.2+cu121"}
 QUESTION = {"target": "prod-a100", "stack": format_stack(DENIED)}
 
@@ -303,7 +303,7 @@ def test_job_10_two_stacks_are_compared_side_by_side(begin):
     walk = begin("entries/torch24-cu124", actions=3)
     page = walk.page
     walk.press(page.get_by_role("link", name="Compare"))
-    walk.fill(page.get_by_label("with", exact=True), "torch24-cu121")
+    walk.fill(page.get_by_label("With", exact=True), "torch24-cu121")
     walk.press(page.get_by_role("button", name="Compare"))
     walk.see(page.locator("#parts"), "9.1.0")
     expect(page.locator("#parts tbody tr").first).to_contain_text("allowed")

@@ -71,7 +71,7 @@ def test_one_entry_in_the_palette_is_answered_and_the_next_one_leaves_no_old_ans
     expect(found).to_contain_text("Assumed")
     assert violations(page) == []
     page.get_by_role("searchbox", name="Ask a question").fill("troch 2.4 @ prod-a100")
-    expect(found.get_by_role("alert")).to_contain_text("did you mean torch?")
+    expect(found.get_by_role("alert")).to_contain_text("Did you mean torch?")
     expect(found).not_to_contain_text("torch=2.4.1+cu124")
 
 
@@ -254,7 +254,8 @@ def test_a_refused_what_if_takes_the_place_of_the_outcome_before(open_page):
     expect(outcome).not_to_contain_text("break")
     driver.fill("580.x")
     page.get_by_role("button", name="Show").click()
-    expect(outcome.get_by_role("alert")).to_contain_text("driver")
+    expect(outcome.get_by_role("alert")).to_contain_text("'580.x' is not a version of driver")
+    expect(outcome.get_by_role("alert")).to_contain_text("Write a release, like 580.95.05")
     expect(outcome).not_to_contain_text("break")
 
 

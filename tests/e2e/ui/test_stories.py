@@ -36,10 +36,10 @@ def test_the_other_gpu(open_page):
     """It worked on A100; production is L4, for which the image has no code."""
     page = open_page("ask?target=inference-l4&stack=cuda%3D12.4,arch%3Dsm_80")
     expect(page.locator(".answer")).to_contain_text("CG801")
-    expect(page.locator(".answer")).not_to_contain_text("no code for")  # sm_80 runs on 8.9
+    expect(page.locator(".answer")).not_to_contain_text("No code for")  # sm_80 runs on 8.9
     page = open_page("ask?target=inference-l4&stack=cuda%3D12.4,arch%3Dsm_70")
     expect(page.locator(".answer")).to_contain_text("CG201")
-    expect(page.locator(".answer")).to_contain_text("no code for L4")
+    expect(page.locator(".answer")).to_contain_text("No code for L4")
 
 
 def test_the_postmortem(open_page):

@@ -123,7 +123,7 @@ def test_a_verdict_is_explained_rule_by_rule(pages, stocked):
     for said in (
         "CG201",
         "Source: ",
-        "rules hold",
+        "rules passed",
         "rules do not apply",
         "registry.example/a:1",
         "/ui/revisions/1",
@@ -136,6 +136,15 @@ def test_a_verdict_is_explained_rule_by_rule(pages, stocked):
         assert said in shown, said
     for rule in (*verdict.checked.passed, *verdict.checked.not_applicable):
         assert f"/ui/rules/{rule}" in shown
+
+
+def test_a_failing_stack_that_a_policy_lets_pass_is_not_called_allowed(pages, stocked):
+    verdict = _decide(stocked, target="dev-rtx")
+    assert (verdict.verdict, verdict.allowed) == ("fail", True)
+    shown = pages().get(f"/ui/verdicts/{verdict.id}").text
+    assert "Not enforced: CUDA 12.4 on dev-rtx would be denied</h1>" in shown
+    assert "by a policy that only records" in shown
+    assert "</span> not enforced</span>" in pages().get("/ui/decisions").text
 
 
 def test_a_verdict_of_a_pool_asks_about_the_pool_again(pages, stocked):

@@ -97,7 +97,7 @@ def test_a_change_that_was_overtaken_is_refused_and_keeps_what_was_typed(pages, 
     assert _send(theirs, status="revoked", reason="it crashes").status_code == 303
     answer = _send(mine, status="deprecated", replacement="torch24-cu124", reason="slow & old")
     assert answer.status_code == 409
-    assert "revision 2 changed the Entry" in answer.text
+    assert "Revision 2 changed the Entry" in answer.text
     assert "slow &amp; old</textarea>" in answer.text
     assert 'name="revision" value="2"' in answer.text
     assert _spec(stocked)["status"] == "revoked"
@@ -108,14 +108,14 @@ def test_a_change_that_was_overtaken_is_refused_and_keeps_what_was_typed(pages, 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"status": "blessed"}, "the entry is blessed already"),
+        ({"status": "blessed"}, "The entry is blessed already"),
         ({"status": "candidate"}, "cannot be the new status"),
         ({}, "cannot be the new status"),
-        ({"status": "revoked", "reason": ""}, "a change needs a reason"),
-        ({"status": "revoked", "reason": "a\0b"}, "contains unprintable characters"),
+        ({"status": "revoked", "reason": ""}, "A change needs a reason"),
+        ({"status": "revoked", "reason": "a\0b"}, "Contains unprintable characters"),
         ({"status": "revoked", "revision": "x"}, "is not a revision"),
         ({"status": "revoked", "revision": "9" * 40}, "is not a revision"),
-        ({"status": "revoked", "replacement": ENTRY}, "an entry cannot replace itself"),
+        ({"status": "revoked", "replacement": ENTRY}, "An entry cannot replace itself"),
         ({"status": "revoked", "replacement": "a\nb"}, "replacement"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_question_without_a_target_is_answered_for_each(pages, stocked):
 
 def test_a_word_that_cannot_be_read_shows_no_answer_and_the_way_out(pages):
     shown = _find(pages, "torch 2.4.1 @ prod-a10").text
-    assert "did you mean prod-a100?" in shown
+    assert "Did you mean prod-a100?" in shown
     assert "Allowed" not in shown
     assert "Denied" not in shown
 
@@ -123,7 +123,7 @@ def test_pasted_text_that_means_nothing_stays_in_the_form(pages):
     answer = post(pages("read", "gate"), "find/paste", text="hello, is this on?\nwell\n")
     assert answer.status_code == 400
     assert "hello, is this on?" in answer.text
-    assert "paste an error" in answer.text
+    assert "Paste an error" in answer.text
 
 
 def test_the_former_address_leads_to_the_palette(pages):
@@ -148,7 +148,7 @@ def test_the_page_ask_takes_words_and_says_what_it_took_them_for(pages):
 @pytest.mark.parametrize(
     ("fields", "hint"),
     [
-        ({"target": "prod-a100", "stack": "troch 2.4"}, "did you mean torch?"),
+        ({"target": "prod-a100", "stack": "troch 2.4"}, "Did you mean torch?"),
         ({"target": "dev-rtx", "stack": "torch 2.4.1 @ prod-a100"}, "remove one of them"),
     ],
 )

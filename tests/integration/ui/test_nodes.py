@@ -86,9 +86,9 @@ def test_a_node_that_is_not_known_says_how_it_would_be(pages):
 def test_a_node_says_who_says_what_and_who_decides(pages, tell):
     tell({"name": "gpu-17", "labels": A100, "allocatable": {"nvidia.com/gpu": 7}, "probe": OWN})
     shown = pages().get("/ui/nodes/gpu-17?cluster=eu").text
-    assert "it has driver 550.54.15, prod-a100 declares 535.183.01" in shown
+    assert "It has driver 550.54.15, prod-a100 declares 535.183.01" in shown
     assert "the driver itself 550.54.15: the driver&#39;s own report decides" in shown
-    assert "the labels make 8 of nvidia.com/gpu, the kubelet hands out 7" in shown
+    assert "The labels make 8 of nvidia.com/gpu, the kubelet hands out 7" in shown
     assert "The driver&#39;s own report decides about driver and GPUs." in shown
     assert "nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB" in shown
     assert "/ui/what-if?target=prod-a100&amp;driver=550.54.15" in shown
@@ -223,7 +223,7 @@ def test_what_lies_below_the_driver_is_shown_compared_and_tried(pages, tell):
     client = pages()
 
     page = client.get("/ui/nodes/h100-02").text
-    for shown in ("dgx/h100", "Fabric Manager", "570.172.08", "it has NVIDIA kernel modules"):
+    for shown in ("dgx/h100", "Fabric Manager", "570.172.08", "It has NVIDIA kernel modules"):
         assert shown in page
     drift = client.get("/ui/drift?what=fabric-manager").text
     assert "reports Fabric Manager 570.172.08 instead of 580.95.05" in drift

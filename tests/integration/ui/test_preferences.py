@@ -63,7 +63,7 @@ def test_the_zone_of_the_browser_is_what_its_script_told_and_utc_before(pages):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"zone": "Berlin"}, "did you mean Europe/Berlin?"),
+        ({"zone": "Berlin"}, "Did you mean Europe/Berlin?"),
         ({"zone": ""}, "is not a time zone"),
         ({"theme": "pink"}, "auto, light, dark"),
     ],

@@ -205,7 +205,7 @@ def test_what_happened_on_a_target_has_a_page(pages, stocked):
     shown = client.get("/ui/targets/prod-a100/report").text
     for said in ("Timeline", "create Target prod-a100", "changes of the matrix"):
         assert said in shown
-    assert re.search(r'<td><a href="/ui/revisions/\d+">revision \d+</a></td>', shown)
+    assert re.search(r'"is-name"><a href="/ui/revisions/\d+">revision \d+</a></td>', shown)
     wrong = client.get("/ui/targets/prod-a100/report?since=soon")
     assert wrong.status_code == 400
     assert "is not a time" in wrong.text

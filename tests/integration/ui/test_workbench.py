@@ -177,7 +177,7 @@ def test_an_import_shows_its_difference_before_it_is_made(client, stocked):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"documents": ""}, "no documents"),
+        ({"documents": ""}, "No documents"),
         ({"documents": "kind: Entry\nmetadata: {nam: x}"}, "did you mean name"),
         ({"files": (io.BytesIO(b"\xff\xfe"), "a.yaml")}, "is not UTF-8 text"),
     ],

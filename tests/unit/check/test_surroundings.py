@@ -34,7 +34,7 @@ def run(*arguments: str, before: str = "", after: str = "", **environment: str) 
 def test_what_an_encoding_lacks_is_escaped(tmp_path: Path) -> None:
     answer = tmp_path / "answer"
     assert run(*CHECK, after=f"> {answer}", PYTHONIOENCODING="ascii") == (0, "")
-    assert r"rules hold \u00b7 facts sha256" in answer.read_text("ascii")
+    assert r"rules passed \u00b7 facts sha256" in answer.read_text("ascii")
 
 
 def test_escaped_json_is_the_same_json() -> None:

@@ -47,9 +47,9 @@ def test_what_was_not_checked_stands_at_the_end(denied: Json) -> None:
 
 
 def test_the_last_line_says_what_the_answer_rests_on(denied: Json, on_target: Json) -> None:
-    assert lines(denied)[-1] == "2 rules hold · facts sha256:0123456789ab · vd_1"
+    assert lines(denied)[-1] == "2 rules passed · facts sha256:0123456789ab · vd_1"
     assert " ".join(lines(on_target)[-2:]) == (
-        "2 rules hold · facts sha256:0123456789ab · overlays site.yaml · matrix revision 42 · "
+        "2 rules passed · facts sha256:0123456789ab · overlays site.yaml · matrix revision 42 · "
         "evidence run_1 · valid until 2027-01-31 · vd_1"
     )
 

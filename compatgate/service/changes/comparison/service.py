@@ -25,6 +25,7 @@ from compatgate.core.matrix import Matrix
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule import OUTCOME_RANK
 from compatgate.core.stack import parse_stack
+from compatgate.core.versions import parse_version
 from compatgate.documents.sources import suggest_name
 from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, CompatgateError, NotFound, Unavailable
@@ -102,6 +103,12 @@ def _resolve(
         more, stated = list_upgrades(stated)
     upgrades = (*upgrades, *more)
     changes = read_changes(stated) if stated or not upgrades else {}
+    if isinstance(driver := changes.get("driver"), str):
+        try:
+            parse_version("driver", driver)
+        except BadInput as error:
+            error.hint = "write a release, like 580.95.05, a branch, like 580, or newest"
+            raise error.at("set") from None
     return resolve_upgrades(upgrades, changes, pools, facts, now.date().isoformat())
 
 

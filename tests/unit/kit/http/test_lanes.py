@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import httpx
 import pytest
@@ -17,6 +17,7 @@ from flask import Flask, Response, request
 from compatgate.kit.http import lanes, wsgi
 from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ, receive_body
 from compatgate.service.app import Rooms
+from compatgate.web import asgi
 from compatgate.web.app import create_front
 from compatgate.web.computing import get_ready
 from compatgate.web.service import Settings
@@ -85,6 +86,28 @@ def test_the_process_that_computes_is_ready_before_the_first_question(
         front = create_front(rooms, Settings(overlays=()), 2)
         life = asyncio.create_task(front({"type": "lifespan"}, events.get, AsyncMock()))
         assert await asyncio.to_thread(calls.get, timeout=20) == (get_ready, snapshot)
+        events.put_nowait({"type": "lifespan.shutdown"})
+        await life
+
+    asyncio.run(live())
+
+
+def test_templates_are_compiled_before_the_first_look_at_a_page(
+    rooms: Rooms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(rooms.gate, "compute", lambda *_: None)
+    compiled: SimpleQueue[str] = SimpleQueue()
+    names = ["ask.html", "cells.html"]
+    templates = Mock(list_templates=lambda: names, get_template=compiled.put)
+    monkeypatch.setattr(asgi, "environment", lambda: templates)
+
+    async def live() -> None:
+        events: asyncio.Queue[Any] = asyncio.Queue()
+        events.put_nowait({"type": "lifespan.startup"})
+        front = create_front(rooms, Settings(overlays=()), 2)
+        life = asyncio.create_task(front({"type": "lifespan"}, events.get, AsyncMock()))
+        assert [await asyncio.to_thread(compiled.get, timeout=20) for _ in names] == names
         events.put_nowait({"type": "lifespan.shutdown"})
         await life
 

@@ -32,6 +32,24 @@ def test_a_noun_agrees_with_its_number(number, thing, said):
 
 
 @pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("did you mean torch?", "Did you mean torch?"),
+        ("driver 535.183.01 is too old", "Driver 535.183.01 is too old"),
+        ("torch 2.9.0 needs CUDA 13", "torch 2.9.0 needs CUDA 13"),
+        ("xformers is not known", "xformers is not known"),
+        ("auto, light, dark", "auto, light, dark"),
+        ("prod-a100 has no pool", "prod-a100 has no pool"),
+        ("'troch' is not a component", "'troch' is not a component"),
+        ("cuDNN 9 is newer", "cuDNN 9 is newer"),
+        ("", ""),
+    ],
+)
+def test_a_sentence_begins_with_a_capital_unless_it_begins_with_a_name(text, said):
+    assert FILTERS["begin"](text, "driver" if "535" in text else "xformers") == said
+
+
+@pytest.mark.parametrize(
     ("number", "things", "said"),
     [
         (2000, "targets", "2,000 targets"),
