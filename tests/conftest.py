@@ -27,7 +27,6 @@ pytest_plugins = [
     "spreading",
     "image_registry",
     "image_fake",
-    "oci_registry",
     "containerd",
 ]
 

@@ -1,4 +1,4 @@
-"""Run ``compatgate attest``: sign a verdict and attach it to its image.
+"""Run ``compatgate attest``: sign a verdict.
 
 ``compatgate serve`` shares the options for keys.
 """
@@ -25,10 +25,8 @@ from compatgate.gate_client import make_client
 from compatgate.kit.cli.options import SERVER
 from compatgate.kit.cli.output import read_bytes, write_output
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
-from compatgate.service.audit.attestations.attached import attach_verdict
 from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
 from compatgate.service.audit.attestations.keys import read_keys, signer_maker
 from compatgate.service.audit.attestations.service import SigningOptions
@@ -80,9 +78,6 @@ output:
 -o, --output FILE = -   file for the envelope (default: standard output)
 --sigstore-bundle FILE  file for a Sigstore bundle of the envelope, as cosign and sigstore-js read
                         it
---attach [IMAGE]        attach envelope and bundle to this image as OCI referrers, where cosign
-                        verify-attestation looks (default: the verdict's image)
---platform OS/CPU = linux/amd64  platform in a multi-platform image
 """,
     epilog="""\
 exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decision); 2 bad input
@@ -90,9 +85,9 @@ exit status: that of the verdict, as of check (0 allowed, 1 denied, 3 no decisio
 examples:
   a verdict that the gate gave before
     compatgate attest --server https://gate.example --verdict vd_... > verdict.json
-  decide about an image, sign, and push the result next to it
+  decide about an image, and sign
     compatgate attest --server https://gate.example --target prod-a100 \\
-                      --image registry.example/team/app@sha256:... --attach
+                      --image registry.example/team/app@sha256:... -o verdict.json
   the same as a Sigstore bundle in a file, for tools that do not know this one
     compatgate attest --server https://gate.example --verdict vd_... \\
                       -o verdict.json --sigstore-bundle verdict.sigstore.json
@@ -101,7 +96,6 @@ examples:
                       --stack cuda=12.4,torch=2.4.1+cu124
 """,
     form={"default": "verdict"},
-    attach={"const": ""},
 )
 def run(args: argparse.Namespace) -> int:
     """Sign a verdict; return the exit status of the verdict."""
@@ -117,10 +111,6 @@ def run(args: argparse.Namespace) -> int:
     if args.sigstore_bundle:
         write_output(args.sigstore_bundle, make_bundle(envelope, key) + b"\n")
     predicate = found.predicate
-    if args.attach is not None:
-        image = args.attach or (predicate.image.reference if predicate.image else "")
-        for made in attach_verdict(image, envelope, found, key, args.platform):
-            say(f"attached as {made}")
     return exit_code(predicate.verdict, allowed=predicate.allowed)
 
 

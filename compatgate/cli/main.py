@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "cli.cluster",
         "manage a Kubernetes cluster: manifests, nodes, audit of running pods",
     ),
-    "attest": ("cli.attest", "sign a verdict and attach it to its image"),
+    "attest": ("cli.attest", "sign a verdict"),
     "verify": ("cli.verify", "verify a signed verdict, offline"),
     "hook": ("cli.cluster:run_hook", "sign webhook requests"),
     "worker": ("cli.worker", "run canaries on staging hosts"),

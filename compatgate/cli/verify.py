@@ -19,7 +19,6 @@ from compatgate.kit.cli.options import FORMAT, read_moment
 from compatgate.kit.cli.output import format_fields, print_answer, print_json, read_bytes
 from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command
-from compatgate.service.audit.attestations.attached import verify_attached
 from compatgate.service.audit.attestations.envelope import (
     MAX_ENVELOPE_BYTES,
     ExpectedStatement,
@@ -41,7 +40,7 @@ _FETCH_S = 10.0
 
 @command(
     """\
-[envelope]                file with a DSSE envelope or a Sigstore bundle ("-": standard input)
+envelope                  file with a DSSE envelope or a Sigstore bundle ("-": standard input)
 trusted keys, at least one:
 --key FILE ...            public key (PEM); may be repeated
 --jwks FILE|URL ...       JSON Web Key Set; may be repeated
@@ -51,23 +50,19 @@ expected subject:
 --stack NAME=VERSION,...  stack of the verdict
 --target NAME             target of the verdict
 """,
-    """\
---from-registry  fetch the attestations of --image; the newest valid one decides
---platform OS/CPU = linux/amd64  platform in a multi-platform image
---now TIME       verify as of this time (default: now)
-""",
+    "--now TIME  verify as of this time (default: now)",
     FORMAT,
     epilog="""\
 exit status:
   0  valid, about what was asked, and allowed
   1  denied; or refused: not signed by a trusted key, changed, expired, about something else
-  2  bad input or usage      3   the verdict is not a decision, or a registry or URL does not answer
+  2  bad input or usage      3   the verdict is not a decision, or a URL does not answer
 
 examples:
   compatgate verify verdict.json --key gate.pub --target prod-a100 \\
                     --image registry.example/team/app@sha256:...
   compatgate verify verdict.json --jwks keys.json --stack cuda=12.4,torch=2.4.1+cu124
-  compatgate verify --from-registry --image registry.example/team/app:1.2 --target prod-a100 \\
+  compatgate verify verdict.json --digest sha256:... --target prod-a100 \\
                     --jwks https://gate.example/.well-known/jwks.json
 """,
 )
@@ -77,12 +72,9 @@ def run(args: argparse.Namespace) -> int:
     at = read_moment(args.now, "--now") or clock.now()
     try:
         keys = _keys(args)
-        if args.from_registry:
-            found = verify_attached(args.image, keys, args.target, args.platform, at)
-        else:
-            expected = ExpectedStatement(_subjects(args), args.target)
-            data = read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES)
-            found = verify(data, keys, expected, at)
+        expected = ExpectedStatement(_subjects(args), args.target)
+        data = read_bytes(args.envelope, "envelope", MAX_ENVELOPE_BYTES)
+        found = verify(data, keys, expected, at)
     except VerificationFailed as error:
         body = {"valid": False, "reason": error.reason, "detail": error.problem, "hint": error.hint}
         if args.format == "json":
@@ -92,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
             say(f"refused ({error.reason}): {error.problem}{hint}")
         return error.exit_code
     print_answer(args.format, _to_json(found), lambda: _format(found))
-    named = args.from_registry or args.image or args.digest or args.stack
+    named = args.image or args.digest or args.stack
     if args.format == "text" and not named:
         say("note: no image, digest or stack was named: compare the subject yourself")
     return exit_code(found.predicate.verdict, allowed=found.predicate.allowed)
@@ -104,12 +96,6 @@ def _check(args: argparse.Namespace) -> None:
     subjects = [f"--{name}" for name in ("image", "digest", "stack") if getattr(args, name)]
     if len(subjects) > 1:
         raise BadInput(f"use only one of {' and '.join(subjects)}")
-    if args.from_registry and (args.envelope or not args.image or not args.target):
-        hint = "--from-registry --image REF --target NAME"
-        what = "needs --image: it fetches the attestations of an image"
-        raise BadInput(what, field="--from-registry", hint=hint)
-    if not args.from_registry and not args.envelope:
-        raise BadInput("name the envelope file", hint="or use --from-registry")
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:
@@ -159,7 +145,7 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
     if args.image:
         found = image_digest(args.image)
         if found is None:
-            hint = "name it by its digest, app@sha256:...; or --from-registry looks it up"
+            hint = "name it by its digest, app@sha256:..."
             what = "has no digest; a tag can move to another image"
             raise BadInput(what, field="--image", value=args.image, hint=hint)
         return (found,)

@@ -1,4 +1,4 @@
-"""Talk to image registries: references, credentials, bounded transport, manifests, artifacts.
+"""Talk to image registries: references, credentials, bounded transport, manifests.
 
 Every byte is verified by its digest, and no container engine is needed.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -141,20 +141,11 @@ class Registry:
         with self._transport.open(url, headers, body=form, method=method) as answer:
             return answer.status, answer.read_all(authentication.LARGEST_TOKEN)
 
-    def lead(self, answer: Response) -> str:
-        """Return the URL in an answer's ``Location``."""
-        location: str = answer.headers.get("Location", "")
-        if not location:
-            raise Unavailable(f"{self.base} does not say where to upload", field="image")
-        target = urljoin(answer.url, location)
-        self._transport.check_lead(answer.url, target)
-        return target
-
-    def refusal(self, answer: Response, what: str, verb: str = "read") -> CompatgateError:
+    def refusal(self, answer: Response, what: str) -> CompatgateError:
         """Return the error for an unexpected answer."""
         if answer.status in (401, 403):
             return authentication.access_error(
-                f"{self.base} does not allow {self._repository} to be {verb}"
+                f"{self.base} does not allow {self._repository} to be read"
             )
         if answer.status == 404:
             hint = "check the name, the tag and whether it was deleted"

@@ -301,19 +301,6 @@ def choose_manifests(
     return ChosenManifests(tuple(chosen.values()), tuple(what.format(one) for one in doubt))
 
 
-def choose_manifest(descriptors: Sequence[Descriptor], wanted: Platform, name: str) -> Descriptor:
-    """Return the only manifest of an index that a runtime may choose for a platform."""
-    chosen = choose_manifests(descriptors, wanted, name)
-    if len(chosen.descriptors) > 1 or chosen.open:
-        raise BadInput(
-            f"{name} has several images that a runtime may choose for {wanted}",
-            field="platform",
-            value=str(wanted),
-            hint=f"name one by its digest, like {chosen.descriptors[0].digest}",
-        )
-    return chosen.descriptors[0]
-
-
 def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
     for descriptor in descriptors:
         if not is_digest(descriptor.digest) or descriptor.size < 0:

@@ -13,17 +13,10 @@ from catalogue import own_cache
 from image_blobs import distribution, layer_of
 
 from compatgate.cli.main import main
-from compatgate.discovery.registry import artifacts
 from compatgate.kit.database.database import ENVIRONMENT
 from compatgate.resources import matrix_dir
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else writes to the registries of most tests."""
-    monkeypatch.setattr(artifacts, "SETTLE_S", 0.0)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""From a question to a signed verdict, to the registry and back, by the commands alone."""
+"""From a question to a signed verdict, and back, by the commands alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from compatgate.service.audit.attestations.envelope import MEDIA
 
 from .conftest import write_key
 
@@ -77,7 +75,6 @@ def test_each_refusal_has_its_reason(stocked: Any, key: Any, signed: Path, tmp_p
         (["x.json", "--key", "{pub}", "--digest", "sha256:12"], "--digest"),
         (["x.json", "--key", "{key}"], "--key"),
         (["--key", "{pub}"], "envelope"),
-        (["--key", "{pub}", "--from-registry"], "--from-registry"),
         (["nowhere.json", "--key", "{pub}"], "envelope"),
         (["x.json", "--key", "{pub}", "--digest", "a", "--stack", "b"], "use only one of"),
         (["x.json", "--jwks", "http://gate.example/keys"], "https"),
@@ -103,105 +100,17 @@ def test_without_a_subject_a_note_says_so(stocked: Any, key: Any, signed: Path) 
     assert err.startswith("note: no image, digest or stack was named")
 
 
-def test_an_image_is_read_signed_attached_found_and_verified(
-    stocked: Any, key: Any, good: Any, tmp_path: Path, registry: Any
+def test_an_image_is_read_signed_and_verified_by_its_digest(
+    stocked: Any, key: Any, good: Any, bad: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "verdict.json"
-    status, _, err = attest(stocked, key, path, *TARGET, "--image", good.reference, "--attach")
-    assert status == 0, err
-    assert f"attached as {good.reference.rpartition(':')[0]}@sha256:" in err
-    pinned = good.by_digest()
-    assert stocked("verify", str(path), "--key", key[1], "--image", pinned)[0] == 0
-    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--format", "json")
-    for reference in (good.reference, pinned):
-        status, out, err = stocked(*found, "--image", reference)
-        assert status == 0, err
-        assert json.loads(out)["subjects"][0]["digest"]["sha256"] == good.digest[7:]
-    name = good.reference.partition("/")[2].rpartition(":")[0]
-    tag = good.digest.replace(":", "-")
-    accept = {"Accept": "application/vnd.oci.image.index.v1+json"}
-    index = json.loads(registry.read(f"/v2/{name}/manifests/{tag}", accept))
-    (listed,) = (one for one in index["manifests"] if "in-toto" in one["artifactType"])
-    assert listed["artifactType"] == "application/vnd.in-toto+json"
-    assert listed["annotations"]["in-toto.io/predicate-type"].endswith("/verdict/v1")
-    accept = {"Accept": listed["mediaType"]}
-    manifest = json.loads(registry.read(f"/v2/{name}/manifests/{listed['digest']}", accept))
-    assert manifest["subject"]["digest"] == good.digest
-    assert manifest["config"]["mediaType"] == "application/vnd.oci.empty.v1+json"
-    assert [layer["mediaType"] for layer in manifest["layers"]] == [MEDIA]
-
-
-def test_attaching_the_same_again_adds_nothing(
-    stocked: Any, key: Any, good: Any, tmp_path: Path, registry: Any
-) -> None:
-    path = tmp_path / "verdict.json"
-    attest(stocked, key, path, *TARGET, "--image", good.reference)
-    verdict = json.loads(base64.b64decode(json.loads(path.read_text())["payload"]))
-    again = ("--verdict", verdict["predicate"]["id"], "--attach", good.reference)
-    made = [attest(stocked, key, path, *again)[2] for _ in range(2)]
-    assert made[0] == made[1]
-    attest(stocked, key, path, *again, "--form", "vsa")
-    name = good.reference.partition("/")[2].rpartition(":")[0]
-    accept = {"Accept": "application/vnd.oci.image.index.v1+json"}
-    index = registry.read(f"/v2/{name}/manifests/{good.digest.replace(':', '-')}", accept)
-    assert len(json.loads(index)["manifests"]) == 4  # each as envelope and as bundle
-
-
-def test_a_denied_image_is_denied_by_both_commands(
-    stocked: Any, key: Any, bad: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "verdict.json"
-    assert attest(stocked, key, path, *TARGET, "--image", bad.reference, "--attach")[0] == 1
-    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", bad.reference)
-    status, out, _ = stocked(*found)
-    assert status == 1
-    assert "fail, denied" in out
-
-
-def test_of_two_attestations_the_newer_decides(
-    stocked: Any, key: Any, good: Any, tmp_path: Path
-) -> None:
-    path = tmp_path / "verdict.json"
-    asked = (*TARGET, "--image", good.reference, "--attach")
-    assert attest(stocked, key, path, *asked)[0] == 0
-    entries = tmp_path / "entries.yaml"
-    exported = stocked("matrix", "export")[1]
-    entries.write_text(exported.replace("status: blessed", "status: revoked"))
-    assert stocked("matrix", "import", str(entries), "--reason", "it fails")[0] == 0
-    assert attest(stocked, key, path, *asked)[0] == 1
-    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", good.reference)
-    assert stocked(*found)[0] == 1
-
-
-def test_nothing_attached_or_nothing_that_counts_is_refused(
-    stocked: Any, key: Any, good: Any, tmp_path: Path
-) -> None:
-    found = ("verify", "--from-registry", *TARGET, "--image", good.reference)
-    refused(stocked(*found, "--key", key[1]), "no-attestation")
-    path = tmp_path / "verdict.json"
-    attest(stocked, key, path, *TARGET, "--image", good.reference, "--attach")
-    _, other = write_key(tmp_path, "other")
-    refused(stocked(*found, "--key", other), "unknown-key")
-    refused(stocked(*found, "--key", key[1], "--now", "2999-01-01"), "expired")
-    attest(stocked, key, path, *TARGET, "--image", good.reference, "--attach", "--form", "vsa")
-    said = refused(stocked(*found, "--key", other), "no-attestation")
-    assert "none of the 2" in said
-    assert "unknown-key" in said
-
-
-def test_it_is_attached_to_no_other_image(
-    stocked: Any, key: Any, good: Any, bad: Any, signed: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "verdict.json"
-    asked = (*TARGET, "--image", good.reference, "--attach", bad.reference)
-    status, _, err = attest(stocked, key, path, *asked)
-    assert status == 2
-    assert "another image" in err
-    status, _, err = attest(
-        stocked, key, path, *TARGET, "--stack", STACK, "--attach", good.reference
-    )
-    assert status == 2
-    assert "about a stack" in err
+    for image, status in ((good, 0), (bad, 1)):
+        assert attest(stocked, key, path, *TARGET, "--image", image.reference)[0] == status
+        found = ("verify", str(path), "--key", key[1], *TARGET, "--format", "json")
+        denied, out, err = stocked(*found, "--image", image.by_digest())
+        assert denied == status, err
+        assert json.loads(out)["subjects"][0]["digest"]["sha256"] == image.digest[7:]
+    refused(stocked(*found, "--image", good.by_digest(), "--format", "text"), "wrong-subject")
 
 
 def test_what_is_stated_beside_an_image_makes_the_stack_the_subject(
@@ -233,41 +142,11 @@ def test_an_index_is_verified_by_its_image_for_a_platform(
     pushed = registry.push_manifest(name, index, tag="multi")
     path = tmp_path / "verdict.json"
     for reference in (pushed.reference, pushed.by_digest()):
-        asked = (*TARGET, "--image", reference, "--attach")
-        assert attest(stocked, key, path, *asked)[0] == 0
-        found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", reference)
+        assert attest(stocked, key, path, *TARGET, "--image", reference)[0] == 0
+        found = ("verify", str(path), "--key", key[1], *TARGET, "--image", good.by_digest())
         assert stocked(*found)[0] == 0
         of_index = ("verify", str(path), "--key", key[1], "--image", pushed.by_digest())
         refused(stocked(*of_index), "wrong-subject")
-
-
-def test_a_registry_with_a_password_is_written_to_with_it(
-    stocked: Any, key: Any, start_registry: Any, tmp_path: Path
-) -> None:
-    from image_blobs import layer_of
-
-    from .conftest import stack
-
-    private = start_registry(password=True)
-    image = private.push(layer_of(stack("2.4.1+cu124", "9.1.0.70")))
-    path = tmp_path / "verdict.json"
-    asked = (*TARGET, "--image", image.reference, "--attach")
-    assert attest(stocked, key, path, *asked)[0] == 3
-    auth = base64.b64encode(b"reader:secret").decode()
-    config = {"auths": {private.host: {"auth": auth}}}
-    (tmp_path / "docker" / "config.json").write_text(json.dumps(config))
-    status, _, err = attest(stocked, key, path, *asked)
-    assert status == 0, err
-    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", image.reference)
-    assert stocked(*found)[0] == 0
-
-
-def test_an_image_that_is_gone_is_said_to_be(stocked: Any, key: Any, good: Any) -> None:
-    reference = good.reference.replace(":1", ":2") if good.reference.endswith(":1") else ""
-    found = ("verify", "--from-registry", "--key", key[1], *TARGET, "--image", reference)
-    status, _, err = stocked(*found)
-    assert status == 2
-    assert "has no image 2" in err
 
 
 @pytest.mark.parametrize(

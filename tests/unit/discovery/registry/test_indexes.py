@@ -7,7 +7,6 @@ import pytest
 from compatgate.discovery.registry.image_spec import (
     Descriptor,
     Platform,
-    choose_manifest,
     choose_manifests,
     parse_config,
     parse_manifest,
@@ -87,16 +86,6 @@ def test_an_index_without_the_platform_names_those_it_has() -> None:
     with pytest.raises(BadInput) as caught:
         choose("linux/arm64/v8", "linux/s390x", "unknown/unknown")
     assert caught.value.hint == "it has linux/arm64, linux/s390x"
-
-
-def test_where_one_manifest_is_wanted_several_are_refused() -> None:
-    wanted = Platform("linux", "amd64")
-    with pytest.raises(BadInput, match="several images"):
-        choose_manifest(descriptors("linux/amd64", "linux/amd64/v3"), wanted, "image")
-    with pytest.raises(BadInput, match="several images"):
-        choose_manifest(descriptors("linux/amd64", None), wanted, "image")
-    listed = descriptors("linux/amd64", "linux/arm64")
-    assert choose_manifest(listed, wanted, "image") == listed[0]
 
 
 MANIFEST = (
