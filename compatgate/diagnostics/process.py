@@ -60,11 +60,6 @@ class View(Struct, frozen=True):
     seen: Inspection
     notes: tuple[str, ...] = ()
 
-    @property
-    def uses_gpu_code(self) -> bool:
-        """Tell whether a CUDA library, a framework or GPU code is loaded."""
-        return bool(self.process.libraries or set(self.seen.stack) - {"python"})
-
 
 def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc") -> View:
     """Inspect a process."""

@@ -1,4 +1,4 @@
-"""Run ``compatgate canary`` hosts, fleet and drift: staging hosts, their stacks and metrics."""
+"""Run ``compatgate canary`` hosts, fleet and drift: staging hosts and their metrics."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import msgspec
 
 from compatgate.canary.fleet import (
     LEAST_HOSTS,
-    HostStack,
     HostValues,
     RankedHost,
-    compare_hosts,
-    host_stack,
     rank_hosts,
 )
 from compatgate.canary.history import MAX_HISTORY, MIN_HISTORY, MetricHistory
-from compatgate.canary.run import Report
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs
 from compatgate.cli.commands import Body, Row, columns, format_rows
@@ -29,8 +25,8 @@ from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
 from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import format_cells, format_json_time, format_table, print_answer
-from compatgate.kit.cli.terminal import say, strip_controls
+from compatgate.kit.cli.output import format_cells, format_json_time, print_answer
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action
 
 _SHOWN_PARTS = 4
@@ -63,89 +59,26 @@ HOSTS = Row(
 
 
 @action(
-    "compare measurements across hosts",
+    "find changes in the history of metrics",
     """\
-[runs: RUN ...]  runs to compare (default: the newest of each host)
---suite S        only runs of this suite
---target T       only runs for this target
---limit N = 200  number of recent runs to read
-with --metrics:
---metrics        find changes in the history of metrics
+--metrics        follow metrics over runs (the default)
 --workload W     only metrics of this workload
 --gpu SKU        only runs on this GPU
 --metric M       only this metric
+--limit N = 200  number of recent runs to read
 """,
     PLACE,
     FORMAT,
     epilog="""\
-Compares the measured components of the newest run of each host. Prints, for each component, the
-value that most hosts have and the hosts that differ.
-exit status: 0 all equal, 1 some differ, 2 bad usage, 3 fewer than two hosts with measurements
-
-With --metrics: follows each metric over runs, across stacks and drivers, and prints where its level
-changed, and which parts changed with it. At least six runs are needed, three on each side.
+Follows each metric over runs, across stacks and drivers, and prints where its level changed, and
+which parts changed with it. At least six runs are needed, three on each side. Nodes that differ:
+compatgate nodes drift.
 exit status: 0 none is worse, 1 a metric became worse by more than its tolerance and stayed so, 2
 bad usage, 3 no metric has six runs
 """,
 )
 def run_drift(args: argparse.Namespace) -> int:
-    """Compare the stacks of hosts, or follow metrics, and print the differences."""
-    if args.metrics:
-        return _follow_metrics(args)
-    for name in ("workload", "gpu", "metric"):
-        if getattr(args, name) is not None:
-            raise BadInput("applies only with --metrics", field=f"--{name}", hint="add --metrics")
-
-    with gate_of(args) as gate:
-        stacks = _list_stacks(gate, args)
-    if len(stacks) < 2 and args.format != "json":
-        say(f"hosts with measurements: {len(stacks)}; two are needed")
-    result = compare_hosts(stacks)
-    rows = []
-    for line in result:
-        texts = [f"{host}: {value}" for host, value in line.differ.items()]
-        texts += [f"not measured on {', '.join(line.silent)}"] if line.silent else []
-        share = f"{len(line.agree)}/{len(stacks) - len(line.silent)}"
-        rows.append((line.component, line.majority or "(no majority)", share, "; ".join(texts)))
-    hosts = [{"host": stack.host, "run": stack.run} for stack in stacks]
-    print_answer(
-        args.format,
-        {"hosts": hosts, "components": result},
-        strip_controls(format_table(("COMPONENT", "MAJORITY", "HOSTS", "DIFFERENT"), rows)),
-    )
-    if len(stacks) < 2:
-        return 3
-    return int(any(line.differ for line in result))
-
-
-def _list_stacks(gate: Client, args: argparse.Namespace) -> list[HostStack]:
-    """Return the newest measured stack of each host, or those of the named runs."""
-    names, places = args.runs, {}
-    if not names:
-        filters: dict[str, Any] = {"state": "ended", "suite": args.suite, "target": args.target}
-        rows = ask_all(gate, args.limit, Operations.list_runs, **filters)
-        names = [row["id"] for row in rows if row.get("source") is None]
-        places = {row["id"]: row["on_host"] or row["host"] for row in rows}
-    results: dict[str, HostStack] = {}
-    for name in names:
-        if places.get(name) in results:
-            continue
-        body = ask(gate, Operations.show_run, name)
-        host = body["on_host"] or body["host"]
-        reports = (
-            msgspec.convert(step["report"], Report) for step in body["steps"] if step["report"]
-        )
-        envs: list[Any] = [report.env for report in reports if report.env]
-        if host and envs and host not in results:
-            results[host] = host_stack(host, envs, body["id"])
-    return [results[host] for host in sorted(results)]
-
-
-def _follow_metrics(args: argparse.Namespace) -> int:
     """Print the changes of metrics over finished runs."""
-    if args.runs or args.suite or args.target:
-        hint = "choose with --workload, --gpu and --metric"
-        raise BadInput("does not accept a run, suite or target", field="--metrics", hint=hint)
     if args.limit > MAX_HISTORY:
         hint = f"at most {MAX_HISTORY}"
         raise BadInput("is too large", field="--limit", value=args.limit, hint=hint)

@@ -39,7 +39,6 @@ Reason = Literal[
     "not-yet-valid",
     "wrong-subject",
     "wrong-target",
-    "no-attestation",
 ]
 
 
