@@ -46,7 +46,8 @@ Secure Boot, IOMMU, ACS, DMI and the installed packages, and asks nv-fabricmanag
 nvidia-ctk, dcgmi and ofed_info for their versions; what it does not see stays unstated. On a
 Jetson it reads /etc/nv_tegra_release and the device tree, also without nvidia-smi.
 --python also reads an interpreter's package metadata and torch; --pid the libraries loaded in a
-process (/proc/PID), also of a container (docker inspect shows its number). Changes nothing and sends nothing.
+process (/proc/PID), also of a container (docker inspect shows its number). Changes nothing and
+sends nothing.
 exit status: 0 done, also without a GPU; 2 not found, or permission denied
 """,
     pid={"type": bounded("a process number", 1, 2**31 - 1)},
