@@ -115,12 +115,6 @@ def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
     return report, read_kernel_driver()
 
 
-def probe_nvml(nvml: Any) -> Report | None:
-    """Return this machine's GPUs through the ``pynvml`` module alone; start no program."""
-    report = read_nvml(nvml)
-    return replace(report, os=_system(report)) if report else None
-
-
 def local_pools(
     report: Report, kernel: KernelDriver | None, facts: Facts, notes: list[str]
 ) -> tuple[ObservedPool, ...]:

@@ -1,13 +1,11 @@
 """Read CycloneDX and SPDX in JSON, and write an inspected stack as CycloneDX 1.6.
 
-SPDX is read as 2.x, and as 3.0 in JSON-LD, whose context the specification fixes. CycloneDX has no
+SPDX is read as 2.x. CycloneDX has no
 field for GPU code, forward compatibility and open questions: a property of the document holds them,
 so that reading the document gives the same stack with the same open questions.
 
 Sources: https://cyclonedx.org/specification/overview/, https://cyclonedx.org/docs/1.6/json/;
-https://spdx.github.io/spdx-spec/v2.3/ ("Composition of an SPDX document"),
-https://spdx.github.io/spdx-spec/v3.0.1/ (``Software/Package``, ``Core/ExternalIdentifier`` and the
-serialisation in JSON-LD).
+https://spdx.github.io/spdx-spec/v2.3/ ("Composition of an SPDX document").
 """
 
 from __future__ import annotations
@@ -63,10 +61,6 @@ _TYPES = {"framework": "framework", "runtime": "platform"}
 
 _SPDX_JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
 _SPDX_VERSION = re.compile(r"SPDX-2\.\d+")
-_SPDX3 = re.compile(r'"@context"\s*:[^,]*spdx\.org/rdf/3')
-_SPDX3_VERSION = re.compile(r"spdx\.org/rdf/(3\.\d+(?:\.\d+)?)/")
-_READ_SPDX3 = ("3.0", "3.0.0", "3.0.1")
-_SPDX3_PACKAGES = ("software_Package", "ai_AIPackage")
 
 
 class Property(Struct, frozen=True):
@@ -261,54 +255,9 @@ def _read_spdx(text: str, name: str) -> Bill:
 
 def _spdx_part(body: dict[str, Any], name: str) -> Part:
     package = convert(body, Package, "SPDX", name)
-    purl = _find_purl(package.external_refs, ("referenceType", "purl"), "referenceLocator", name)
+    rows = (row for row in package.external_refs or () if row.get("referenceType") == "purl")
+    purl = next((convert(row.get("referenceLocator"), str, "SPDX", name) for row in rows), "")
     return Part(package.id, package.name, package.version_info or "", purl)
 
 
-def _find_purl(rows: Any, kind: tuple[str, str], key: str, name: str) -> str:
-    """Return the first package URL among references or identifiers, which state their kind."""
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and row.get(kind[0]) == kind[1]:
-            return convert(row.get(key), str, "SPDX", name)
-    return ""
-
-
-class Element(Struct, frozen=True):
-    """The fields of a package of SPDX 3 that are read."""
-
-    name: str = ""
-    spdx_id: str | None = field(name="spdxId", default=None)
-    id: str = field(name="@id", default="")
-    version: str = field(name="software_packageVersion", default="")
-    url: str | None = field(name="software_packageUrl", default=None)
-
-
-def _read_spdx3(text: str, name: str) -> Bill:
-    """Return every package that may be a component."""
-    document = read_json(text, name)
-    match = _SPDX3_VERSION.search(str(document.get("@context"))[:2000])
-    if match is None or match[1] not in _READ_SPDX3:
-        version = f"SPDX {match[1]}" if match else "SPDX 3 of an unknown version"
-        hint = "write SPDX 3.0, SPDX 2.3 or CycloneDX"
-        raise BadInput(f"is {version}, which is not supported", field=name, hint=hint)
-    graph = document.get("@graph", [document])
-    elements = list_objects(graph, "elements", f"{name}: @graph", MAX_PARTS * 5)
-    packages = [one for one in elements if one.get("type") in _SPDX3_PACKAGES]
-    if len(packages) > MAX_PARTS:
-        raise BadInput(f"has more than {MAX_PARTS} packages", field=name)
-    parts = (_spdx3_part(one, name) for one in packages)
-    candidates = tuple(part for part in parts if component_filter(part.name, part.purl))
-    return Bill(f"SPDX {match[1]}", candidates, bool(packages))
-
-
-def _spdx3_part(body: dict[str, Any], name: str) -> Part:
-    element = convert(body, Element, "SPDX", name)
-    kind = ("externalIdentifierType", "packageUrl")
-    purl = _find_purl(body.get("externalIdentifier"), kind, "identifier", name)
-    ref = element.id if element.spdx_id is None else element.spdx_id
-    return Part(ref, element.name, element.version, element.url or purl)
-
-
 SPDX = Reader(in_json(_SPDX_JSON), _read_spdx)
-SPDX3 = Reader(in_json(_SPDX3), _read_spdx3)
-"""SPDX 3.0; versions that are not known by name are refused."""
