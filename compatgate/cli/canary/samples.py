@@ -137,7 +137,7 @@ FILE                     report file; - for standard input
     epilog="""\
 formats:
   dcgm         JSON of dcgmi diag -j
-  nccl-tests   output of all_reduce_perf and its siblings, or the JSON of -J
+  nccl-tests   output of all_reduce_perf and its siblings
   jsonl        lines of env, metric and check, as canary programs print them
 An imported result is shown with its source. No policy counts it unless the target's
 canary.imported names FORMAT@SOURCE for a suite.
