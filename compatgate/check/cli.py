@@ -35,7 +35,8 @@ PLACES = """\
 --nvidia-smi FILE   GPUs and driver from the output of nvidia-smi ("-": standard input)
 --node-labels FILE  pools from Kubernetes node labels (output of kubectl get nodes -o json) ("-":
                     standard input)
---probe FILE        GPUs, driver and stack from the output of compatgate probe ("-": standard input)
+--probe FILE        GPUs, driver and stack from the output of compatgate probe, or the stack from
+                    compatgate inspect --format json ("-": standard input)
 """
 STACK = """\
 --stack NAME=VERSION,... ...

@@ -33,7 +33,9 @@ def cuda_of(row: HostCompiler, facts: Facts) -> str:
 
 def newest_of(row: HostCompiler) -> str | None:
     """The last version before the range of a row ends."""
-    return nearest_allowed(row.accepts, parse_version(row.compiler, "999.0"))
+    return nearest_allowed(
+        row.accepts, parse_version(row.compiler, "19.99" if row.compiler == "msvc" else "999")
+    )
 
 
 def test_the_newest_accepted_compiler_passes_and_the_next_is_refused(facts: Facts, ask: Ask):

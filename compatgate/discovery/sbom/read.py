@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
-
-from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
@@ -107,32 +104,13 @@ def read_sbom(
         markers = Markers(platform, file=name)
         parts = tuple(part for part in bill.parts if markers.decide(part.marker) is not False)
     found = observe_parts(parts, name, read_signals(signals), known)
-    rest = {key: value for key, value in bill.rest.items() if key != "open"}
-    measured = _observe_measured(parts, rest.get("measured", {}), found.observations, name)
-    found = replace(found, observations=(*found.observations, *measured))
-    left = [*bill.rest.get("open", ()), *found.open]
-    if not found.observations and not left and not rest:
+    left = list(found.open)
+    if not found.observations and not left:
         left.append(f"{name} holds no component of a GPU stack")
     left += find_unknown_cuda(found.observations, found.of_index, name)
     left += find_open_versions(found.observations, name)
     conflicts = (*found.conflicts, *find_cuda_conflicts(found.observations))
-    return SbomReading(
-        bill.format, found.observations, conflicts, tuple(left[:50]), rest, found.origins
-    )
-
-
-def _observe_measured(
-    parts: Iterable[Part], measured: Mapping[str, Any], seen: Iterable[Observation], file: str
-) -> list[Observation]:
-    """Observe parts with a record of their files as packages, whatever their names."""
-    known = {one.component for one in seen}
-    observations: dict[str, Observation] = {}
-    for part in parts:
-        name = canonicalize_name(part.name)
-        if name in measured and name not in known and part.version:
-            origin = f"{file}: {part.ref}"
-            observations.setdefault(name, Observation(name, part.version, origin, "metadata"))
-    return list(observations.values())
+    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]), found.origins)
 
 
 _SOURCES = ("download_url", "repository_url", "vcs_url", "index_url")
