@@ -51,7 +51,6 @@ ARGUMENTS = {
     "canary import": "{dcgm} --source lab",
     "canary sample": "x",
     "canary baselines approve": "1",
-    "canary fleet": f"--suite s {TARGET}",
     "k8s nodes": "--file {cluster}",
     "k8s reconcile": "--kubeconfig {kubeconfig}",
     "attest": f"{TARGET} --stack cuda=12.4 --signing-key {{key}}",
