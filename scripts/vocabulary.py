@@ -29,7 +29,6 @@ _TEXT = {
     "CONDA": "Names on channels of conda, where they are not the component's.",
     "LIBRARIES": "File names of libraries up to ``.so``.",
     "DLLS": "File names of libraries of Windows up to the version: ``cudart64_12.dll``.",
-    "MODULES": "Top-level modules that Python imports.",
     "FOLDERS": "Folders of site-packages that hold a component's files.",
     "BUILT_PER_CUDA": "Components of which a version has a build for each CUDA.",
     "META": "Components whose package brings nothing but the one for a CUDA.",

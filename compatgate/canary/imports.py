@@ -213,7 +213,7 @@ def read_dcgm_diag(text: str) -> list[Observation]:
 
 
 def read_nccl(text: str) -> list[Observation]:
-    """Read the output of nccl-tests: its table, or the JSON of ``-J``.
+    """Read the table that nccl-tests prints.
 
     Its times are local times without a zone, so they are not used.
 

@@ -35,7 +35,8 @@ PLACES = """\
 --nvidia-smi FILE   GPUs and driver from the output of nvidia-smi ("-": standard input)
 --node-labels FILE  pools from Kubernetes node labels (output of kubectl get nodes -o json) ("-":
                     standard input)
---probe FILE        GPUs, driver and stack from the output of compatgate probe ("-": standard input)
+--probe FILE        GPUs, driver and stack from the output of compatgate probe, or the stack from
+                    compatgate inspect --format json ("-": standard input)
 """
 STACK = """\
 --stack NAME=VERSION,... ...
@@ -63,11 +64,11 @@ _FILES = f"""\
     content from RUN, COPY and ADD is unknown, never a pass
 {BUILD}--lock FILE ...
     stack in a lockfile (requirements.txt, uv.lock, poetry.lock, pdm.lock, pylock.toml,
-    Pipfile.lock, pixi.lock, conda's; "-": standard input); unpinned versions are unknown, never a
+    pixi.lock, conda's; "-": standard input); unpinned versions are unknown, never a
     pass; may be repeated, one question per lockfile
 [locks: LOCKFILE ...]  lockfile, like --lock; for commit hooks
 --skip-unrelated    skip lockfiles without GPU components, with a note, instead of exiting with 3
---sbom FILE         stack from an SBOM: CycloneDX or SPDX, also as in-toto attestation (extra: sbom)
+--sbom FILE         stack from an SBOM: CycloneDX or SPDX 2.x in JSON (extra: sbom)
 """
 _DECIDER = """\
 --server URL    URL of the gate, for targets (default: $COMPATGATE_SERVER)

@@ -206,10 +206,8 @@ def read_files(
         signals = read_source("image_signals")
         names.append(name_input(sbom))
         bill = read_sbom(names[-1], data, known=known, signals=signals, platform=platform)
-        others = {key: bill.rest[key] for key in ("alternatives",) if key in bill.rest}
-        rest = {key: value for key, value in bill.rest.items() if key not in others}
-        body = merge_bodies(_body(bill), rest) | others
-        if "cuda-compat" in body and "cuda-compat-use" not in body:
+        body = _body(bill)
+        if "cuda-compat" in body:
             what = "a bill of materials does not state whether the library path has cuda-compat"
             body |= {"cuda-compat-use": "newer", "unread": [what]}
         origins = bill.origins

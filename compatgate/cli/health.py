@@ -29,25 +29,18 @@ from compatgate.kit.cli.terminal import (
     width_of,
     wrap_beside,
 )
-from compatgate.kit.cli.usage import ABOVE_0, bounded_seconds, command
+from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import iso
 from compatgate.service.nodes.reports.schemas import MAX_XIDS
 
 if TYPE_CHECKING:
     from compatgate.canary.health import Health
     from compatgate.canary.health.events import KernelErrors
-    from compatgate.canary.health.first_five import Check
     from compatgate.canary.health.records import Record
     from compatgate.canary.health.snapshot import SmiAnswer
 
 EXIT_FATAL = 1
 EXIT_UNSEEN = 3
-_STATES = {
-    "ok": ("ok", "green"),
-    "not-ok": ("not ok", "bold", "red"),
-    "could-not-look": ("could not run", "yellow"),
-}
-"""State of a check to its words and styles."""
 _PERIOD = "10m"
 _OVERLAP = timedelta(minutes=1)
 """A repeated report begins so long before its interval, and leaves no gap: what overlaps counts
@@ -69,25 +62,20 @@ report to a gate:
 --dmesg FILE|-      read this kernel log (dmesg, syslog, journal as text, JSON or export; '-':
                     standard input) instead of this machine's
 --driver VERSION    driver version (default: from the log)
---first-five        run the first five checks of a runbook on this machine: visible GPUs, recent
-                    errors, utilisation and clocks, input, versions loaded
---interval SECONDS  time between the two samples of --first-five (default: 1)
 """,
     _REPORTING,
     PLACE,
     FORMAT,
     epilog="""\
 exit status:
-  0  no fatal error; with --first-five: all checks are ok
-  1  a fatal error or an unhealthy GPU; with --first-five: a check is not ok
+  0  no fatal error
+  1  a fatal error or an unhealthy GPU
   2  bad input
-  3  nothing could be seen: no readable log, or neither a GPU nor a driver on this machine;
-     with --first-five: a check could not run, and no check failed
+  3  nothing could be seen: no readable log, or neither a GPU nor a driver on this machine
   With --report: 0 reported, 3 the log or the gate could not be reached.
 
 examples:
   compatgate health
-  compatgate health --first-five
   sudo dmesg | compatgate health --dmesg -
   journalctl -k -b -1 -o json | compatgate health --dmesg - --format json
   compatgate health --dmesg kern.log --driver 570.124.06
@@ -97,22 +85,14 @@ Without --dmesg: reads this machine's kernel log, and its GPUs with the extra nv
 nvidia-smi. Codes and messages are facts: compatgate facts show xid 119, compatgate facts show
 error_signatures open-module-needed; overlays may add some.
 """,
-    interval={"type": bounded_seconds(" above 0, at most 60", ABOVE_0, 60)},
 )
 def run(args: argparse.Namespace) -> int:
-    """Print errors or checks; return 0 when all is well, 1 when not, 3 when nothing can be seen."""
-    if args.report and args.first_five:
-        what = "cannot be combined with --report"
-        raise BadInput(what, field="--first-five", hint="omit --report")
+    """Print errors; return 0 when all is well, 1 when not, 3 when nothing can be seen."""
     for name in ("since", "every", "name"):
         if getattr(args, name) is not None and not args.report:
             raise BadInput("needs --report", field=f"--{name}", hint="add --report")
-    if args.interval is not None and not args.first_five:
-        raise BadInput("needs --first-five", field="--interval", hint="add --first-five")
     with naming("--driver"):
         driver = parse_version("driver", args.driver) if args.driver else None
-    if args.first_five:
-        return _first_five(args, driver)
     if args.report:
         return _report(args)
     document, health = _read_log(args.dmesg, driver) if args.dmesg else _read_host(driver)
@@ -146,9 +126,9 @@ def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
 def _read_host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     from compatgate.canary.health import judge_health
     from compatgate.canary.health.events import KernelErrors
-    from compatgate.canary.health.first_five import ask_gpus
-    from compatgate.canary.health.host import look_at_host
+    from compatgate.canary.health.host import explain_absence
     from compatgate.canary.health.kernel_log import read_kernel_log
+    from compatgate.canary.health.snapshot import ask_gpus
 
     facts = load_facts()
     answer = ask_gpus()
@@ -167,7 +147,7 @@ def _read_host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
         document["problem"] = error.detail
     events = errors.events()
     if now is None and not document["problem"]:
-        document["problem"] = look_at_host().explain_absence(answer.said, bool(events))
+        document["problem"] = explain_absence(answer.said, bool(events))
     health = judge_health(None, (now,) if now else (), None, events, rma=facts.xid.rma)
     document["gpus"] = msgspec.to_builtins(now.gpus) if now else []
     if health:
@@ -177,10 +157,10 @@ def _read_host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
 
 
 def _document(errors: KernelErrors, source: str, answer: SmiAnswer | None = None) -> dict[str, Any]:
-    from compatgate.canary.health.first_five import add_answer
+    from compatgate.canary.health.records import Record
 
-    if answer:
-        add_answer(errors, answer)
+    if answer and answer.said:  # it names causes as a log does
+        errors.add(Record(answer.said))
     return {
         "events": msgspec.to_builtins(errors.events()),
         "driver": errors.driver,
@@ -248,31 +228,6 @@ def _list_event(event: dict[str, Any]) -> list[str]:
 
 def _row(name: str, text: str) -> list[str]:
     return wrap_beside(f"{'':<9}{name:<9}  ", text, width_of(sys.stdout))
-
-
-# --- the first five checks ------------------------------------------------------------------
-
-
-def _first_five(args: argparse.Namespace, driver: Version | None) -> int:
-    """Print the checks; return 0 when all are ok, 1 when one is not, else 3."""
-    from compatgate.canary.health.first_five import check_all, observe
-
-    facts = load_facts()
-    errors = None
-    if args.dmesg:
-        errors, problem = _read(args.dmesg, driver)
-        if problem:
-            raise BadInput(problem, field="--dmesg")
-    checks = check_all(observe(facts, seconds=args.interval or 1.0, log=errors), facts)
-    print_answer(args.format, {"checks": checks}, lambda: "\n".join(map(_format_check, checks)))
-    states = {check.state for check in checks}
-    return EXIT_FATAL if "not-ok" in states else EXIT_UNSEEN if states != {"ok"} else 0
-
-
-def _format_check(check: Check) -> str:
-    words, *styles = _STATES[check.state]
-    word = paint(f"{words:<14}", *styles, colour=wants_colour(sys.stdout))
-    return strip_controls(f"{check.name:<22}  {word}  {check.found}  [{check.more}]")
 
 
 # --- reports to a gate ---------------------------------------------------------------------

@@ -27,7 +27,6 @@ from compatgate.discovery.findings import Inspection
 from compatgate.discovery.lockfiles.interface import PackageOrigin
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.observations import settle
-from compatgate.discovery.sbom.formats import to_cyclonedx
 from compatgate.discovery.stated_stack import attach_remarks, attach_wheels, describe_contents
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit.cli.output import print_json, read_bytes
@@ -61,8 +60,8 @@ class InspectionResult(NamedTuple):
 """,
     WHEELS,
     """\
---format {text,json,cyclonedx} = text
-    output format (default: text); cyclonedx: a bill of materials for check --sbom
+--format {text,json} = text
+    output format (default: text); check --probe reads the JSON
 """,
     epilog="""\
 examples:
@@ -73,7 +72,7 @@ examples:
   compatgate inspect Dockerfile --build-arg CUDA=12.4.1
   compatgate inspect --lock uv.lock --read-wheels
   compatgate inspect .venv/lib/python3.11/site-packages
-  compatgate inspect registry.example/team/app:1.2 --format cyclonedx > bom.json
+  compatgate inspect .venv/lib/python3.11/site-packages --format json > app.json
 
 exit status: 0 read, also without findings; 2 damaged or unsupported; 3 the registry does not
 answer
@@ -95,8 +94,6 @@ def run(args: argparse.Namespace) -> int:
         if found.records:
             body["records"] = [record.to_json() for record in found.records]
         print_json(body)
-    elif args.format == "cyclonedx":
-        print_json(to_cyclonedx(what, inspection))
     else:
         print(_format(what, inspection, found.records))
     return 0
@@ -174,8 +171,7 @@ def _inspect_sbom(path: str) -> InspectionResult:
     bill = read_sbom(path, read_bytes(path, "--sbom"), known=facts.packages, signals=signals)
     stack, disagreements = settle(bill.observations)
     conflicts = (*bill.conflicts, *disagreements)
-    rest = {key: value for key, value in bill.rest.items() if key not in ("conflicts", "unread")}
-    inspection = Inspection({**rest, **stack}, bill.observations, conflicts, bill.open)
+    inspection = Inspection(stack, bill.observations, conflicts, bill.open)
     return InspectionResult(inspection, {}, bill.origins)
 
 

@@ -1,4 +1,4 @@
-"""Run ``compatgate probe``: detect driver, GPUs and stack of a machine, process or container."""
+"""Run ``compatgate probe``: detect driver, GPUs and stack of a machine or process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from compatgate.catalog import load_facts, read_source
+from compatgate.catalog import load_facts
 from compatgate.check.question import read_printed
 from compatgate.discovery.probe import probe_machine
 from compatgate.errors import BadInput
@@ -24,7 +24,6 @@ from compatgate.kit.cli.usage import bounded, command
     """\
 what to probe (default: this machine):
 --pid N               process to inspect for loaded libraries
-| --container ID      running Docker container to inspect for files and loaded libraries
 | --nvidia-smi FILE   output of nvidia-smi on another host, or of cat /etc/nv_tegra_release
                       /proc/device-tree/model on a Jetson ("-": standard input)
 | --node-labels FILE  Kubernetes nodes: kubectl get nodes -o json, or labels ("-": standard input)
@@ -38,7 +37,6 @@ examples:
   compatgate probe
   compatgate probe --python /opt/venv/bin/python -o node17.json
   compatgate probe --pid 4711
-  compatgate probe --container inference --format json
   kubectl get nodes -o json | compatgate probe --node-labels -
   compatgate check --probe node17.json --target prod-a100
 
@@ -48,10 +46,9 @@ Secure Boot, IOMMU, ACS, DMI and the installed packages, and asks nv-fabricmanag
 nvidia-ctk, dcgmi and ofed_info for their versions; what it does not see stays unstated. On a
 Jetson it reads /etc/nv_tegra_release and the device tree, also without nvidia-smi.
 --python also reads an interpreter's package metadata and torch; --pid the libraries loaded in a
-process (/proc/PID); --container the files and processes of a running container. Changes nothing
-and sends nothing.
-exit status: 0 done, also without a GPU; 2 not found, or permission denied; 3 the container engine
-does not answer
+process (/proc/PID), also of a container (docker inspect shows its number). Changes nothing and
+sends nothing.
+exit status: 0 done, also without a GPU; 2 not found, or permission denied
 """,
     pid={"type": bounded("a process number", 1, 2**31 - 1)},
 )
@@ -77,10 +74,6 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
         from compatgate.diagnostics.process import probe_process
 
         return probe_process(args.pid, facts)
-    if args.container is not None:
-        from compatgate.diagnostics.container import probe_container
-
-        return probe_container(args.container, facts, read_source("image_signals"))
     if args.nvidia_smi is not None or args.node_labels is not None:
         return read_printed(args, facts).to_json()
 
@@ -135,15 +128,8 @@ def _host_lines(document: dict[str, Any], width: int) -> Iterator[str]:
 
 
 def _subject_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the process, or the container and its processes."""
-    if container := document.get("container"):
-        yield ""
-        yield f"container  {container['name']} ({container['id'][:12]}), image {container['image']}"
-        for process in container["processes"]:
-            yield from _process_lines(process)
-        if not container["processes"]:
-            yield "  no readable process of the container has loaded a CUDA library"
-    elif process := document.get("process"):
+    """Yield the process and its libraries."""
+    if process := document.get("process"):
         yield ""
         yield from _process_lines(process)
 

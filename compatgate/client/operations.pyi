@@ -567,10 +567,8 @@ class Operations:
         """Requeue a finished run, for the current state of its target."""
     @single
     @staticmethod
-    def take_samples(
-        id: str, *, step: str | None = None, note: str | None = None
-    ) -> Request[SamplesBody]:
-        """Return the measurements of a run as sample files of its workloads."""
+    def take_samples(id: str, *, step: str | None = None) -> Request[SamplesBody]:
+        """Return the measurements of a run as JSON lines, one file for each step."""
     @stream
     @staticmethod
     def show_logs(

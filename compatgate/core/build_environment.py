@@ -14,9 +14,6 @@ here tells one of them what the pool has:
 * ``CMAKE_CUDA_ARCHITECTURES`` and ``CUDAARCHS``: GPU code that CMake compiles; the first is passed
   on with ``-D`` and read by many builds, the second is what CMake itself reads. Source: CMake,
   "CUDAARCHS" and "CUDA_ARCHITECTURES".
-
-The newest host compiler that nvcc takes is no variable: ``NVCC_CCBIN`` and ``CUDAHOSTCXX`` name a
-program, and only the builder knows which it has.
 """
 
 from __future__ import annotations
@@ -25,10 +22,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from compatgate.core.components import label_of
-from compatgate.core.constraints import newest_allowed
 from compatgate.core.facts import Facts
-from compatgate.core.facts.compilers import COMPILERS
 from compatgate.core.facts.frameworks import Build
 from compatgate.core.facts.nvidia import Pair
 from compatgate.core.gpu_runs import find_run_mode
@@ -61,43 +55,16 @@ class BuildEnvironment(Struct, frozen=True):
     Attributes:
         variables: name to value, in the order of `MEANINGS`; a variable without a value is absent.
         conflicts: what is missing, or where the pools differ, one sentence each.
-        compilers: the host compilers that the toolkit takes; None where it is not known.
     """
 
     variables: dict[str, str]
     conflicts: tuple[str, ...] = ()
-    compilers: HostCompilers | None = None
 
 
-class HostCompilers(Struct, frozen=True):
-    """The newest version of each host compiler that nvcc of one toolkit takes.
-
-    Attributes:
-        toolkit: the builder's toolkit, or the newest that the drivers run with all its features.
-        newest: GCC, Clang and MSVC (as cl prints it) to the newest accepted version.
-    """
-
-    toolkit: str
-    newest: dict[str, str]
-
-    def to_text(self) -> str:
-        """Return toolkit and compilers in the text form of a stack, ``cuda=12.4,gcc=13``."""
-        parts = {"cuda": self.toolkit, **self.newest}
-        return ",".join(f"{name}={version}" for name, version in parts.items())
-
-    def describe(self) -> str:
-        """Return one line for people."""
-        named = ", ".join(f"{label_of(name)} {version}" for name, version in self.newest.items())
-        return f"newest host compilers of nvcc {self.toolkit}: {named} (NVCC_CCBIN names one)"
-
-
-def build_environment(
-    pools: Sequence[Pool], facts: Facts, toolkit: Version | None = None
-) -> BuildEnvironment:
+def build_environment(pools: Sequence[Pool], facts: Facts) -> BuildEnvironment:
     """Return the variables with which a build suits every pool.
 
-    Versions are the lowest of all pools; the GPU code covers all pools. Without ``toolkit``, the
-    builder has the lowest CUDA that a pool's driver reports.
+    Versions are the lowest of all pools; the GPU code covers all pools.
     """
     conflicts: list[str] = []
     unknown = [pool.name for pool in pools if pool.gpu is None]
@@ -120,24 +87,8 @@ def build_environment(
         "CMAKE_CUDA_ARCHITECTURES": numbers or None,
         "CUDAARCHS": numbers or None,
     }
-    built_with = toolkit or (parse_version("cuda", format_parts(cuda)) if cuda else None)
-    compilers = _compilers(built_with, facts, conflicts) if built_with else None
-    return BuildEnvironment(
-        {name: value for name in MEANINGS if (value := values[name])}, tuple(conflicts), compilers
-    )
-
-
-def _compilers(toolkit: Version, facts: Facts, conflicts: list[str]) -> HostCompilers | None:
-    """Return the newest compilers that the header of a toolkit accepts."""
-    rows = [row for name in COMPILERS if (row := facts.compilers.host(toolkit, name))]
-    newest: dict[str, str] = {}
-    for row in rows:
-        if last := newest_allowed(row.accepts):
-            newest[row.compiler] = last
-    if not newest:
-        conflicts.append(f"no host compilers: which ones nvcc {toolkit} accepts is not known")
-        return None
-    return HostCompilers(toolkit.text, newest)
+    known = {name: value for name in MEANINGS if (value := values[name])}
+    return BuildEnvironment(known, tuple(conflicts))
 
 
 def _drivers(pools: Sequence[Pool], conflicts: list[str]) -> list[Version]:

@@ -180,12 +180,6 @@ def _constraint_error(
     return BadInput(f"{text!r} is not a version constraint", field=component, value=text, hint=hint)
 
 
-def newest_allowed(constraint: Constraint) -> str | None:
-    """Return the last major before a range ends, MSVC's last minor; None for an open range."""
-    below = [c.version for c in constraint.clauses if c.operator == "<"]
-    return _before(min(below)) if below else None
-
-
 def nearest_allowed(constraint: Constraint, have: Version) -> str | None:
     """Return the version of a range that is nearest to another: its last major, or its first.
 

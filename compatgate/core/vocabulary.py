@@ -119,17 +119,6 @@ DLLS: dict[str, str] = {
 }
 """File names of libraries of Windows up to the version: ``cudart64_12.dll``."""
 
-MODULES: dict[str, str] = {
-    "torch": "torch",
-    "tensorflow": "tensorflow",
-    "jax": "jax",
-    "vllm": "vllm",
-    "cupy": "cupy",
-    "transformer_engine": "transformer-engine",
-    "flash_attn": "flash-attn",
-}
-"""Top-level modules that Python imports."""
-
 FOLDERS: dict[str, str] = {
     "torch": "torch",
     "tensorflow": "tensorflow",

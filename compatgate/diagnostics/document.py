@@ -189,21 +189,6 @@ def json_text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def observations_of(libraries: Iterable[Library]) -> list[Observation]:
-    """Return the versions that loaded libraries report and that their file names state."""
-    observations = []
-    for library in libraries:
-        path = json_text(library.path)
-        if library.reported:
-            label = f"+cu{library.built_for.partition('.')[0]}" if library.built_for else ""
-            origin = f"{path}: {library.asked}()"
-            observations.append(Observation(library.component, library.reported + label, origin))
-        if library.name_version and library.component != DRIVER_CUDA:
-            version = library.name_version
-            observations.append(Observation(library.component, version, path, "metadata"))
-    return observations
-
-
 def describe_unknown_versions(
     libraries: Iterable[Library], stack: dict[str, Any]
 ) -> tuple[str, ...]:
@@ -217,24 +202,6 @@ def describe_unknown_versions(
             sentence = f"{sentence}, {known}" if known else sentence
             found.setdefault(library.component, sentence)
     return tuple(found.values())
-
-
-def major_conflicts(libraries: Iterable[Library], stack: dict[str, Any]) -> list[Conflict]:
-    """Return libraries whose file name states another major version than the stack."""
-    return [
-        Conflict(
-            library.component,
-            f"the stack has {library.component} {stack[library.component]}, "
-            f"{json_text(library.path)} is loaded",
-            stack[library.component],
-        )
-        for library in libraries
-        if library.component in stack
-        and library.major
-        and not library.name_version
-        and not library.reported
-        and stack[library.component].partition(".")[0] != library.major
-    ]
 
 
 def stack_body(seen: Inspection) -> dict[str, Any]:

@@ -1,52 +1,41 @@
-"""Report on this process, and probe another one of this machine through ``/proc/PID``."""
+"""Probe another process of this machine through ``/proc/PID``."""
 
 from __future__ import annotations
 
 import os
-import platform
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
-from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.diagnostics.document import (
     Process,
     describe_unknown_versions,
     find_user_driver,
-    major_conflicts,
-    observations_of,
     reported_variables,
     stack_body,
     visible_devices,
 )
-from compatgate.diagnostics.imported import gpu_code, imported_frameworks
-from compatgate.diagnostics.loaded import LARGEST_MAPS, MappedFile, loaded_libraries, mapped_files
+from compatgate.diagnostics.loaded import LARGEST_MAPS, MappedFile, mapped_files
 from compatgate.diagnostics.mapped import (
     Files,
     Reader,
-    package_observations,
-    packages_of,
     python_of,
 )
-from compatgate.discovery.driver import KernelDriver, read_kernel_driver
+from compatgate.discovery.driver import KernelDriver
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.nvidia_smi.report import Device, Report
-from compatgate.discovery.observations import DRIVER_CUDA, Observation, ObservedPool, settle
+from compatgate.discovery.observations import ObservedPool
 from compatgate.discovery.probe import (
     Probe,
     describe_host,
     driver_observations,
     local_pools,
     probe_gpus,
-    probe_nvml,
 )
 from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 
@@ -59,11 +48,6 @@ class View(Struct, frozen=True):
     process: Process
     seen: Inspection
     notes: tuple[str, ...] = ()
-
-    @property
-    def uses_gpu_code(self) -> bool:
-        """Tell whether a CUDA library, a framework or GPU code is loaded."""
-        return bool(self.process.libraries or set(self.seen.stack) - {"python"})
 
 
 def read_process(pid: int, facts: CudaArch | None = None, *, proc: str = "/proc") -> View:
@@ -213,89 +197,6 @@ def add_user_driver(view: View, host: Host) -> Inspection:
         (*view.seen.conflicts, *driver.conflicts),
         (*view.seen.open, *driver.open),
     )
-
-
-def reporter() -> Callable[[], dict[str, Any]]:
-    """Return the function that makes reports; calling it imports no more modules.
-
-    Without NVML's Python package the GPUs are unknown: a service does not start nvidia-smi.
-    """
-    try:
-        nvml = import_module("pynvml")
-    except ImportError:
-        return partial(report_process, None, None)
-    try:
-        facts = load_facts()
-        _ = facts.gpus, facts.driver_branches
-    except CompatgateError:  # a malformed overlay must not stop a service
-        return partial(report_process, nvml, None)
-    return partial(report_process, nvml, facts)
-
-
-def report_process(nvml: Any, facts: Facts | None) -> dict[str, Any]:
-    """Return the probe document of this process; `compatgate.diagnostics.report` describes it."""
-    host = Host(probe_nvml(nvml) if nvml else None, read_kernel_driver(), [])
-    libraries = loaded_libraries()
-    driver = find_user_driver(libraries, host.kernel.version if host.kernel else None)
-    observations = observations_of(libraries)
-    known = {seen.component for seen in observations}
-    paths = [lib.path for lib in libraries if lib.component not in known]
-    observations += package_observations(packages_of(paths, Files()))
-    imported = (s for s in imported_frameworks() if not s.built)
-    observations = [
-        *(Observation(s.component, s.version, s.origin) for s in imported),
-        *observations,
-    ]
-    silent = {lib.component for lib in libraries} - {o.component for o in observations}
-    built = (s for s in imported_frameworks() if s.built and "." in s.version)
-    observations = [
-        *driver_observations(host.report, host.kernel),
-        *observations,
-        *([driver.compat] if driver.compat else []),
-        *[
-            Observation(s.component, s.version, s.origin, "metadata")
-            for s in built
-            if s.component not in silent
-        ],
-    ]
-    stack, disagreements = settle(observations, gpu_code())
-    conflicts = (
-        *[conflict for conflict in disagreements if conflict.component != DRIVER_CUDA],
-        *major_conflicts(libraries, stack),
-        *driver.conflicts,
-    )
-    left = (*describe_unknown_versions(libraries, stack), *driver.open)
-    pools, devices = _pools(host, facts)
-    process = Process(
-        os.getpid(),
-        sys.executable or "",
-        platform.python_version(),
-        container=False,
-        libraries=tuple(libraries),
-        environment=reported_variables(os.environ),
-        devices=devices,
-    )
-    document = host.document(Inspection(stack, tuple(observations), conflicts, left), pools)
-    return {**document, "process": process.to_json()}
-
-
-def _pools(
-    host: Host, facts: Facts | None
-) -> tuple[tuple[ObservedPool, ...], tuple[dict[str, Any], ...] | None]:
-    """Return the visible GPUs as pools and as a list."""
-    report = host.left_to(os.environ, container=False)
-    if report is None:
-        host.notes.append("NVML does not answer (it needs the extra nvml): GPUs are unknown")
-        return (), None
-    devices = tuple(map(describe_gpu, report.devices))
-    if facts is None:
-        host.notes.append("the facts cannot be read: pools are unknown")
-        return (), devices
-    try:
-        return host.pools(report, facts), devices
-    except CompatgateError as error:
-        host.notes.append(f"pools are unknown: {error.detail}")
-        return (), devices
 
 
 def describe_gpu(device: Device) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from compatgate.discovery.observations import (
     settle,
 )
 from compatgate.discovery.python_env import ask_python
+from compatgate.discovery.stated_stack import attach_remarks
 from compatgate.discovery.tegra import (
     add_board,
     explain_tegrastats,
@@ -46,6 +47,7 @@ from compatgate.errors import BadInput, quote_error
 from compatgate.strict_json import DECODE_ERRORS
 
 SCHEMA = "probe/v1"
+_INSPECTED = {"stack", "observations", "conflicts"}
 _TIMEOUT_S = 60
 _PATHS = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/usr/bin/nvidia-smi")
 
@@ -113,12 +115,6 @@ def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
     if report:
         report = replace(report, os=_system(report))
     return report, read_kernel_driver()
-
-
-def probe_nvml(nvml: Any) -> Report | None:
-    """Return this machine's GPUs through the ``pynvml`` module alone; start no program."""
-    report = read_nvml(nvml)
-    return replace(report, os=_system(report)) if report else None
 
 
 def local_pools(
@@ -216,7 +212,7 @@ def describe_gpus(pools: tuple[ObservedPool, ...]) -> list[dict[str, Any]]:
 
 
 def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
-    """Read a probe document.
+    """Read a probe document, or what ``inspect`` prints as JSON, which has no pools.
 
     In the result ``pools`` (bodies of pools) and ``stack`` exist and have their type.
     """
@@ -229,6 +225,8 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
     except DECODE_ERRORS as error:
         raise BadInput(f"is not JSON: {quote_error(error)}", field=origin) from None
     hint = "write it with compatgate probe --format json"
+    if isinstance(document, Mapping) and document.keys() == _INSPECTED:
+        return _read_inspected(document, origin)
     if not isinstance(document, Mapping) or document.get("compatgate") != SCHEMA:
         raise BadInput(f"is not a probe document ({SCHEMA})", field=origin, hint=hint)
     pools, stack = document.get("pools"), document.get("stack")
@@ -237,6 +235,18 @@ def read_probe(text: str, *, origin: str = "probe") -> dict[str, Any]:
     if not isinstance(stack, dict):
         raise BadInput("must be an object", field=f"{origin}.stack", hint=hint)
     return dict(document)
+
+
+def _read_inspected(document: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """Return an inspection as a probe without pools; its doubts count as those of the stack."""
+    try:
+        stack = msgspec.convert(document["stack"], dict[str, Any])
+        doubts = msgspec.convert(document["conflicts"], list[Conflict])
+    except msgspec.ValidationError as error:
+        raise BadInput(f"is not an inspection: {quote_error(error)}", field=origin) from None
+    conflicts = [one for one in doubts if one.component != "open"]
+    left = [one.message for one in doubts if one.component == "open"]
+    return {"pools": [], "stack": attach_remarks(stack, left, conflicts), "conflicts": []}
 
 
 def probe_output(text: str, facts: Facts, *, origin: str = "nvidia-smi") -> Probe:

@@ -89,7 +89,7 @@ def install_short_links(app: Flask, service: Service) -> None:
         return to_response(Reply(service.attestations.key_set(), media=MEDIA))
 
     def pem() -> Response:
-        """Return the public keys in PEM, as cosign and openssl read them."""
+        """Return the public keys in PEM, as openssl and cosign read them."""
         from compatgate.service.audit.attestations.keys import PEM_MEDIA
 
         if not (keys := service.attestations.key_pem()):

@@ -8,7 +8,7 @@ from typing import Any
 
 from tables import read_table
 
-from compatgate.core.constraints import newest_allowed
+from compatgate.core.constraints import nearest_allowed
 from compatgate.core.facts import Facts
 from compatgate.core.facts.compilers import HostCompiler
 from compatgate.core.rule import Finding, Verdict
@@ -31,11 +31,18 @@ def cuda_of(row: HostCompiler, facts: Facts) -> str:
     return facts.toolkits_of[version.major_minor][-1].version.text
 
 
+def newest_of(row: HostCompiler) -> str | None:
+    """The last version before the range of a row ends."""
+    return nearest_allowed(
+        row.accepts, parse_version(row.compiler, "19.99" if row.compiler == "msvc" else "999")
+    )
+
+
 def test_the_newest_accepted_compiler_passes_and_the_next_is_refused(facts: Facts, ask: Ask):
     rows = facts.compilers.hosts
     assert len(rows) >= 30
     for row in rows:
-        cuda, newest = cuda_of(row, facts), newest_allowed(row.accepts)
+        cuda, newest = cuda_of(row, facts), newest_of(row)
         assert newest, row
         *start, last = map(int, newest.split("."))
         following = format_parts((*start, last + 1))
@@ -70,7 +77,7 @@ def version_of(pair: tuple[int, int]):
 
 def test_every_fix_of_a_refused_compiler_mends_it(facts: Facts, ask: Ask):
     for row in facts.compilers.hosts:
-        newest = newest_allowed(row.accepts)
+        newest = newest_of(row)
         if row.source.confidence != "metadata" or not newest:
             continue
         *start, last = map(int, newest.split("."))

@@ -128,8 +128,6 @@ PASTES = {
     "a package in every line": lambda: "nvidia-cudnn-cu12==9.1.0.70\n" * 30_000,
     "markers": lambda: "torch==2.4.1 ; " + " and ".join(["python_version<'4'"] * 40_000),
     "hashes": lambda: "torch==2.4.1 \\\n" + "  --hash=sha256:0 \\\n" * 40_000,
-    "pipfile": lambda: json.dumps(
-        {"default": {f"n{n}": {"version": "==1"} for n in range(30_000)}}),
     "cyclonedx": lambda: json.dumps(
         {"bomFormat": "CycloneDX", "specVersion": "1.5", "components": [
             {"type": "library", "name": f"n{n}", "version": "1", "purl": f"pkg:pypi/n{n}@1"}

@@ -1,4 +1,4 @@
-"""Runs that could be sampled, and the samples of them; no program behind them."""
+"""Steps that measured, with no program behind them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from compatgate.canary.judge.baseline import SampleSource, learn
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import judge_reports
 from compatgate.canary.run import Check, Device, Env, Metric, Origin, Report, StepResult
-from compatgate.canary.samples.extract import ExtractedSamples, FinishedRun, extract_samples
 from compatgate.canary.workload import ImageSpec, MetricSpec, Workload
-from compatgate.core.facts import Facts
-from compatgate.core.stack import parse_stack
-from compatgate.documents.sources import Source
 from compatgate.service.app import Rooms
 
 SKU = "A100-SXM4-80GB"
@@ -73,29 +69,6 @@ def step(said: Report | None = None, **changes: Any) -> StepResult:
         origin=Origin(GEMM.digest, SKU, "docker", development=False),
     )
     return msgspec.structs.replace(result, **changes)
-
-
-def whole(*steps: StepResult, **changes: Any) -> FinishedRun:
-    """A run that ended inconclusive, for want of a baseline."""
-    run = FinishedRun(
-        "run_1", "inconclusive", "", parse_stack({"cuda": "12.4"}), steps or (step(),)
-    )
-    return msgspec.structs.replace(run, **changes)
-
-
-def taken(facts: Facts, *steps: StepResult, **changes: Any) -> ExtractedSamples:
-    """What such a run gives."""
-    return extract_samples(whole(*steps, **changes), {"gemm": GEMM}, facts)
-
-
-def sample_source(facts: Facts, *, run: str = "run_1", centre: float = 10.0, **head: Any) -> Source:
-    """The file of a sample; ``head`` changes members of its first line."""
-    from compatgate.canary.samples.sample import format_sample
-
-    said = report(metrics=(Metric("time", "ms", values(centre)),))
-    (sample,) = taken(facts, step(said), id=run).samples
-    changed = msgspec.structs.replace(sample.head, **head)
-    return Source(f"{run}.jsonl", format_sample(msgspec.structs.replace(sample, head=changed)))
 
 
 def propose_samples(rooms: Rooms, ground: BaselineKey, *runs: str, note: str = "") -> int:

@@ -172,13 +172,6 @@ class Runs:
         stack = STACK | {k: v for k, v in versions.items() if k in STACK}
         return self.submit(stack=stack, **fields)
 
-    def sampled(self, run: str) -> None:
-        """Keep what a run measured beside its workload."""
-        for sample in self.rooms.runs.take_samples(run)["samples"]:
-            path = self.folder / sample["workload"] / "samples" / sample["name"]
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(sample["text"])
-
     def work(self, *hosts: Host) -> None:
         """Let a worker run whatever waits for these hosts."""
         with self._worker(*hosts) as worker:
@@ -270,7 +263,7 @@ def fill_runs(rooms: Rooms, folder: Path) -> None:
         runs.declare_hosts()
         for day in (9, 8, 7):
             with days_ago(day):
-                runs.sampled(runs.ran(day))
+                runs.ran(day)
         with days_ago(6.5):
             for row in rooms.baselines.list(state="proposed").items:
                 rooms.baselines.approve(row.id, by="mara")

@@ -42,20 +42,18 @@ def read_kernel_log(
     signatures: ErrorTable | None = None,
     *,
     kmsg: str = KMSG,
-    programs: bool = True,
 ) -> tuple[KernelErrors, str]:
     """Return the errors in this machine's stored kernel log, and the source of the log.
 
-    ``driver`` is as for `KernelErrors`; ``programs``: ask dmesg and journalctl where the device
-    cannot be read.
+    ``driver`` is as for `KernelErrors`.
     """
     errors = KernelErrors(table, driver, signatures)
-    records, name = read_kernel_records(kmsg=kmsg, programs=programs)
+    records, name = read_kernel_records(kmsg=kmsg)
     errors.add_all(records)
     return errors, name
 
 
-def read_kernel_records(*, kmsg: str = KMSG, programs: bool = True) -> tuple[list[Record], str]:
+def read_kernel_records(*, kmsg: str = KMSG) -> tuple[list[Record], str]:
     """Return what this machine's stored kernel log says that may concern a GPU, and its source."""
     tried = []
     ways: tuple[tuple[str, Callable[[], Iterator[bytes]]], ...] = (
@@ -63,7 +61,7 @@ def read_kernel_records(*, kmsg: str = KMSG, programs: bool = True) -> tuple[lis
         ("dmesg", lambda: _read_output(_DMESG)),
         ("journalctl -k", lambda: _read_output(_JOURNAL)),
     )
-    for name, lines in ways if programs else ways[:1]:
+    for name, lines in ways:
         reader = RecordReader()
         try:
             records = [record for line in lines() for record in reader.feed(line)]

@@ -275,6 +275,12 @@ def ask_nvidia_smi(program: str = PROGRAM) -> SmiAnswer:
     return SmiAnswer(None, said or f"{program} ended with status {done.returncode}")
 
 
+def ask_gpus() -> SmiAnswer:
+    """Return the state of the GPUs from NVML, else from nvidia-smi."""
+    now = snapshot()
+    return SmiAnswer(now, None) if now else ask_nvidia_smi()
+
+
 def parse_smi(text: str) -> Snapshot | None:
     """Return the snapshot in a document of ``nvidia-smi -q -x``; None if the text is none."""
     start = text.find("<nvidia_smi_log")

@@ -47,8 +47,7 @@ class RunValues(Struct, frozen=True, omit_defaults=True):
     """Values of one run, in the order measured.
 
     Attributes:
-        sample: set for a sample (see `compatgate.canary.samples`), which its contributor measured
-            elsewhere.
+        sample: set for values that somebody measured elsewhere, in baselines of earlier releases.
     """
 
     run: str

@@ -1,25 +1,14 @@
-"""Read the two forms of nccl-tests' output: the text table, and the JSON of ``-J FILE``.
-
-The table is read from its first line to its summary, as a whole or not at all. nccl-tests 2.15 and
-later write JSON, which a workload prints.
-"""
+"""Read the table of nccl-tests, from its first line to its summary, as a whole or not at all."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.protocol.jsonl import BrokenLine, read_number
-from compatgate.canary.protocol.tool import (
-    ToolResults,
-    find_documents,
-    read_member,
-    read_objects,
-)
+from compatgate.canary.protocol.tool import ToolResults
 from compatgate.errors import quote_error
 
 
@@ -215,62 +204,3 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{text} is not a measurement")
     return value
-
-
-def read_json(text: str, found: ToolResults) -> list[Run]:
-    """Return the runs whose JSON is in the text; [] if there is none."""
-    bodies = [body for body in find_documents(text, "version") if "nccl_version" in body]
-    return [_run(body, found) for body in bodies]
-
-
-def _run(body: dict[str, Any], found: ToolResults) -> Run:
-    rows = [row for result in read_objects(body, "results") for row in _rows(result)]
-    if not rows:
-        found.problem("the JSON document has no results")
-    bounds = read_member(body, "out_of_bounds", dict, {})
-    average = read_member(body, "average_bus_bandwidth", dict, {})
-    for missing in ("out_of_bounds", "average_bus_bandwidth", "end_time"):
-        if missing not in body:
-            found.problem(f"the JSON document has no {missing}: the test did not end")
-    for error in read_member(body, "errors", list, []):
-        if error:
-            found.problem(f"nccl-tests reports an error: {error}")
-    config = read_member(body, "config", dict, {})
-    devices = read_objects(config, "devices") if "devices" in config else []
-    return Run(
-        rows=tuple(rows),
-        ranks=tuple(
-            Rank(
-                number=read_member(item, "rank", int, 0),
-                host=read_member(item, "hostname", str, ""),
-                pci=read_member(item, "device_hex", str, "").strip("[]"),
-                gpu=read_member(item, "device_info", str, "").strip(),
-            )
-            for item in devices
-        ),
-        nccl=str(read_member(body, "nccl_version", int)),
-        out_of_bounds=read_member(bounds, "count", int),
-        average=read_number("bandwidth", average["bandwidth"]) if "bandwidth" in average else None,
-        bandwidth_ok={"true": True, "false": False}.get(str(average.get("okay", ""))),
-    )
-
-
-def _rows(result: dict[str, Any]) -> list[Row]:
-    size = read_member(result, "size", int)
-    if size is None:
-        raise BrokenLine("a result has no size")
-    kind, redop, root = (read_member(result, name, str, "") for name in ("type", "redop", "root"))
-    rows = []
-    for in_place, name in ((False, "out_of_place"), (True, "in_place")):
-        side = read_member(result, name, dict)
-        if side is not None:
-            time = read_number("time", side.get("time", side.get("cpu_time")))
-            speeds = [read_number(speed, side.get(speed)) for speed in ("alg_bw", "bus_bw")]
-            wrong = side.get("nwrong")
-            wrong = None if wrong is None else read_number("nwrong", wrong)
-            rows.append(
-                Row(size, kind, redop, root.strip(), in_place, time, speeds[0], speeds[1], wrong)
-            )
-    if not rows:
-        raise BrokenLine("a result has neither out_of_place nor in_place")
-    return rows

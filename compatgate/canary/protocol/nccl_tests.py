@@ -1,4 +1,4 @@
-"""Read nccl-tests (``all_reduce_perf`` and its siblings): the text table, and JSON of ``-J``.
+"""Read the table of nccl-tests (``all_reduce_perf`` and its siblings), and NCCL's log.
 
 Source: https://github.com/NVIDIA/nccl-tests, ``src/common.cu`` and ``src/util.cu`` of several
 releases; ``doc/PERFORMANCE.md`` for what the columns mean.
@@ -32,9 +32,7 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
     for line in text.splitlines():
         tool.note_nccl_tests(line, found)
     log = read_nccl_log(text)
-    tables = nccl_output.read_table(text, found)
-    # JSON has more digits. Without MPI it names only the first rank; the table names all.
-    runs = nccl_output.read_json(text, found) or tables
+    runs = nccl_output.read_table(text, found)
     if not runs:
         found.problem("the output has no table of nccl-tests")
         return
@@ -51,8 +49,8 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
         if run.average is not None:
             found.metric("busbw-avg", "GB/s", run.average)
     _check_values(runs, rows, found)
-    ranks = max((run.ranks for run in (*tables, *runs)), key=len)
-    _report_versions((*tables, *runs), log, found)
+    ranks = max((run.ranks for run in runs), key=len)
+    _report_versions(runs, log, found)
     hosts = sorted({rank.host for rank in ranks})
     found.other["ranks"] = len(ranks)
     found.other["hosts"] = hosts
@@ -85,7 +83,7 @@ def _check_values(runs: list[Run], rows: list[Row], found: ToolResults) -> None:
         found.check("bandwidth", all(judged), "average bus bandwidth, as NCCL_TESTS_MIN_BW asks")
 
 
-def _report_versions(runs: tuple[Run, ...], log: NcclLog, found: ToolResults) -> None:
+def _report_versions(runs: list[Run], log: NcclLog, found: ToolResults) -> None:
     for run in runs:
         if run.nccl:
             try:

@@ -1,4 +1,4 @@
-"""Lint a workload and its samples, without running it."""
+"""Lint a workload, without running it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,10 @@ from typing import Literal
 from msgspec import Struct
 
 from compatgate.canary.protocol import READERS
-from compatgate.canary.samples.extract import find_doubts, find_stale_reason
-from compatgate.canary.samples.sample import (
-    PAGE,
-    Sample,
-    find_sample_files,
-    read_sample_head,
-    read_sample_report,
-)
 from compatgate.canary.workload import Workload
 from compatgate.canary.workloads import contents
-from compatgate.canary.workloads.contents import SAMPLES, PackedFile, list_files
+from compatgate.canary.workloads.contents import PackedFile, list_files
 from compatgate.canary.workloads.library import MANIFEST, find_contents, read_suites, read_workload
-from compatgate.documents.sources import Problems, read_paths
 from compatgate.errors import CompatgateError, ManyProblems, quote_error
 
 Severity = Literal["error", "warning"]
@@ -32,7 +23,7 @@ LintMessage = tuple[Severity, str]
 
 
 class Finding(Struct, frozen=True):
-    """A problem of a workload or sample; an error keeps it from showing what it promises."""
+    """A problem of a workload; an error keeps it from showing what it promises."""
 
     file: str
     severity: Severity
@@ -70,8 +61,6 @@ def _lint_workload(folder: Path) -> Iterator[Finding]:
     for check in (_check_texts, _check_command, _check_images):
         for severity, message in check(workload, files):
             yield Finding(str(manifest), severity, message)
-    if (folder / SAMPLES).is_dir():
-        yield from lint_samples(workload, folder)
 
 
 def _errors(file: Path, error: CompatgateError) -> list[Finding]:
@@ -149,51 +138,3 @@ def _check_images(workload: Workload, files: dict[str, PackedFile]) -> Iterator[
     elif image.tool is None:
         what = "has no tool and cannot run inside: it only ever tests its own image"
         yield "warning", f"image: {what}"
-
-
-_STRAY_FILE = "is not a sample, and is not copied into containers; move it elsewhere"
-
-
-def lint_samples(workload: Workload, folder: Path) -> Iterator[Finding]:
-    """Yield problems of samples: damaged, or not of the workload as it is now."""
-    known = find_sample_files(folder)
-    for path in sorted((folder / SAMPLES).iterdir()):
-        if path in known:
-            for severity, message in _lint_sample(path, workload):
-                yield Finding(str(path), severity, message)
-        elif path.name != PAGE and not path.name.startswith("."):
-            yield Finding(str(path), "error", _STRAY_FILE)
-
-
-def _lint_sample(path: Path, workload: Workload) -> Iterator[LintMessage]:
-    try:
-        (source,) = read_paths([path])
-    except CompatgateError as error:
-        yield "error", error.problem
-        return
-    problems = Problems()
-    head = read_sample_head(source, problems)
-    if head is None or len(problems):
-        yield from _problem_messages(problems)
-        return
-    if head.workload != workload.name:
-        yield "error", f"is a sample of {head.workload}"
-        return
-    if path.name != head.file_name:
-        yield "warning", f"should be called {head.file_name}, as compatgate names it"
-    if why := find_stale_reason(head, workload):
-        yield "warning", f"{why}; measure it again"
-        return
-    report = read_sample_report(source, workload, problems)
-    yield from _problem_messages(problems)
-    if not len(problems):
-        from compatgate.catalog import load_facts  # only samples need vendors' facts
-
-        for doubt in find_doubts(Sample(head, report), workload, load_facts()):
-            yield "error", doubt
-
-
-def _problem_messages(problems: Problems) -> Iterator[LintMessage]:
-    for problem in problems:
-        at = f"line {problem.line}: " if problem.line else ""
-        yield "error", f"{at}{problem.detail.removeprefix(f'{problem.where}: ')}"

@@ -158,7 +158,6 @@ def vocabulary_values(components: Sequence[Record]) -> dict[str, Any]:
         "CONDA": _name_map(components, "conda"),
         "LIBRARIES": _name_map(components, "libraries"),
         "DLLS": _name_map(components, "dlls"),
-        "MODULES": _name_map(components, "modules"),
         "FOLDERS": {
             folder: c["name"]
             for c in components

@@ -5,23 +5,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from compatgate.canary.imports import MAX_BYTES
 from compatgate.canary.protocol import TOOLS, make_reader
 from compatgate.canary.protocol.tool import ToolOutput
 from compatgate.canary.run import Report
-from compatgate.canary.samples.extract import ExtractedSamples, sample_from_output
 from compatgate.canary.workloads import Library
-from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import print_runs
 from compatgate.cli.gate import Operations, gate_of
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
-from compatgate.errors import BadInput, Conflict, NotFound
+from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, add_workloads
-from compatgate.kit.cli.output import format_cells, open_input, print_answer, print_json
+from compatgate.kit.cli.output import format_cells, open_input, print_answer, write_output
 from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import parse_moment
@@ -89,95 +86,35 @@ def _list_lines(report: Report) -> Iterator[str]:
 
 
 @action(
-    "write the measurements of a run to sample files",
+    "write the measurements of a run to files of JSON lines",
     """\
-[id: RUN]           finished run
---printed FILE      file with the output of a program, instead of RUN
---workload W        with --printed: workload of the program
---seed N = 0        with --printed: seed
---measured-at TIME  with --printed: end time, for example 2026-11-21T20:16:37Z
-""",
-    add_workloads,
-    """\
+id: RUN               finished run
 --step S              only this step, for example gemm-0
---note TEXT           note to store in each file
--o, --output DIR = .  workload folder to write to (default: this folder)
+-o, --output DIR = .  folder to write to (default: this folder)
 """,
     PLACE,
     FORMAT,
     epilog="""\
-Writes DIR/WORKLOAD/samples/NAME.jsonl for each valid step of a run; NAME is GPU, stack family, time
-and seed. A failed, disturbed or incomplete step gives no sample; the reason is printed. With
---printed, reads the output of a program that ran on a machine without a gate: the sample is marked
-as development and starts no baseline.
-exit status: 0 samples written (or unchanged), 1 no samples, 2 bad input
+Writes DIR/RUN_STEP.jsonl for each sound step, as the program printed its env, metrics and checks:
+canary judge and canary import read it. A failed, disturbed or incomplete step gives no file; the
+reason is printed.
+exit status: 0 files written, 1 no file, 2 bad input
 """,
-    seed={"type": int},
-    note={"default": ""},
 )
 def run_sample(args: argparse.Namespace) -> int:
-    """Take the samples and write them."""
-    if len(args.note) > _LONGEST:
-        hint = f"at most {_LONGEST} characters"
-        raise BadInput("is too long", field="--note", value=args.note[:40], hint=hint)
-    taken = _sample_of_output(args) if args.printed else _samples_of_run(args)
-    paths = [(_place(Path(args.output), sample), sample["text"]) for sample in taken["samples"]]
-    try:
-        for path, text in paths:
-            if path.exists() and path.read_bytes() != text.encode():
-                what = f"{path} exists with other content"
-                hint = "remove it, or write into another folder with -o"
-                raise Conflict(what, field="--output", value=str(path), hint=hint)
-        for path, text in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        what = f"cannot write {error.filename}: {error.strerror}"
-        raise BadInput(what, field="--output", value=error.filename) from None
-    if args.format == "json":
-        print_json({"written": [str(path) for path, _ in paths], "refused": taken["refused"]})
-        return int(not paths)
-    for path, _ in paths:
-        print(path)
-    for each in taken["refused"]:
-        text = f"{each['step']}: no sample: {strip_controls(each['reason'])}"
-        say(text)
-    return int(not paths)
-
-
-def _samples_of_run(args: argparse.Namespace) -> dict[str, Any]:
-    if args.id is None or args.workload or args.measured_at:
-        hint = "RUN; or --printed FILE --workload W --measured-at TIME"
-        raise BadInput("name a run, or a file with --printed", hint=hint)
+    """Ask for the samples and write them."""
     with gate_of(args) as gate:
-        note = args.note or None
-        return ask(gate, Operations.take_samples, args.id, step=args.step, note=note)
-
-
-def _sample_of_output(args: argparse.Namespace) -> dict[str, Any]:
-    """Return a sample of a program's output, in the form of the gate's answer."""
-    if args.id or args.step or not (args.workload and args.measured_at):
-        hint = "with --workload W and --measured-at TIME, without RUN and --step"
-        what = "needs --workload and --measured-at, and excludes RUN and --step"
-        raise BadInput(what, field="--printed", hint=hint)
-    if not 0 <= args.seed <= _LARGEST_SEED:
-        raise BadInput("is not a seed", field="--seed", value=args.seed)
-    at = parse_moment(args.measured_at, field="--measured-at").strftime("%Y-%m-%dT%H:%M:%SZ")
-    workload = Library.open(args.workloads).workload(args.workload)
-    with open_input(args.printed, "--printed") as file:
-        printed = file.read()
-    sample = sample_from_output(
-        printed, workload, load_facts(), seed=args.seed, measured_at=at, note=args.note
-    )
-    return ExtractedSamples((sample,), ()).list_files()
-
-
-def _place(folder: Path, sample: dict[str, Any]) -> Path:
-    """Return the path of a sample; refuse a path from the gate outside of the folder."""
-    parts = (sample["workload"], "samples", sample["name"])
-    if any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
-        raise BadInput("the gate returned a path outside the folder", field="--server")
-    return folder.joinpath(*parts)
+        answer = ask(gate, Operations.take_samples, args.id, step=args.step)
+    folder = Path(args.output)
+    paths = [folder / Path(sample["name"]).name for sample in answer["samples"]]
+    for path, sample in zip(paths, answer["samples"], strict=True):
+        write_output(str(path), sample["text"].encode())
+    written = {"written": [*map(str, paths)], "refused": answer["refused"]}
+    print_answer(args.format, written, "\n".join(written["written"]))
+    if args.format == "text":
+        for each in answer["refused"]:
+            say(f"{each['step']}: no sample: {strip_controls(each['reason'])}")
+    return int(not paths)
 
 
 @action(
@@ -200,7 +137,7 @@ FILE                     report file; - for standard input
     epilog="""\
 formats:
   dcgm         JSON of dcgmi diag -j
-  nccl-tests   output of all_reduce_perf and its siblings, or the JSON of -J
+  nccl-tests   output of all_reduce_perf and its siblings
   jsonl        lines of env, metric and check, as canary programs print them
 An imported result is shown with its source. No policy counts it unless the target's
 canary.imported names FORMAT@SOURCE for a suite.

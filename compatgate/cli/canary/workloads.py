@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import FOLDER, Workload
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.contents import MAX_BYTES, MAX_FILES
@@ -21,7 +20,7 @@ from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.cli.options import FORMAT, add_workloads
 from compatgate.kit.cli.output import format_cells, print_answer, print_json
-from compatgate.kit.cli.terminal import say, strip_controls
+from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action
 from compatgate.resources import canary_dir
 
@@ -45,8 +44,7 @@ def run_workloads(args: argparse.Namespace) -> int:
 def _to_json(workload: Workload) -> dict[str, Any]:
     fields = msgspec.structs.asdict(workload)
     folder = fields.pop("folder")
-    samples = [msgspec.to_builtins(sample) for sample in list_samples(workload)]
-    return {**fields, "folder": str(folder) if folder else None, "samples": samples}
+    return {**fields, "folder": str(folder) if folder else None}
 
 
 def _format_workload(workload: Workload) -> str:
@@ -70,15 +68,6 @@ def _format_workload(workload: Workload) -> str:
         peak = f", shown as a share of the {spec.peak} peak" if spec.peak else ""
         fields.append(("metric", f"{name}: {text}, {spec.repetitions} values or more{peak}"))
     fields += [("check", f"{name}: {says}") for name, says in workload.checks.items()]
-    samples = list_samples(workload)
-    for one in samples:
-        driver = f"driver {one.driver}" if one.driver else "no driver"
-        marks = [] if one.current else ["of another version of the workload"]
-        marks += ["for development"] if one.development else []
-        also = f" ({', '.join(marks)})" if marks else ""
-        about = f"{one.sku}, {driver}, {one.family}, {one.measured_at[:10]}{also}"
-        fields.append(("sample", strip_controls(about)))
-    fields += [] if samples else [("sample", "none yet")]
     lines = [f"  {name:<8}  {value}" for name, value in fields if value]
     return "\n".join([f"{workload.name}: {workload.description}", "", *lines])
 
@@ -120,8 +109,7 @@ def run_suites(args: argparse.Namespace) -> int:
     FORMAT,
     epilog="""\
 Checks the manifest against its schema, the program (exists, compiles, is executable), the
-Dockerfile, units, descriptions and README.md. Warns about images without a digest, and about
-samples that are incomplete or of another version of the workload.
+Dockerfile, units, descriptions and README.md. Warns about images without a digest.
 exit status: 0 no errors (warnings do not count, see --strict), 1 errors, 2 bad usage
 """,
 )

@@ -25,11 +25,9 @@ from compatgate.core.compare.differences import (
 )
 from compatgate.core.compare.frontier import DriverFrontier, FactsEvaluator, Placed, find_frontier
 from compatgate.core.compare.ranges import EntryEdit, RangeChange, branches_between, edit_entry
-from compatgate.core.compare.releases import FrameworkChange, compare_frameworks
 from compatgate.core.compare.waves import RACK_LABELS, PlannedNode, UpgradeOrder, order_upgrade
 from compatgate.core.compare.what_if import what_if
 from compatgate.core.compare.worlds import Evaluator, State
-from compatgate.core.components import is_framework
 from compatgate.core.entry_evidence import index_runs, judge_candidate
 from compatgate.core.entry_stacks import StackSamples
 from compatgate.core.facts import Facts
@@ -106,7 +104,6 @@ class Plan(TargetDifferences, frozen=True, kw_only=True):
     groups: tuple[CauseGroup, ...]
     edits: tuple[EntryEdit, ...]
     owed: tuple[OwedRun, ...]
-    frameworks: tuple[FrameworkChange, ...]
     frontier: DriverFrontier
     order: UpgradeOrder
     entries_yaml: str = ""
@@ -160,16 +157,12 @@ class _Planner:
         subjects = sorted(effects.subjects, key=_rank)
         edited = self._edit_entries(subjects)
         owed = self._list_owed(subjects, edited)
-        physics = self._physics
-        stacks = (pool.stack for one in subjects for pool in one.pools)
-        frameworks = sorted({name for stack in stacks for name in stack if is_framework(name)})
         return Plan(
             **{**asdict(effects), "subjects": tuple(subjects), "remarks": asked.remarks},
             groups=_group(subjects),
             edits=self._describe_edits(edited),
             owed=owed,
-            frameworks=compare_frameworks(frameworks, self._moves, changes, physics, facts),
-            frontier=find_frontier(self._place(), changes, physics, facts),
+            frontier=find_frontier(self._place(), changes, self._physics, facts),
             order=order_upgrade(
                 asked.pools,
                 asked.nodes,

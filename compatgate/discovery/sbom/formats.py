@@ -1,34 +1,18 @@
-"""Read CycloneDX and SPDX in JSON, and write an inspected stack as CycloneDX 1.6.
-
-SPDX is read as 2.x, and as 3.0 in JSON-LD, whose context the specification fixes. CycloneDX has no
-field for GPU code, forward compatibility and open questions: a property of the document holds them,
-so that reading the document gives the same stack with the same open questions.
+"""Read CycloneDX and SPDX 2.x in JSON.
 
 Sources: https://cyclonedx.org/specification/overview/, https://cyclonedx.org/docs/1.6/json/;
-https://spdx.github.io/spdx-spec/v2.3/ ("Composition of an SPDX document"),
-https://spdx.github.io/spdx-spec/v3.0.1/ (``Software/Package``, ``Core/ExternalIdentifier`` and the
-serialisation in JSON-LD).
+https://spdx.github.io/spdx-spec/v2.3/ ("Composition of an SPDX document").
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
-from urllib.parse import quote
-from uuid import NAMESPACE_URL, uuid5
 
-import msgspec
 from msgspec import Struct, field
 
-from compatgate import version
-from compatgate.core.components import COMPONENTS, is_framework, label_of, sort_components
-from compatgate.core.stack import SPECIAL_KEYS
-from compatgate.core.vocabulary import NEEDS_URL
-from compatgate.discovery.findings import Inspection
-from compatgate.discovery.observations import Observation
 from compatgate.discovery.sbom.interface import (
     MAX_PARTS,
     Bill,
@@ -41,32 +25,14 @@ from compatgate.discovery.sbom.interface import (
     parse_purl,
     read_json,
 )
-from compatgate.errors import BadInput, quote_error
+from compatgate.errors import BadInput
 
 JsonObject = dict[str, Any]
 _CYCLONEDX_JSON = re.compile(r'"bomFormat"\s*:\s*"CycloneDX"')
 _MARKER = "uv:package:marker"
 """uv exports a lock for every platform, and says so in a property."""
-STACK_PROPERTY = "compatgate:stack"
-"""The document's property for findings of ``inspect`` that are no components, a JSON object."""
-_STACK_TEXTS = ("cuda-compat", "cuda-compat-use", *NEEDS_URL)
-_BY_NAME = ("wheels", "measured", "alternatives")
-_STACK_LISTS = ("arch", "require", "open", "conflicts", "unread")
-_STACK_KINDS: dict[str, type] = {
-    **dict.fromkeys(_STACK_TEXTS, str),
-    **dict.fromkeys(_BY_NAME, dict),
-    **dict.fromkeys(_STACK_LISTS, list),
-}
-_TYPES = {"framework": "framework", "runtime": "platform"}
-"""CycloneDX's type for a kind of component; a library otherwise."""
-
-
 _SPDX_JSON = re.compile(r'"spdxVersion"\s*:\s*"SPDX-2\.|"SPDXID"\s*:')
 _SPDX_VERSION = re.compile(r"SPDX-2\.\d+")
-_SPDX3 = re.compile(r'"@context"\s*:[^,]*spdx\.org/rdf/3')
-_SPDX3_VERSION = re.compile(r"spdx\.org/rdf/(3\.\d+(?:\.\d+)?)/")
-_READ_SPDX3 = ("3.0", "3.0.0", "3.0.1")
-_SPDX3_PACKAGES = ("software_Package", "ai_AIPackage")
 
 
 class Property(Struct, frozen=True):
@@ -104,14 +70,16 @@ class Component(Struct, frozen=True):
 def _read_cyclonedx(text: str, name: str) -> Bill:
     """Return possible components, nested ones and the described one included."""
     document = read_json(text, name)
+    if document.get("bomFormat") != "CycloneDX":
+        hint = "give the document itself, without its attestation"
+        raise BadInput("quotes a bill of materials, and is none", field=name, hint=hint)
     metadata = document.get("metadata")
     described = metadata.get("component") if isinstance(metadata, dict) else None
     components = list_objects(document.get("components"), "components", f"{name}: components")
     first = list_objects([described] if described else [], "components", f"{name}: metadata")
     parts = tuple(_read_parts([*first, *components], name))
-    rest = _stack_property(document.get("properties"), name)
-    listed = bool(components or first or rest)
-    return Bill(f"CycloneDX {document.get('specVersion')}", parts, listed, rest)
+    listed = bool(components or first)
+    return Bill(f"CycloneDX {document.get('specVersion')}", parts, listed)
 
 
 def _read_parts(components: Iterable[JsonObject], name: str) -> Iterator[Part]:
@@ -131,98 +99,7 @@ def _read_parts(components: Iterable[JsonObject], name: str) -> Iterator[Part]:
         yield Part(one.bom_ref or one.name, one.name, one.version or "", one.purl or "", marker)
 
 
-def _stack_property(properties: Any, name: str) -> dict[str, Any]:
-    """Return the part of the stack that ``inspect --format cyclonedx`` wrote as a property."""
-    stated = [
-        item.get("value")
-        for item in (properties if isinstance(properties, list) else ())
-        if isinstance(item, dict) and item.get("name") == STACK_PROPERTY
-    ]
-    if not stated:
-        return {}
-    try:
-        rest = msgspec.json.decode(
-            str(stated[0]), type=dict[str, str | bool | list[str] | dict[str, Any]]
-        )
-        unknown = [key for key in rest if key not in _STACK_KINDS]
-        if unknown or any(not isinstance(rest[key], _STACK_KINDS[key]) for key in rest):
-            raise ValueError(f"{unknown or sorted(rest)} in the stack")
-    except (msgspec.DecodeError, ValueError) as error:
-        raise BadInput(
-            f"has a malformed property: {quote_error(error)}", field=f"{name}: {STACK_PROPERTY}"
-        ) from None
-    return rest
-
-
 CYCLONEDX = Reader(in_json(_CYCLONEDX_JSON), _read_cyclonedx)
-
-
-def to_cyclonedx(what: str, inspection: Inspection) -> JsonObject:
-    """Write an inspection of ``what`` as CycloneDX; the same inspection gives the same document."""
-    stack = inspection.stack
-    names = sort_components(name for name in stack if name not in SPECIAL_KEYS)
-    rest = {
-        name: value for name, value in stack.items() if name in SPECIAL_KEYS or name in NEEDS_URL
-    }
-    for key, more in (
-        ("open", inspection.open),
-        ("conflicts", [conflict.message for conflict in inspection.conflicts]),
-    ):
-        if sentences := list(dict.fromkeys([*rest.get(key, ()), *more])):
-            rest[key] = list(map(_valid_text, sentences))
-    document: JsonObject = {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "version": 1,
-        "metadata": {
-            "tools": {
-                "components": [{"type": "application", "name": "compatgate", "version": version()}]
-            },
-            # With a suffix, a folder "torch" does not become a component when the document is read.
-            "component": {
-                "type": "application",
-                "bom-ref": "inspected",
-                "name": _valid_text(f"{what} (seen)"),
-            },
-        },
-        "components": [
-            _write_component(name, stack[name], inspection.observations) for name in names
-        ],
-    }
-    if rest:
-        document["properties"] = [
-            {"name": STACK_PROPERTY, "value": json.dumps(rest, sort_keys=True)}
-        ]
-    if "open" in rest:
-        document["compositions"] = [{"aggregate": "incomplete", "assemblies": ["inspected"]}]
-    text = json.dumps(document, sort_keys=True)
-    return {**document, "serialNumber": f"urn:uuid:{uuid5(NAMESPACE_URL, text)}"}
-
-
-def _write_component(name: str, version: str, observations: Iterable[Observation]) -> JsonObject:
-    known = COMPONENTS.get(name)
-    of_pypi = (is_framework(name) or name not in COMPONENTS) and "+conda" not in version
-    ecosystem = "pypi" if of_pypi and name != "tritonserver" else "generic"
-    purl = f"pkg:{ecosystem}/{name}@{quote(version, safe='.-_~')}"
-    seen = dict.fromkeys(o.origin for o in observations if o.component == name)
-    component: JsonObject = {
-        "type": _TYPES.get(known.kind, "library") if known else "library",
-        "bom-ref": purl,
-        "name": name,
-        "version": version,
-        "description": label_of(name),
-        "purl": purl,
-    }
-    if seen:
-        component["evidence"] = {
-            "occurrences": [{"location": _valid_text(place)} for place in seen]
-        }
-    return component
-
-
-def _valid_text(place: str) -> str:
-    """Return a place as valid text; names of files may hold other bytes."""
-    return place.encode("utf-8", "backslashreplace").decode()
 
 
 class Package(Struct, frozen=True, rename="camel"):
@@ -261,54 +138,9 @@ def _read_spdx(text: str, name: str) -> Bill:
 
 def _spdx_part(body: dict[str, Any], name: str) -> Part:
     package = convert(body, Package, "SPDX", name)
-    purl = _find_purl(package.external_refs, ("referenceType", "purl"), "referenceLocator", name)
+    rows = (row for row in package.external_refs or () if row.get("referenceType") == "purl")
+    purl = next((convert(row.get("referenceLocator"), str, "SPDX", name) for row in rows), "")
     return Part(package.id, package.name, package.version_info or "", purl)
 
 
-def _find_purl(rows: Any, kind: tuple[str, str], key: str, name: str) -> str:
-    """Return the first package URL among references or identifiers, which state their kind."""
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, dict) and row.get(kind[0]) == kind[1]:
-            return convert(row.get(key), str, "SPDX", name)
-    return ""
-
-
-class Element(Struct, frozen=True):
-    """The fields of a package of SPDX 3 that are read."""
-
-    name: str = ""
-    spdx_id: str | None = field(name="spdxId", default=None)
-    id: str = field(name="@id", default="")
-    version: str = field(name="software_packageVersion", default="")
-    url: str | None = field(name="software_packageUrl", default=None)
-
-
-def _read_spdx3(text: str, name: str) -> Bill:
-    """Return every package that may be a component."""
-    document = read_json(text, name)
-    match = _SPDX3_VERSION.search(str(document.get("@context"))[:2000])
-    if match is None or match[1] not in _READ_SPDX3:
-        version = f"SPDX {match[1]}" if match else "SPDX 3 of an unknown version"
-        hint = "write SPDX 3.0, SPDX 2.3 or CycloneDX"
-        raise BadInput(f"is {version}, which is not supported", field=name, hint=hint)
-    graph = document.get("@graph", [document])
-    elements = list_objects(graph, "elements", f"{name}: @graph", MAX_PARTS * 5)
-    packages = [one for one in elements if one.get("type") in _SPDX3_PACKAGES]
-    if len(packages) > MAX_PARTS:
-        raise BadInput(f"has more than {MAX_PARTS} packages", field=name)
-    parts = (_spdx3_part(one, name) for one in packages)
-    candidates = tuple(part for part in parts if component_filter(part.name, part.purl))
-    return Bill(f"SPDX {match[1]}", candidates, bool(packages))
-
-
-def _spdx3_part(body: dict[str, Any], name: str) -> Part:
-    element = convert(body, Element, "SPDX", name)
-    kind = ("externalIdentifierType", "packageUrl")
-    purl = _find_purl(body.get("externalIdentifier"), kind, "identifier", name)
-    ref = element.id if element.spdx_id is None else element.spdx_id
-    return Part(ref, element.name, element.version, element.url or purl)
-
-
 SPDX = Reader(in_json(_SPDX_JSON), _read_spdx)
-SPDX3 = Reader(in_json(_SPDX3), _read_spdx3)
-"""SPDX 3.0; versions that are not known by name are refused."""

@@ -40,15 +40,11 @@ class Part(Struct, frozen=True):
 
 
 class Bill(Struct, frozen=True):
-    """The possible components in a document, and whether it lists any part.
-
-    ``rest`` are parts of a stack that are no components, as ``inspect`` writes them.
-    """
+    """The possible components in a document, and whether it lists any part."""
 
     format: str
     parts: tuple[Part, ...]
     listed: bool = True
-    rest: dict[str, Any] = {}
 
 
 class Reader(Struct, frozen=True):
@@ -59,16 +55,12 @@ class Reader(Struct, frozen=True):
 
 
 class SbomReading(Struct, frozen=True):
-    """The stack in a bill of materials; none of the ``open`` sentences is a pass.
-
-    ``rest`` is the rest of the stack in the form of requests: ``arch``, ``cuda-compat``, ...
-    """
+    """The stack in a bill of materials; none of the ``open`` sentences is a pass."""
 
     format: str
     observations: tuple[Observation, ...]
     conflicts: tuple[Conflict, ...] = ()
     open: tuple[str, ...] = ()
-    rest: dict[str, Any] = {}
     origins: dict[str, PackageOrigin] = {}
 
 

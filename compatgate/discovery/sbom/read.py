@@ -1,28 +1,14 @@
 """Read a bill of materials: recognise its format, and turn package URLs into components of a stack.
 
 Source: https://github.com/package-url/purl-spec.
-
-``cosign attest --type spdxjson`` signs a DSSE envelope around a statement whose predicate is the
-document; BuildKit and ``syft attest`` write the statement, and Sigstore's bundles hold the
-envelope. Signatures are not checked here: the document counts as one that was given plainly.
-
-Sources: in-toto/attestation ``spec/v1/statement.md`` and ``spec/predicates/{spdx,cyclonedx}.md``;
-secure-systems-lab/dsse ``envelope.md``; sigstore/protobuf-specs ``sigstore_bundle.proto``;
-sigstore/cosign ``specs/COSIGN_PREDICATE_SPEC.md`` (``Data`` of older predicates).
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
-
-from msgspec.structs import replace
-from packaging.utils import canonicalize_name
 
 from compatgate.core.components import find_component
 from compatgate.core.facts.packages import Packages
@@ -39,26 +25,18 @@ from compatgate.discovery.observations import (
     find_unknown_cuda,
     observe_version,
 )
-from compatgate.discovery.sbom.formats import CYCLONEDX, SPDX, SPDX3
+from compatgate.discovery.sbom.formats import CYCLONEDX, SPDX
 from compatgate.discovery.sbom.interface import (
     LARGEST_FILE,
-    Bill,
     Part,
     Reader,
     SbomReading,
     component_filter,
-    in_json,
     parse_purl,
-    read_json,
 )
 from compatgate.discovery.signals import Signals, observe_package, read_signals
 from compatgate.errors import BadInput, InconclusiveInput
 
-_STATEMENT = in_json(re.compile(r'"_type"\s*:\s*"https://in-toto\.io/Statement/'))
-_ENVELOPE = in_json(re.compile(r'"payloadType"\s*:'))
-_STATEMENT_TYPE = "https://in-toto.io/Statement/"
-_PAYLOAD_TYPES = ("application/vnd.in-toto+json", "application/vnd.in-toto.v1+json")
-_PREDICATES = ("https://spdx.dev/Document", "https://cyclonedx.org/bom")
 _OTHER_NOTATIONS = (
     ("SPDX in tag-value", "spdx-json", re.compile(r"^SPDXVersion:\s*SPDX-", re.M)),
     ("SPDX in YAML", "spdx-json", re.compile(r"""^["']?(?:spdxVersion|SPDXID)["']?\s*:""", re.M)),
@@ -69,78 +47,6 @@ _OTHER_NOTATIONS = (
         re.compile(r"<(?:\w+:)?bom\b[^>]*http://cyclonedx\.org/schema/bom/", re.S),
     ),
 )
-_MAX_LINES = 200
-_HINT = f"give one statement with a predicate of {' or '.join(_PREDICATES)}"
-
-
-def _is_statement(text: str) -> bool:
-    """Return whether a text has the type of a statement, or of an envelope's payload."""
-    enveloped = _ENVELOPE(text) and not any(r.recognises(text) for r in _DOCUMENTS)
-    return enveloped or _STATEMENT(text)
-
-
-def _read_statement(text: str, name: str) -> Bill:
-    """Return the parts of the one bill of materials among the statements of the text."""
-    statements = [_statement(one, name) for one in _documents(text, name)]
-    types = [str(one.get("predicateType")) for one in statements]
-    bills = [n for n, kind in enumerate(types) if kind.startswith(_PREDICATES)]
-    if len(bills) != 1:
-        kinds = ", ".join(dict.fromkeys(kind[:100] for kind in types)) or "none"
-        many = "several bills of materials" if bills else f"only the predicates {kinds}"
-        raise BadInput(f"attests {many}", field=name, hint=_HINT)
-    document = _predicate_text(statements[bills[0]].get("predicate"), name)
-    reader = next((one for one in _DOCUMENTS if one.recognises(document)), None)
-    if reader is None:
-        kind = types[bills[0]]
-        problem = f"has a predicate {kind} that is neither SPDX nor CycloneDX"
-        raise BadInput(problem, field=f"{name}: predicate", hint=_HINT)
-    return reader.read(document, f"{name}: predicate")
-
-
-def _documents(text: str, name: str) -> list[dict[str, Any]]:
-    """Return the one document, or one for each line, as ``cosign download attestation`` prints."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 2 or not all(line.lstrip().startswith("{") for line in lines[:2]):
-        return [read_json(text, name)]
-    if not lines[0].rstrip().endswith("}"):
-        return [read_json(text, name)]
-    if len(lines) > _MAX_LINES:
-        raise BadInput(f"has more than {_MAX_LINES} attestations", field=name, hint=_HINT)
-    return [read_json(line, f"{name}:{number}") for number, line in enumerate(lines, 1)]
-
-
-def _statement(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the statement of a document: a bundle, an envelope, or the statement itself."""
-    envelope = document.get("dsseEnvelope", document)
-    if not isinstance(envelope, dict):
-        raise BadInput("must be an object", field=f"{name}: dsseEnvelope")
-    if "payloadType" not in envelope:
-        return _checked(envelope, name)
-    if envelope["payloadType"] not in _PAYLOAD_TYPES:
-        problem = f"is an envelope of {str(envelope['payloadType'])[:100]}, not of in-toto"
-        raise BadInput(problem, field=f"{name}: payloadType", hint=_HINT)
-    try:
-        payload = base64.b64decode(str(envelope.get("payload")), validate=True).decode()
-    except (binascii.Error, ValueError):
-        raise BadInput("is not base64 of text", field=f"{name}: payload") from None
-    return _checked(read_json(payload, f"{name}: payload"), name)
-
-
-def _checked(statement: dict[str, Any], name: str) -> dict[str, Any]:
-    if not str(statement.get("_type")).startswith(_STATEMENT_TYPE):
-        raise BadInput("is not an in-toto statement", field=f"{name}: _type", hint=_HINT)
-    return statement
-
-
-def _predicate_text(predicate: Any, name: str) -> str:
-    """Return the document as text; older statements have it in ``Data``."""
-    if isinstance(predicate, dict) and "Data" in predicate:
-        predicate = predicate["Data"]
-    if isinstance(predicate, str):
-        return predicate
-    if not isinstance(predicate, dict):
-        raise BadInput("must be a document", field=f"{name}: predicate", hint=_HINT)
-    return json.dumps(predicate)
 
 
 def _find_notation(text: str) -> tuple[str, str] | None:
@@ -157,17 +63,10 @@ def _refuse_notation(text: str, name: str) -> NoReturn:
     raise BadInput(f"is {notation}, which is not supported", field=name, hint=hint)
 
 
-_DOCUMENTS = (
+READERS = (
     CYCLONEDX,
-    SPDX3,
     SPDX,
     Reader(lambda text: _find_notation(text) is not None, _refuse_notation),
-)
-READERS = (Reader(_is_statement, _read_statement), *_DOCUMENTS)
-"""Readers of all standards; a statement quotes a document, so it comes first."""
-READ = (
-    "CycloneDX in JSON, SPDX 2.x in JSON, SPDX 3.0 in JSON-LD, or an in-toto statement or DSSE"
-    " envelope about one of these"
 )
 
 
@@ -193,7 +92,7 @@ def read_sbom(
     text = decode_text(data, name, LARGEST_FILE)
     reader = next((reader for reader in READERS if reader.recognises(text)), None)
     if reader is None:
-        hint = f"give {READ}"
+        hint = "give CycloneDX or SPDX 2.x, in JSON"
         raise BadInput("is not a bill of materials in a known format", field=name, hint=hint)
     bill = reader.read(text, name)
     if not bill.listed:
@@ -205,32 +104,13 @@ def read_sbom(
         markers = Markers(platform, file=name)
         parts = tuple(part for part in bill.parts if markers.decide(part.marker) is not False)
     found = observe_parts(parts, name, read_signals(signals), known)
-    rest = {key: value for key, value in bill.rest.items() if key != "open"}
-    measured = _observe_measured(parts, rest.get("measured", {}), found.observations, name)
-    found = replace(found, observations=(*found.observations, *measured))
-    left = [*bill.rest.get("open", ()), *found.open]
-    if not found.observations and not left and not rest:
+    left = list(found.open)
+    if not found.observations and not left:
         left.append(f"{name} holds no component of a GPU stack")
     left += find_unknown_cuda(found.observations, found.of_index, name)
     left += find_open_versions(found.observations, name)
     conflicts = (*found.conflicts, *find_cuda_conflicts(found.observations))
-    return SbomReading(
-        bill.format, found.observations, conflicts, tuple(left[:50]), rest, found.origins
-    )
-
-
-def _observe_measured(
-    parts: Iterable[Part], measured: Mapping[str, Any], seen: Iterable[Observation], file: str
-) -> list[Observation]:
-    """Observe parts with a record of their files as packages, whatever their names."""
-    known = {one.component for one in seen}
-    observations: dict[str, Observation] = {}
-    for part in parts:
-        name = canonicalize_name(part.name)
-        if name in measured and name not in known and part.version:
-            origin = f"{file}: {part.ref}"
-            observations.setdefault(name, Observation(name, part.version, origin, "metadata"))
-    return list(observations.values())
+    return SbomReading(bill.format, found.observations, conflicts, tuple(left[:50]), found.origins)
 
 
 _SOURCES = ("download_url", "repository_url", "vcs_url", "index_url")

@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from compatgate.canary.hosts import MaintenanceWindow, is_in_maintenance
-from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Suite, Workload
 from compatgate.canary.workloads import Library
 from compatgate.errors import BadInput
@@ -141,7 +140,7 @@ def _suites(found: Library, name: str) -> list[str]:
 
 @page("/workloads/<name>", nav="workloads", query=TableQuery)
 def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
-    """Show a workload: its metrics, checks, command and samples."""
+    """Show a workload: its metrics, checks and command."""
     result = ask.rooms.runs.catalogue()
     workload = result.workload(ask.args["name"])
 
@@ -158,6 +157,5 @@ def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
         "workload": workload,
         "suites": _suites(result, workload.name),
         "content": workload.content,
-        "samples": list_samples(workload),
     }
     return HtmlPage("workload.html", workload.name, context, table)

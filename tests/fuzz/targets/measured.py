@@ -1,4 +1,4 @@
-"""What was measured elsewhere: samples of workloads, pairs, reports of other tools."""
+"""What was measured elsewhere: pairs, reports of other tools."""
 
 from __future__ import annotations
 
@@ -6,31 +6,16 @@ import json
 from collections.abc import Callable
 
 import msgspec
-from sample_runs import GEMM, sample_source
 
 from compatgate.canary.imports import READERS
 from compatgate.canary.judge.measurements import read_pairs
 from compatgate.canary.judge.paired.suite import judge_pairs
-from compatgate.canary.samples.sample import read_sample_head, read_sample_report
 from compatgate.canary.workload import MetricSpec
-from compatgate.catalog import load_facts
-from compatgate.documents.sources import Problems, Source
 from targets.target import Target
 
 
 def targets() -> dict[str, Target]:
-    """Readers of samples, pairs and reports."""
-    facts = load_facts([])
-    sample = sample_source(facts)
-
-    def read(data: bytes) -> object:
-        problems = Problems()
-        text = Source("x.jsonl", data.decode("utf-8", "replace"))
-        head = read_sample_head(text, problems)
-        report = read_sample_report(text, GEMM, problems) if head else None
-        problems.raise_if_any()
-        return head, report
-
+    """Readers of pairs and reports."""
     block = {"type": "metric", "name": "t", "unit": "ms", "block": 1, "values": [1.2, 1.3, 2e3]}
     pairs = "".join(
         json.dumps({**block, "arm": arm, "pair": pair, "block": 1, "values": [1.2, 1.3, 2e3]})
@@ -41,7 +26,6 @@ def targets() -> dict[str, Target]:
     return {
         **{f"import-{name}": Target(_reading(name), [_REPORTS[name].encode()]) for name in READERS},
         "pairs": Target(_judge, [pairs.encode(), pairs.replace("ms", "errors").encode()]),
-        "sample": Target(read, [sample.text.encode()]),
     }
 
 

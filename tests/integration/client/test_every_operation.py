@@ -336,7 +336,7 @@ def test_runs(call: Call, lease: Lease, worker: Rooms) -> None:
     assert [e.name for e in events] == ["state", "output", "end"]
     assert events[1].data["text"].endswith("two")
     assert call("show_run", lease.run.id).steps[0].outcome == "passed"
-    taken = call("take_samples", lease.run.id, step="gemm-0", note="a note")
+    taken = call("take_samples", lease.run.id, step="gemm-0")
     assert (taken.samples, taken.refused[0].step) == ([], "gemm-0")
     (kept,) = call("list_evidence", run=lease.run.id, outcome="passed")
     assert kept.sku == GPU

@@ -24,15 +24,6 @@ FORMS = {
     "cublasLtGetProperty": _PROPERTY,
     "getInferLibVersion": "int {name}(void) {{ return {value}; }}",
 }
-FRONT = """\
-#include <dlfcn.h>
-unsigned long cudnnGetVersion(void) {
-    void *part = dlopen("libcudnn_graph.so.9", RTLD_NOW);
-    return part ? ((unsigned long (*)(void))dlsym(part, "cudnnGetVersion"))() : 0;
-}
-"""
-"""cuDNN's front library loads a part of cuDNN when it is asked, as the real one does."""
-
 Build = Callable[..., Path]
 
 
@@ -101,32 +92,3 @@ def loading() -> Callable[..., str]:
         return f"import ctypes, sys; {loads}print('ready', flush=True); sys.stdin.read()"
 
     return program
-
-
-@pytest.fixture
-def cudnn(build: Build) -> tuple[Path, Path]:
-    """cuDNN 9: the front library, and the part that it loads when it is asked for its version."""
-    part = build("libcudnn_graph.so.9", cudnnGetVersion="90100", cudnnGetCudartVersion="12040")
-    return build("libcudnn.so.9", source=FRONT), part
-
-
-@pytest.fixture
-def wheel(request: pytest.FixtureRequest) -> Callable[[str], Path]:
-    """A wheel from the package index, downloaded once."""
-
-    def download(requirement: str) -> Path:
-        assert request.config.cache is not None
-        folder = Path(str(request.config.cache.mkdir("wheels")))
-        name = requirement.replace("-", "_").replace("==", "-")
-        if not (found := list(folder.glob(f"{name}-*.whl"))):
-            command = [sys.executable, "-m", "pip", "-q", "download", "--no-deps", "-d", folder]
-            done = subprocess.run(
-                [*map(str, command), requirement], capture_output=True, text=True, timeout=300
-            )
-            if done.returncode:
-                reason = f"{requirement} cannot be had: {done.stderr.strip()[-300:]}"
-                pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-            found = list(folder.glob(f"{name}-*.whl"))
-        return found[0]
-
-    return download

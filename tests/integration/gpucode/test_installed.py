@@ -40,16 +40,16 @@ def test_it_is_judged_without_a_record_and_denied_where_it_does_not_run(toolkit,
     path = toolkit.make(".so", *flags, sources=("one", "two"))
     root = unpack(tmp_path, install("mine", "0.1.dev3", {"mine/_C.so": path.read_bytes()}))
     document = subprocess.run(
-        [sys.executable, "-m", "compatgate", "inspect", str(root), "--format", "cyclonedx"],
+        [sys.executable, "-m", "compatgate", "inspect", str(root), "--format", "json"],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    (tmp_path / "bom.json").write_text(document)
+    (tmp_path / "app.json").write_text(document)
     answers = {}
     for gpu in ("A100-SXM4-80GB", "H100-SXM5-80GB"):
         pool = f"driver=580.95.05,gpu={gpu}"
-        command = ["check", "--pool", pool, "--sbom", str(tmp_path / "bom.json")]
+        command = ["check", "--pool", pool, "--probe", str(tmp_path / "app.json")]
         answers[gpu] = subprocess.run(
             [sys.executable, "-m", "compatgate", *command],
             capture_output=True,

@@ -285,16 +285,16 @@ def test_the_worst_image_that_a_runtime_may_choose_of_an_index_decides(registry,
     assert json.loads(result.stdout)["image"].endswith(images[1].digest)
 
 
-def test_a_bill_of_materials_keeps_every_installation(registry, layer, compatgate, tmp_path):
+def test_an_inspection_keeps_every_installation(registry, layer, compatgate, tmp_path):
     def torch(prefix: str, version: str):
         site = f"{prefix}/lib/python3.11/site-packages/torch-{version}.dist-info/METADATA"
         return layer({site: metadata("torch", version)})
 
     image = registry.push(torch("opt/new", "2.9.1+cu130"), torch("opt/aged", "2.4.1+cu121"))
-    written = compatgate("inspect", image.reference, "--format", "cyclonedx")
+    written = compatgate("inspect", image.reference, "--format", "json")
     assert written.returncode == 0, written.stderr
-    (tmp_path / "bom.json").write_text(written.stdout)
-    found = compatgate("check", *POOL, "--sbom", str(tmp_path / "bom.json"), "--format", "json")
+    (tmp_path / "app.json").write_text(written.stdout)
+    found = compatgate("check", *POOL, "--probe", str(tmp_path / "app.json"), "--format", "json")
     assert found.returncode == 1, found.stderr
     (other,) = json.loads(found.stdout)["stack"]["alternatives"].values()
     assert other["torch"] in ("2.9.1+cu130", "2.4.1+cu121")

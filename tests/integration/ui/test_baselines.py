@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sample_runs import FAMILY, SKU, propose_samples
 from ui_marks import post
-from ui_runs import GPU
 
 from compatgate.canary.engine import BaselineKey
 
@@ -108,18 +107,3 @@ def test_a_version_that_does_not_fit_is_refused(run_pages, ran):
     assert "1" in client.get("/ui/baselines?state=refused&format=csv").text
     assert post(client, "baselines/1/refuse").status_code == 409
     assert ">Refuse</button>" not in run_pages("read").get("/ui/baselines/3").text
-
-
-def test_a_workload_shows_what_has_been_measured_of_it(run_pages, ran):
-    client = run_pages()
-    assert "None yet." in client.get("/ui/workloads/conv-forward").text
-    taken = ran.rooms.runs.take_samples(ran.ran(20))
-    assert not taken["refused"]
-    (sample,) = taken["samples"]
-    folder = ran.folder / "conv-forward" / "samples"
-    folder.mkdir()
-    (folder / sample["name"]).write_text(sample["text"])
-    text = client.get("/ui/workloads/conv-forward").text
-    assert f'<th scope="row">{GPU}</th>' in text
-    assert "this version" in text
-    assert "outside a container, for development" in text

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compatgate.canary.health import Gpu, Snapshot, first_five, host, kernel_log
-from compatgate.canary.health.host import look_at_host
+from compatgate.canary.health import Gpu, Snapshot, host, kernel_log
 from compatgate.cli import health as module
 from compatgate.cli.main import main
 from compatgate.discovery.machine.files import Root
 from compatgate.errors import Unavailable
+
+snapshot = import_module("compatgate.canary.health.snapshot")
 
 
 @pytest.fixture(autouse=True)
@@ -24,16 +27,17 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     log.write_text("6,1,1,-;Linux version 6.1\n")
     real = kernel_log.read_kernel_log
     monkeypatch.setattr(kernel_log, "read_kernel_log", lambda *a: real(*a, kmsg=str(log)))
-    monkeypatch.setattr(first_five, "snapshot", lambda: None)
+    monkeypatch.setattr(snapshot, "snapshot", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(host, "look_at_host", lambda: look_at_host(Root(str(tmp_path))))
+    absence = partial(host.explain_absence, root=Root(str(tmp_path)))
+    monkeypatch.setattr(host, "explain_absence", absence)
     monkeypatch.setattr(module, "read_kernel_driver", lambda: None)
     return log
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
     taken = Snapshot(datetime(2026, 11, 21, tzinfo=UTC), "550.54.15", (Gpu(0, **values),))
-    monkeypatch.setattr(first_five, "snapshot", lambda: taken)
+    monkeypatch.setattr(snapshot, "snapshot", lambda: taken)
 
 
 def no_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,43 +152,3 @@ def test_a_log_that_may_not_be_read_is_no_clean_bill(
     assert json.loads(streams.out)["health"]["state"] == "healthy"
     gpus(monkeypatch, pci="0000:9b:00", lost=True)
     assert main(["health"]) == 1
-
-
-def test_the_first_five_checks_are_lines_and_json(
-    machine: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = machine.parent / "node.log"
-    log.write_text("[1.0] NVRM: Xid (PCI:0000:9b:00): 79, GPU has fallen off the bus.\n")
-    arguments = ["health", "--first-five", "--interval", "0.01", "--dmesg", str(log)]
-    assert main(arguments) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("  ")[0] for line in lines] == [
-        *("visible GPUs", "recent errors", "utilisation and clocks", "input", "versions loaded"),
-    ]
-    assert "not ok" in lines[1]
-    assert "Xid 79" in lines[1]
-    assert all(line.endswith("]") for line in lines)
-    assert main([*arguments, "--format", "json"]) == 1
-    checks = json.loads(capsys.readouterr().out)["checks"]
-    assert [set(check) for check in checks] == [{"id", "name", "state", "found", "more"}] * 5
-    assert checks[1]["state"] == "not-ok"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--interval", "2"), "add --first-five"),
-        (("--first-five", "--interval", "0"), "above 0, at most 60"),
-        (("--first-five", "--interval", "nan"), "above 0, at most 60"),
-        (("--first-five", "--dmesg", "no/such/file"), "cannot read 'no/such/file'"),
-    ],
-)
-def test_a_wrong_use_of_the_checks_is_told(
-    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        status = main(["health", *arguments])
-    except SystemExit as end:
-        status = int(end.code or 0)
-    assert status == 2
-    assert said in capsys.readouterr().err

@@ -129,7 +129,7 @@ def test_the_worst_pool_of_a_cluster_decides(
 
 
 def test_two_sources_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["probe", "--pid", "1", "--container", "x"]) == 2
+    assert main(["probe", "--pid", "1", "--python", "x"]) == 2
     assert "not allowed with" in capsys.readouterr().err
     files = ["--nvidia-smi", "a", "--node-labels", "b"]
     assert main(["check", *files, "--stack", "cuda=12.4"]) == 2

@@ -8,7 +8,6 @@ from compatgate.catalog import load_facts
 from compatgate.core.build_environment import MEANINGS, BuildEnvironment, build_environment
 from compatgate.core.facts import Facts
 from compatgate.core.request import parse_pool
-from compatgate.core.versions import parse_version
 
 
 @pytest.fixture(scope="module")
@@ -119,22 +118,3 @@ def test_a_driver_that_is_older_than_all_that_is_known_is_explained(facts: Facts
     assert "CONDA_OVERRIDE_CUDA" not in found.variables
     assert "UV_TORCH_BACKEND" not in found.variables
     assert len(found.conflicts) == 2
-
-
-def test_the_newest_host_compilers_are_those_of_the_toolkit(facts: Facts) -> None:
-    pool = parse_pool({"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}, facts.gpus)
-    reported = build_environment([pool], facts).compilers
-    assert reported
-    assert (reported.toolkit, reported.newest["gcc"]) == ("12.2", "12")
-    stated = build_environment([pool], facts, parse_version("cuda", "12.4")).compilers
-    assert stated
-    assert stated.newest == {"gcc": "13", "clang": "17", "msvc": "19.49"}
-    assert "GCC 13" in stated.describe()
-    assert stated.to_text() == "cuda=12.4,gcc=13,clang=17,msvc=19.49"
-
-
-def test_a_toolkit_that_is_not_known_gives_no_compilers(facts: Facts) -> None:
-    pool = parse_pool({"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}, facts.gpus)
-    found = build_environment([pool], facts, parse_version("cuda", "19.0"))
-    assert found.compilers is None
-    assert any("host compilers" in conflict for conflict in found.conflicts)

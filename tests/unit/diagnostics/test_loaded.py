@@ -78,7 +78,7 @@ def test_any_text_is_read(text: str) -> None:
         assert library.path.startswith("/")
 
 
-@pytest.mark.parametrize("name", ["loaded.py", "imported.py"])
+@pytest.mark.parametrize("name", ["loaded.py"])
 def test_the_file_keeps_to_python_3_8_and_the_standard_library(name: str) -> None:
     text = Path(str(loaded.__file__)).with_name(name).read_text()
     tree = ast.parse(text, feature_version=(3, 8))

@@ -11,9 +11,10 @@ from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.discovery import probe as module
 from compatgate.discovery.driver import KernelDriver
+from compatgate.discovery.findings import Inspection
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report
-from compatgate.discovery.observations import Observation
+from compatgate.discovery.observations import Conflict, Observation
 from compatgate.discovery.probe import Probe, probe_machine, read_probe
 from compatgate.errors import BadInput
 
@@ -46,6 +47,21 @@ def test_a_machine_without_gpu_says_so(monkeypatch: pytest.MonkeyPatch, facts: F
     assert document["stack"] == {}
     assert document["host"]["driver"] is None
     assert document["host"]["notes"] == ["nvidia-smi is not installed"]
+
+
+def test_an_inspection_is_read_as_a_probe_without_pools() -> None:
+    conflict = Conflict("cudnn", "two witnesses disagree", "9.1.0")
+    found = Inspection({"torch": "2.4.1+cu124"}, (), (conflict,), ("a layer could not be read",))
+    document = read_probe(msgspec.json.encode(found.to_json()).decode())
+    assert document["pools"] == []
+    assert document["stack"] == {
+        "torch": "2.4.1+cu124",
+        "open": ["a layer could not be read"],
+        "conflicts": ["two witnesses disagree"],
+    }
+    damaged = {**found.to_json(), "stack": []}
+    with pytest.raises(BadInput, match="is not an inspection"):
+        read_probe(msgspec.json.encode(damaged).decode())
 
 
 def test_a_host_becomes_a_document_that_is_read_back(

@@ -9,7 +9,6 @@ from compatgate.discovery.lockfiles.formats.conda import (
 from compatgate.discovery.lockfiles.formats.json_locks import (
     PIP_INSPECTION,
     PIP_REPORT,
-    PIPFILE,
     TORCH_REPORT,
 )
 from compatgate.discovery.lockfiles.formats.requirements import REQUIREMENTS
@@ -20,7 +19,6 @@ QUOTING_FORMATS = (PIP_REPORT, PIP_INSPECTION)
 """Formats that quote descriptions of packages; braces in these are no template."""
 FORMATS = (
     PIXI,
-    PIPFILE,
     *QUOTING_FORMATS,
     POETRY,
     PDM,

@@ -1,8 +1,5 @@
-"""Read locks in JSON: Pipfile.lock, and what ``pip inspect`` and ``pip install --report`` print.
+"""Read what ``pip inspect`` and ``pip install --report`` print, in JSON.
 
-* Pipfile.lock has a category of packages each for ``default``, ``develop`` and further names, with
-  pins, markers and hashes. Source: https://pipenv.pypa.io/en/stable/pipfile.html and the files that
-  Pipenv writes (format 6).
 * An installation report lists what pip would install, with the URL and digest of each file. Source:
   https://pip.pypa.io/en/stable/reference/installation-report/ (version 1).
 * An inspection lists what is installed. Source:
@@ -15,7 +12,6 @@ The report of ``python -m torch.utils.collect_env`` is text, with the same lists
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
 from functools import partial
 
 from compatgate.core.request import CPU_NAMES
@@ -27,27 +23,21 @@ from compatgate.discovery.lockfiles.interface import (
 )
 from compatgate.discovery.lockfiles.platform import Platform
 from compatgate.discovery.lockfiles.text import (
-    MAX_PACKAGES,
     Table,
     TableLock,
     list_texts,
     read_nested,
     read_table,
     read_table_lock,
-    read_tables,
-    refuse_variable,
 )
 from compatgate.discovery.lockfiles.wheel_builds import select_wheels
 from compatgate.errors import BadInput, InconclusiveInput, quote_error
 from compatgate.strict_json import DECODE_ERRORS, DuplicateKeyError, decode_strict
 
-_PIPFILE_SHAPE = (re.compile(r'"_meta"\s*:'), re.compile(r'"default"\s*:'))
 _REPORT_SHAPE = re.compile(r'"pip_version"\s*:')
 _INSTALL_SHAPE = re.compile(r'"install"\s*:\s*\[')
 _INSTALLED_SHAPE = re.compile(r'"installed"\s*:\s*\[')
-_PIN = re.compile(r"===?\s*([^\s,;*]+)")
 _REQUIRED_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
-_DEFAULT = "default"
 _SYSTEMS = {"win32": "windows", "linux": "linux", "darwin": "macOS"}
 
 _TORCH = re.compile(r"^\s*PyTorch version: (\S+)\s*$", re.MULTILINE)
@@ -68,68 +58,6 @@ def _load(file: LockFile, _: Platform) -> Table:
     if not isinstance(document, dict):
         raise BadInput("must be a JSON object", field=file.name)
     return document
-
-
-def _read_python(*path: str) -> Callable[[Table, str], str]:
-    """Return a reader of the constraint on the one Python that a document names."""
-
-    def read(document: Table, file: str) -> str:
-        python = read_nested(document, file, *path)
-        return f"=={python}.*" if python else ""
-
-    return read
-
-
-def _pipfile_indexes(lock: TableLock) -> dict[str, str]:
-    meta = read_table(lock.document.get("_meta"), "_meta", lock.file)
-    sources = read_tables(meta.get("sources"), "_meta.sources", lock.file)
-    return {lock.text(one, "name"): lock.text(one, "url") for one in sources}
-
-
-def _pipfile_packages(lock: TableLock) -> Iterator[ListedPackage | None]:
-    """Yield packages of all categories; those of others than the default are optional."""
-    indexes = _pipfile_indexes(lock)
-    for category, value in lock.document.items():
-        if category == "_meta":
-            continue
-        listed = read_table(value, category, lock.file)
-        if len(listed) > MAX_PACKAGES:
-            what = f"has more than {MAX_PACKAGES} items"
-            raise BadInput(what, field=f"{lock.file}: {category}")
-        outside = "" if category == _DEFAULT else f"group {category}"
-        for name, item in listed.items():
-            entry = read_table(item, f"{category}.{name}", lock.file)
-            yield _pipfile_package(refuse_variable(name, lock.file), entry, lock, indexes, outside)
-
-
-def _pipfile_package(
-    name: str, entry: Table, lock: TableLock, indexes: dict[str, str], outside: str
-) -> ListedPackage | None:
-    marker = lock.text(entry, "markers")
-    holds = lock.markers.decide(marker)
-    if holds is False:
-        return None
-    stated = lock.text(entry, "version")
-    pin = _PIN.fullmatch(stated.strip())
-    index = lock.text(entry, "index")
-    if index and index not in indexes:
-        what = f"{name} is of the index {index!r}, which is not among the sources"
-        raise BadInput(what, field=lock.file, value=index, hint="lock the project again")
-    direct = lock.text(entry, "file") or lock.text(entry, "path")
-    git = lock.text(entry, "git")
-    digests = [one for one in list_texts(entry.get("hashes")) if one.startswith("sha256:")]
-    return ListedPackage(
-        name,
-        f"{lock.file}: {name}",
-        version=pin[1] if pin else None,
-        specifier="" if pin else stated or (f"@ {direct or git}" if direct or git else ""),
-        sources=tuple(url for url in (direct, git) if url),
-        when="" if holds else marker,
-        selection=outside,
-        wheels=tuple(select_wheels([{"url": direct}], lock.platform)) if direct else (),
-        index=indexes.get(index, ""),
-        digests=tuple(one.removeprefix("sha256:").lower() for one in digests),
-    )
 
 
 def _load_report(file: LockFile, platform: Platform) -> Table:
@@ -199,22 +127,13 @@ def _read_torch_report(file: LockFile, _: Platform) -> LockContents:
     return LockContents(tuple(found.values()))
 
 
-PIPFILE = LockFormat(
-    "Pipfile.lock",
-    partial(
-        read_table_lock,
-        load=_load,
-        requires=_read_python("_meta", "requires", "python_version"),
-        packages=_pipfile_packages,
-        index=lambda lock: next(iter(_pipfile_indexes(lock).values()), ""),
-    ),
-    _PIPFILE_SHAPE,
-    (".lock", ".json"),
-    re.compile(r"pipfile\.lock", re.IGNORECASE),
-)
-_read_report = partial(
-    read_table_lock, load=_load_report, requires=_read_python("environment", "python_version")
-)
+def _read_python(document: Table, file: str) -> str:
+    """Return the constraint on the one Python that a document names."""
+    python = read_nested(document, file, "environment", "python_version")
+    return f"=={python}.*" if python else ""
+
+
+_read_report = partial(read_table_lock, load=_load_report, requires=_read_python)
 PIP_REPORT = LockFormat(
     "pip installation report",
     partial(_read_report, packages=partial(_described_packages, "install", "download_info")),

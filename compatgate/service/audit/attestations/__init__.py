@@ -1,6 +1,5 @@
 """Sign verdicts and verify them: in-toto statements in DSSE envelopes; docs/how-to/signing.md.
 
 `statement` makes the signed content from stored verdicts; `envelope` and `keys` hand it to
-securesystemslib; `envelope` also verifies. `sigstore` writes and reads Sigstore bundles, `attached`
-stores both forms next to images.
+securesystemslib; `envelope` also verifies. `sigstore` writes and reads Sigstore bundles.
 """

@@ -85,10 +85,10 @@ def what_if(call: Call[NoQuery]) -> Reply:
 def plan(call: Call[NoQuery]) -> Reply:
     """Plan an upgrade of driver or CUDA on a target.
 
-    The gate evaluates every entry in use, every stack that it allowed in the last 30 days and the
-    releases of their frameworks, before and after, and groups what gets worse by cause. It proposes
-    edits of entries, lists the canary suites to run, asks every driver branch what it keeps, and
-    orders the reported nodes in waves by failure domain. Nothing is logged or changed.
+    The gate evaluates every entry in use and every stack that it allowed in the last 30 days,
+    before and after, and groups what gets worse by cause. It proposes edits of entries, lists the
+    canary suites to run, asks every driver branch what it keeps, and orders the reported nodes in
+    waves by failure domain. Nothing is logged or changed.
     """
     call.principal.require_targets([call.args["name"]])
     gate, matrix, nodes = call.use(Gate), call.use(MatrixService), call.use(Nodes)

@@ -11,7 +11,6 @@ from compatgate.core.compare.differences import Cause, Change
 from compatgate.core.compare.frontier import DriverFrontier
 from compatgate.core.compare.plan import CauseGroup, OwedRun
 from compatgate.core.compare.ranges import EntryEdit
-from compatgate.core.compare.releases import FrameworkChange
 from compatgate.core.compare.waves import UpgradeOrder
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.request import Mode
@@ -200,7 +199,6 @@ class PlanBody(Struct, frozen=True, forbid_unknown_fields=True):
     edits: list[EntryEdit]
     entries_yaml: Annotated[str, Meta(description="edited entries, to import after review")]
     owed: Annotated[list[OwedRun], Meta(description="canary suites to run on the new driver")]
-    frameworks: list[FrameworkChange]
     frontier: DriverFrontier
     order: UpgradeOrder
     remarks: list[str]

@@ -47,7 +47,6 @@ def report_plan(plan: Body) -> Report:
         _edits(plan),
         _owed(plan),
         _subjects(plan),
-        _frameworks(plan),
         _frontier(plan),
         _order(plan),
     )
@@ -95,8 +94,8 @@ def arrange_causes(plan: Body) -> list[Section]:
 
 
 def arrange_outlook(plan: Body) -> list[Section]:
-    """Return what follows the causes: framework releases, drivers, pools and waves."""
-    return [one for one in (_frameworks(plan), _frontier(plan), _order(plan)) if not one.is_empty]
+    """Return what follows the causes: drivers, pools and waves."""
+    return [one for one in (_frontier(plan), _order(plan)) if not one.is_empty]
 
 
 def _host(plan: Body) -> Section:
@@ -168,30 +167,6 @@ def _subjects(plan: Body) -> Section:
     ]
     head = ("entry or stack", "status", "verdict", "change", "cause")
     return Section("Before and after", head=head, rows=tuple(rows))
-
-
-def _frameworks(plan: Body) -> Section:
-    items = []
-    for row in plan["frameworks"]:
-        works = f"{row['oldest']} to {row['newest']}" if row["newest"] else "none"
-        details = []
-        for word in ("lost", "gained"):
-            if row[word]:
-                details.append(f"{word}: {_span(row[word])}")
-        if row["lost"] and row["why"]:
-            details.append(f"why: {row['why']}")
-        text = (
-            f"{row['framework']} on {', '.join(row['pools'])}: {row['before']} -> {row['after']} "
-            f"releases, {works}"
-        )
-        items.append(Item(text, tuple(details)))
-    return Section("Framework releases", tuple(items))
-
-
-def _span(versions: Sequence[str]) -> str:
-    if len(versions) < 3:
-        return ", ".join(versions)
-    return f"{versions[0]} to {versions[-1]} ({len(versions)})"
 
 
 def _frontier(plan: Body) -> Section:

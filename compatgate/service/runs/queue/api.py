@@ -9,7 +9,6 @@ from flask import request
 from msgspec import Meta, Struct
 
 from compatgate.canary.history import MAX_HISTORY, MetricHistory
-from compatgate.canary.samples.sample import list_samples
 from compatgate.canary.workload import Workload
 from compatgate.errors import BadInput
 from compatgate.kit.http.replies import Reply, page_reply, slice_page
@@ -156,10 +155,9 @@ def rerun(call: Call[NoQuery]) -> Reply:
 
 
 class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
-    """Query parameters of samples: a step, and a note."""
+    """Query parameters of samples."""
 
     step: Annotated[Filter, Meta(description="only samples of this step")] | None = None
-    note: Annotated[str, Meta(max_length=2000, description="note stored in each file")] = ""
 
 
 @runs_routes.get(
@@ -169,14 +167,11 @@ class SampleOptions(Struct, frozen=True, forbid_unknown_fields=True):
     errors=(404, 409),
 )
 def take_samples(call: Call[SampleOptions]) -> Reply:
-    """Return the measurements of a run as sample files of its workloads.
+    """Return the measurements of a run as JSON lines, one file for each step.
 
-    A step gives no sample if it failed, printed an incomplete report, or was not
-    measured on the GPU that its host claims; `refused` says why.
+    A step gives no sample if it failed or printed an incomplete report; `refused` says why.
     """
-    query = call.query
-    found = call.use(Runs).take_samples(_reached_run(call), step=query.step, note=query.note)
-    return Reply(found)
+    return Reply(call.use(Runs).take_samples(_reached_run(call), step=call.query.step))
 
 
 class LogOptions(Struct, frozen=True, forbid_unknown_fields=True):
@@ -300,6 +295,5 @@ def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
 
 
 def _workload(workload: Workload) -> dict[str, Any]:
-    own = (name for name in WorkloadBody.__struct_fields__ if name != "samples")
-    body = {name: msgspec.to_builtins(getattr(workload, name)) for name in own}
-    return {**body, "samples": [msgspec.to_builtins(sample) for sample in list_samples(workload)]}
+    own = WorkloadBody.__struct_fields__
+    return {name: msgspec.to_builtins(getattr(workload, name)) for name in own}

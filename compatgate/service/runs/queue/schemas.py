@@ -11,7 +11,6 @@ from compatgate.canary.imports import ImportFormat
 from compatgate.canary.judge.paired.blocks import PairsState
 from compatgate.canary.peaks import PeakShare
 from compatgate.canary.run import Against, Attribution, BlockPosition, Origin, Purpose, State
-from compatgate.canary.samples.sample import StoredSample
 from compatgate.core.facts.nvidia import PeakKind
 from compatgate.kit.clock import readable
 from compatgate.kit.http.schemas import Filter, ListQuery, Since, StackBody, Text, Until
@@ -226,10 +225,10 @@ class RunDetailBody(RunBody, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 class SampleBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The measurements of a step, as a file."""
 
-    name: Annotated[str, Meta(description="file name in `samples/` of the workload's folder")]
+    name: Annotated[str, Meta(description="name of the file")]
     workload: str
     step: str
-    text: Annotated[str, Meta(description="sample as JSON lines")]
+    text: Annotated[str, Meta(description="env, metrics and checks as JSON lines")]
 
 
 class RefusedSample(Struct, frozen=True, forbid_unknown_fields=True):
@@ -321,10 +320,6 @@ class MetricBody(Struct, frozen=True):
     )
 
 
-class KeptBody(StoredSample, frozen=True, forbid_unknown_fields=True):
-    """A sample file of a workload."""
-
-
 class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A canary program."""
 
@@ -340,7 +335,6 @@ class WorkloadBody(Struct, frozen=True, forbid_unknown_fields=True):
     checks: dict[str, str]
     adapter: str
     digest: Annotated[str, Meta(description="content digest")]
-    samples: Annotated[list[KeptBody], Meta(description="measured samples, newest first")]
 
 
 StateFilter = State | Literal["active", "ended"]

@@ -27,12 +27,11 @@ from compatgate.canary.history import (
 )
 from compatgate.canary.peaks import PeakShare, find_shares
 from compatgate.canary.run import BY_HISTORY, Report, StepResult, select_due
-from compatgate.canary.samples.extract import FinishedRun, extract_samples
+from compatgate.canary.samples import list_samples
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts import Facts
-from compatgate.core.stack import parse_stack
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import CompatgateError, Conflict, NotFound
 from compatgate.kit import clock
@@ -372,13 +371,8 @@ class Runs(EvidenceRemarks):
         self._snapshots.expire()
         return self.show(run_id)
 
-    def take_samples(
-        self, run_id: str, *, step: str | None = None, note: str = ""
-    ) -> dict[str, Any]:
-        """Return the measurements of an ended run as files, and why steps give none.
-
-        ``note`` stays in each file.
-        """
+    def take_samples(self, run_id: str, *, step: str | None = None) -> dict[str, Any]:
+        """Return the measurements of an ended run as files, and why steps give none."""
         detail = self.show(run_id)
         if not detail.run.has_ended:
             hint = "wait for the end of the run, then take samples"
@@ -388,15 +382,8 @@ class Runs(EvidenceRemarks):
         if step is not None and step not in names:
             hint = suggest_name(step, names)
             raise NotFound(f"{run_id} has no step {step!r}", field="step", value=step, hint=hint)
-        whole = FinishedRun(
-            id=run_id,
-            state=detail.run.state,
-            reason=detail.run.reason,
-            stack=parse_stack(detail.run.stack),
-            steps=tuple(msgspec.convert(row.body, StepResult) for row in detail.steps),
-        )
-        workloads, facts = self.catalogue().workloads, self._snapshots.facts
-        return extract_samples(whole, workloads, facts, step=step, note=note).list_files()
+        chosen = (row.body for row in detail.steps if step in (None, row.name))
+        return list_samples(run_id, (msgspec.convert(body, StepResult) for body in chosen))
 
     def entry_pools(self, name: str) -> Sequence[EntryPool]:
         """Return the pools of runs that measured what an entry allows."""

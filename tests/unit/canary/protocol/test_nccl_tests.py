@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import msgspec
-import pytest
 
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step
 from compatgate.canary.workload import MetricSpec
@@ -24,46 +22,6 @@ OLD = f"""#   Rank  0 Pid  28987 on  localhost device  0 [0x0f] Tesla V100-SXM2-
 """
 SOCKETS = "gpu-0001:7:9 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/Socket/0\n"
 IB = "gpu-0001:7:9 [0] NCCL INFO Channel 00/0 : 1[1] -> 2[0] [send] via NET/IB/0(3)/GDRDMA/Shared\n"
-
-
-def _document(**changes):
-    side = {"time": 188.69, "alg_bw": 2.65, "bus_bw": 3.97, "nwrong": 0.0}
-    body = {
-        "version": 2,
-        "start_time": "2026-01-01 00:00:00",
-        "args": ["all_reduce_perf"],
-        "env": ["PATH=/bin"],
-        "nccl_version": 22809,
-        "config": {
-            "devices": [
-                {
-                    "rank": 0,
-                    "group": 0,
-                    "pid": 7,
-                    "hostname": "h",
-                    "device": 0,
-                    "device_hex": "0000:61:00",
-                    "device_info": "NVIDIA H100 NVL",
-                }
-            ]
-        },
-        "results": [
-            {
-                "size": 500000,
-                "count": 125000,
-                "type": "float",
-                "redop": "sum",
-                "root": "    -1",
-                "out_of_place": side,
-                "in_place": {**side, "nwrong": None},
-            }
-        ],
-        "out_of_bounds": {"count": 0, "okay": "true"},
-        "average_bus_bandwidth": {"bandwidth": 3.99, "okay": "unchecked"},
-        "errors": [""],
-        "end_time": "2026-01-01 00:00:09",
-    }
-    return json.dumps({**body, **changes})
 
 
 def test_a_table_gives_times_and_bandwidths_of_every_size(read, sample, values):
@@ -202,43 +160,6 @@ def test_nvls_counts_when_it_was_set_up_not_when_it_is_available(read, sample):
 def test_a_log_of_another_nccl_than_the_banners_is_a_problem(read, sample):
     report = read("nccl-tests", sample(TABLE) + "NCCL version 2.29.3+cuda13.0\n")
     assert report.problems == ("nccl is both 2.30.5 and 2.29.3",)
-
-
-def test_json_is_read_with_all_its_digits(read, values, checks):
-    report = read("nccl-tests", "# Writing JSON output to x\n" + _document())
-    assert report.problems == ()
-    assert values(report)["busbw-500000-inplace"] == (3.97,)
-    assert checks(report) == {"right": True}
-    assert report.env is not None
-    assert report.env.versions == {"nccl": "2.28.9"}
-
-
-def test_json_with_table_gives_its_values_once(read, sample, values):
-    found = values(read("nccl-tests", sample(TABLE) + _document(nccl_version=23005)))
-    assert found["time-500000"] == (188.69,)
-    assert "time-600000" not in found
-
-
-@pytest.mark.parametrize(
-    ("changes", "problem"),
-    [
-        ({"results": []}, "the JSON document has no results"),
-        ({"errors": ["unhandled cuda error"]}, "nccl-tests reports an error: unhandled cuda error"),
-        ({"results": [{"size": 8}]}, "a result has neither out_of_place nor in_place"),
-    ],
-)
-def test_json_that_lacks_something_is_a_problem(read, changes, problem):
-    assert problem in read("nccl-tests", _document(**changes)).problems
-
-
-def test_json_that_is_cut_off_is_a_problem(read):
-    (problem,) = read("nccl-tests", _document()[:-200]).problems
-    assert problem.startswith("the JSON document is cut off or malformed")
-
-
-def test_nan_in_json_is_a_problem(read):
-    text = _document().replace('"time": 188.69', '"time": "nan"')
-    assert read("nccl-tests", text).problems == ("time must be a number",)
 
 
 def test_a_table_without_its_summary_is_a_problem(read, sample):

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from compatgate.canary.hosts_file import HostsFile
-from compatgate.canary.samples.sample import SampleHead
 from compatgate.canary.workloads import library
 from compatgate.documents import validation
 
@@ -20,7 +19,6 @@ SHAPES: dict[str, Any] = {
     "workload": library.WorkloadFile,
     "suites": library.SuitesFile,
     "hosts": HostsFile,
-    "sample": SampleHead,
 }
 GOOD: dict[str, dict[str, Any]] = {
     "workload": {
@@ -94,21 +92,6 @@ GOOD: dict[str, dict[str, Any]] = {
             }
         ]
     },
-}
-GOOD["sample"] = {
-    "type": "sample",
-    "workload": "gemm",
-    "digest": "sha256:" + "0" * 64,
-    "seed": 0,
-    "sku": "A100-SXM4-80GB",
-    "family": "cuda-12.4",
-    "measured_at": "2026-11-21T20:16:37Z",
-    "executor": "docker",
-    "development": False,
-    "compatgate": "0.1.0",
-    "run": "run_1",
-    "step": "gemm-0",
-    "note": "500 W",
 }
 # TOML tells 1 from 1.0 and so does the reader; to JSON Schema both are whole numbers.
 _junk = st.sampled_from(

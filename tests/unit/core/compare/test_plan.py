@@ -1,4 +1,4 @@
-"""What a plan says of a target: causes, edits, canaries, frameworks and the frontier."""
+"""What a plan says of a target: causes, edits, canaries and the frontier."""
 
 from __future__ import annotations
 
@@ -162,15 +162,6 @@ def test_a_waiver_of_one_target_does_not_answer_for_another(
     assert FactsEvaluator("mine", facts, matrix, now)(stack, pool)[0] < before[0]
     assert FactsEvaluator("other", facts, matrix, now)(stack, pool) == before
     assert FactsEvaluator("mine", facts, Matrix(3), now)(stack, pool) == before
-
-
-def test_framework_releases_are_counted_before_and_after(ask: Ask) -> None:
-    plan = ask({"driver": "580.95.05", "cuda": "13.0"}, entry("open", **TORCH), pools=(V100, A100))
-    by_pool = {row.pools: row for row in plan.frameworks}
-    assert by_pool["p0",].after == 0
-    assert by_pool["p0",].newest is None
-    assert by_pool["p1",].before > 0
-    assert "2.4.1" in by_pool["p1",].lost
 
 
 def test_nothing_in_use_is_no_pass(ask: Ask) -> None:

@@ -76,7 +76,6 @@ def test_more_errors_than_a_report_takes_are_sent_in_parts(rooms, capsys, tmp_pa
     [
         (("--since", "2d"), "at most 1d"),
         (("--every", "10m", "--dmesg", "-"), "omit --every"),
-        (("--first-five",), "omit --report"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(rooms, capsys, tmp_path, words, said) -> None:
