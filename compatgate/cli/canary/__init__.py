@@ -17,6 +17,7 @@ run = Group(
         "sample": "cli.canary.samples:run_sample",
         "hosts": "cli.canary.hosts:HOSTS",
         "baselines": "cli.canary.baselines:run",
+        "fleet": "cli.canary.hosts:run_fleet",
         "drift": "cli.canary.hosts:run_drift",
         "judge": "cli.canary.judge:run_judge",
         "fetch": "cli.canary.workloads:run_fetch",

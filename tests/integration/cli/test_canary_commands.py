@@ -227,6 +227,33 @@ def test_hosts_show_their_slots_and_quiet_hours(run: Run, rooms: Rooms) -> None:
     assert json.loads(run("canary", "hosts", "--gpu", "L4", "--format", "json")[1]) == []
 
 
+def test_a_fleet_run_asks_each_host_and_names_the_slow_one(run: Run, rooms: Rooms) -> None:
+    names = [f"n{number}" for number in range(5)]
+    rooms.runs.queue.register("w1", [host(name) for name in names])
+    fleet = ("canary", "fleet", "--suite", "dl-core", "--target", "lab", *IMAGE, "--detach")
+    status, out, err = run(*fleet, *(word for name in names for word in ("--host", name)))
+    assert status == 0, err
+    ids = out.split()
+    for number in range(len(names)):
+        lease = rooms.runs.queue.lease("w1", [host(names[number])])
+        assert lease
+        values = [(250.0 if number != 3 else 200.0) + each / 10 for each in range(8)]
+        report = {"metrics": [{"name": "bf16", "unit": "TFLOP/s", "values": values}]}
+        rooms.runs.queue.record(lease, StepResult("gemm-0", "gemm", 0, "passed", report=report))
+        rooms.runs.queue.finish(lease, "passed", "", evidence(lease))
+    status, out, err = run("canary", "fleet", "--runs", *ids)
+    assert (status, "slow: n3" in out) == (1, True), err
+    first = out.splitlines()[1].split()
+    assert first[:3] == ["n3", "SLOW", "gemm-0/bf16"]
+    assert f"canary fleet --runs {ids[0]}" in err
+    status, out, err = run("canary", "fleet", "--runs", *ids, "--format", "json")
+    assert json.loads(out)["slow"] == ["n3"]
+    assert run("canary", "fleet", "--runs", *ids[:2])[0] == 3
+    status, _, err = run("canary", "fleet", "--suite", "dl-core", "--target", "lab", "--host", "n9")
+    assert (status, "no worker has registered the host 'n9'" in err) == (2, True)
+    assert run("canary", "fleet", "--suite", "dl-core")[0] == 2
+
+
 def test_a_report_is_imported_from_a_file_and_refused_with_its_name(
     run: Run, rooms: Rooms, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ ARGUMENTS = {
     "canary import": "{dcgm} --source lab",
     "canary sample": "x",
     "canary baselines approve": "1",
+    "canary fleet": f"--suite s {TARGET}",
     "k8s nodes": "--file {cluster}",
     "attest": f"{TARGET} --stack cuda=12.4 --signing-key {{key}}",
     "worker": "--hosts {hosts}",

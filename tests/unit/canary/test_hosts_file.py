@@ -11,7 +11,7 @@ from compatgate.canary.hosts import Host, MaintenanceWindow, Slurm, Tls
 from compatgate.canary.hosts_file import read_hosts
 from compatgate.errors import ManyProblems, NotFound
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "slurm.md"
+FLEET_PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "fleet.md"
 
 
 def _read(tmp_path: Path, text: str) -> list[Host]:
@@ -165,14 +165,10 @@ def test_a_slurm_host_is_whole(tmp_path: Path, old: str, new: str, said: str) ->
 
 
 def test_the_example_of_the_documentation_is_read(tmp_path: Path) -> None:
-    examples = [block.split("```")[0] for block in PAGE.read_text().split("```toml\n")[1:]]
+    page = (Path(__file__).parents[3] / "docs/how-to/slurm.md").read_text()
+    examples = [block.split("```")[0] for block in page.split("```toml\n")[1:]]
     hosts = [host for text in examples for host in _read(tmp_path, text)]
-    assert {host.slurm.container for host in hosts if host.slurm} == {
-        "none",
-        "pyxis",
-        "wrapper",
-        "oci",
-    }
+    assert {host.slurm.container for host in hosts if host.slurm} == {"pyxis", "wrapper", "oci"}
 
 
 def test_each_node_of_a_cluster_can_be_a_host(tmp_path: Path) -> None:
@@ -191,7 +187,7 @@ def test_each_node_of_a_cluster_can_be_a_host(tmp_path: Path) -> None:
     assert hosts[1].slurm.extra == ("--nice=1", "--nodelist=n2.example")
     assert hosts[2].kubernetes is not None
     assert hosts[2].kubernetes.node_selector == {"pool": "a", "kubernetes.io/hostname": "n1"}
-    *_, example = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (example,) = re.findall(r"```toml\n(.*?)```", FLEET_PAGE.read_text(), re.DOTALL)
     assert [host.name for host in _read(tmp_path, example)][-1] == "hpc-a100.gpu-004"
     twice = slurm.replace("n2.example", "n1").replace("--nice=1", "--nodelist=n7")
     local = '[[host]]\nname = "slurm.n2"\neach_node = ["n1"]\n'
