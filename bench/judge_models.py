@@ -16,6 +16,7 @@ class Noise(NamedTuple):
     Attributes:
         process: of processes, each metric for itself; ``shared`` is common to all metrics.
         session: of sessions; the pairs of a run, and the repeats of a candidate, share one.
+        shared_session: of sessions, common to all metrics.
         clocks: distance of two clocks on which a process may settle.
         alike: correlation of a process with the one before it in the session.
         sample: of samples of a process.
@@ -31,6 +32,7 @@ class Noise(NamedTuple):
     process: float = 0.005
     shared: float = 0.0
     session: float = 0.0
+    shared_session: float = 0.0
     clocks: float = 0.0
     alike: float = 0.0
     sample: float = 0.01
@@ -64,6 +66,8 @@ def run_session(
     level = level + noise.clocks * (rng.random((metrics, processes)) < 0.5)
     level = level * factors[:, None]
     level = level + noise.shared * rng.standard_normal(processes)
+    if noise.shared_session:
+        level = level + noise.shared_session * rng.standard_normal()
     level = level + noise.drift * np.arange(processes) / 30
     hit = rng.random((metrics, processes)) < noise.disturbed
     level = level + hit * np.log(rng.uniform(1.1, 1.4, (metrics, processes)))

@@ -28,6 +28,7 @@ from compatgate.canary.judge.noise import (
     find_t_quantile,
     fit_noise,
     shrink,
+    trigamma,
 )
 from compatgate.canary.judge.statistics import ROUNDING_SLACK, median, scale
 
@@ -140,10 +141,17 @@ class Change(Struct, frozen=True):
         """Return half the width of the interval that excludes ``level`` on each side."""
         return hypot(self.cautious.reach(level), self.shared.reach(level))
 
-    def foresee(self, share: float, more: int) -> Change:
-        """Return the change after ``more`` blocks that leave a share of its variance."""
+    def foresee(self, share: float, more: int, *, calm: bool = False) -> Change:
+        """Return the change after ``more`` blocks that leave a share of its variance.
+
+        ``calm`` is the best case: these blocks do not differ, so the noise is less than it seems.
+        """
         cautious, shared = (
-            replace(one, error=one.error * sqrt(share), df=one.df + more)
+            replace(
+                one,
+                error=one.error * sqrt(share * (one.df / (one.df + more) if calm else 1.0)),
+                df=one.df + more,
+            )
             for one in (self.cautious, self.shared)
         )
         return replace(self, cautious=cautious, shared=shared)
@@ -240,20 +248,29 @@ class _Common(Struct, frozen=True):
         """Return how all metrics moved, with the noise of that movement.
 
         Metrics that have nothing in common move it by chance. It is taken for that unless it is
-        surely more. Where the repeats of a session hardly move together, but sessions do, the
-        repeats count as one.
+        surely more. Where the repeats of a session move it no more than chance does, but sessions
+        do, the repeats count as one.
         """
         blocks = self.blocks
         centred = _centre(blocks, 0.0, len(blocks.reference) + len(blocks.candidate) + 1)
-        history, session = (_square(group) / max(len(group) - 1, 1) for group in centred.groups)
-        if session * _SESSION < history:
-            repeats = None
         chance = Noise(_TRIMMED * expected.variance / self.metrics, expected.df)
+        history, session = (
+            Noise(_square(group) / max(len(group) - 1, 1), len(group) - 1)
+            for group in centred.groups
+        )
+        apart = session.variance * _SESSION < history.variance
+        if apart and session.df and not _is_evident(session, chance):
+            repeats = None
         noise = _measure(blocks, centred, repeats)
-        if compute_f_tail(noise.variance / chance.variance, noise.df, chance.df) > _EVIDENT:
+        if not _is_evident(noise, chance):
             noise = chance
         error = sqrt(noise.variance * _count_share(blocks, repeats))
         return Shift(centred.moved, error, max(noise.df, 1.0), sqrt(noise.variance))
+
+
+def _is_evident(noise: Noise, chance: Noise) -> bool:
+    """Return whether a movement of all metrics is surely more than chance makes it."""
+    return compute_f_tail(noise.variance / chance.variance, noise.df, chance.df) <= _EVIDENT
 
 
 def _find_common(contrasts: Iterable[Contrast]) -> _Common | None:
@@ -317,8 +334,9 @@ def _measure_repeats(results: Iterable[_Residuals]) -> float | None:
     """Return the variance of a candidate's runs over that of the history's; None: not known.
 
     Runs of one session may differ less than sessions do: then they say less than as many sessions.
+    What chance makes of the ratio is taken out by shrinking it towards 1 (James and Stein, 1961).
     """
-    logs, known = [], 0
+    logs, known, chance = [], 0, 0.0
     for one in results:
         if len(one.groups) == 2 and min(map(len, one.groups)) > 1:
             a, b = (
@@ -327,7 +345,11 @@ def _measure_repeats(results: Iterable[_Residuals]) -> float | None:
             )
             logs.append(b - a)
             known += len(one.groups[1]) - 1
-    return exp(fsum(logs) / len(logs)) if known >= _REPEATS_KNOWN else None
+            chance += fsum(trigamma((len(g) - 1) / 2) for g in one.groups)
+    if known < _REPEATS_KNOWN:
+        return None
+    mean = fsum(logs) / len(logs)
+    return exp(mean * max(1 - chance / len(logs) ** 2 / mean**2, 0.0)) if mean else 1.0
 
 
 def _measure(contrast: Contrast, centred: _Residuals, repeats: float | None) -> Noise:

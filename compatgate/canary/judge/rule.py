@@ -33,8 +33,6 @@ ALARM = 0.01
 """Chance that a suite fails with nothing changed, over all metrics and looks."""
 _NOISY = 3.0
 """Factor of what a regression surely exceeds, where blocks differ by half the tolerance."""
-_LUCK = 0.1
-"""Chance of bad luck of the worst metric that further runs must overcome."""
 MAX_NEEDED = 200
 """Number of blocks beyond which more blocks are no advice."""
 _EVENTS_PRIOR = (0.5, 4.5)
@@ -286,23 +284,24 @@ class Rule:
         return sum(map(later.reach, levels)) > course.limit
 
     def is_hopeless(self, blocks: int) -> bool:
-        """Return whether runs of the candidate cannot show that all metrics are ok.
+        """Return whether further runs of the candidate cost more than they are likely to save.
 
-        A metric that may be worse is worth another run in every case.
+        If the suite passes they save pairs, of two runs each. The chance of that assumes the least
+        noise that they can leave. A metric that may be worse is worth another run in every case.
         """
-        level = self.plan.passing_level(self.plan.most)
-        changes = self.changes(blocks)
+        more, level = self.plan.most - blocks, self.plan.passing_level(self.plan.most)
+        changes, chance = self.changes(blocks), 1.0
         ratios = {n: one for n, one in self.courses.items() if isinstance(one, RatioCourse)}
         if any(one.tail(blocks, changes[name]) <= ALARM for name, one in ratios.items()):
             return False
         for name, course in ratios.items():
-            change, runs = changes[name], len(course.contrast.reference)
-            best = (1 / runs + 1 / self.plan.most) / (1 / runs + 1)
-            later = change.foresee(best, self.plan.most - blocks)
-            reach = later.reach(level) + later.cautious.reach(_LUCK)
-            if course.contrast.borrows and reach > course.limit:
-                return True
-        return False
+            if course.contrast.borrows:
+                known = 1 / len(course.contrast.reference)
+                share = (known + 1 / self.plan.most) / (known + 1)
+                later = changes[name].foresee(share, more, calm=True)
+                room = course.limit - later.reach(level)
+                chance *= 1 - later.cautious.tail(room) if room > 0 else 0.0
+        return chance < more / (2 * PAIRS.first)
 
     def count_needed(self, name: str, blocks: int) -> int:
         """Return the number of blocks that settles a metric without luck, or `MAX_NEEDED` + 1."""

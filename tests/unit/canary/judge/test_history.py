@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from math import log
+from statistics import median
 
 import pytest
 from msgspec.structs import replace
 
+from compatgate.canary.judge.changes import Contrast, estimate_changes
 from compatgate.canary.judge.history import PAIRS_NEEDED
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.judge.workload import WorkloadJudgement, judge_samples
@@ -70,6 +72,16 @@ def test_repeats_of_one_session_say_less_than_sessions():
     assert wide > 1.2 * narrow
 
 
+def test_repeats_that_differ_less_by_chance_say_as_much_as_sessions():
+    errors = []
+    for seed in range(9):
+        rng = random.Random(seed)
+        blocks = [[tuple(rng.gauss(0, 0.01) for _ in range(3)) for _ in "ab"] for _ in NAMES]
+        changes = estimate_changes({n: Contrast(*b) for n, b in zip(NAMES, blocks, strict=True)})
+        errors.append(changes["m0"].own.error / changes["m0"].own.deviation)
+    assert median(errors) == pytest.approx((1 / 3 + 1 / 3) ** 0.5)
+
+
 def test_upgrades_that_each_slow_a_metric_a_little_add_up():
     oldest, newest = ran(1, 0.002, 3), ran(3, 0.002, 3, 1.08)
     known = {n: replace(newest[n], oldest=oldest[n].runs) for n in NAMES}
@@ -116,9 +128,11 @@ def moved(found: dict[str, Samples], factors: tuple[float, ...]) -> dict[str, Sa
     }
 
 
-def judged_moving(factors: tuple[float, ...], centre: float = 1.0) -> WorkloadJudgement:
+def judged_moving(
+    factors: tuple[float, ...], centre: float = 1.0, history: tuple[float, ...] = MOVED
+) -> WorkloadJudgement:
     candidate = moved(ran(2, 0.003, len(factors), centre), factors)
-    return judge_samples(BOTH, moved(ran(1, 0.003, 3), MOVED), candidate)
+    return judge_samples(BOTH, moved(ran(1, 0.003, 3), history), candidate)
 
 
 def test_what_moves_all_metrics_hides_no_change_of_one():
@@ -135,6 +149,20 @@ def test_a_suite_that_slows_as_a_whole_does_not_pass(factor):
     assert steady.outcome == "failed"
     unsteady = judged_moving((factor, factor * 0.98, factor * 1.02))
     assert (unsteady.outcome, unsteady.pairs) == ("inconclusive", True)
+
+
+def test_repeats_count_as_one_unless_they_move_the_suite_too():
+    (one, each) = (
+        log(judged_moving(factors).metrics[0].numbers.interval[1])
+        for factors in ((1.0, 1.0, 1.0), (0.997, 1.0, 1.003))
+    )
+    assert one > 2 * each
+
+
+def test_a_history_that_may_have_moved_by_chance_is_worth_another_run():
+    found = judged_moving((1.0,), history=(0.985, 1.0, 1.017))
+    assert (found.outcome, found.more, found.pairs) == ("inconclusive", 10, False)
+    assert judged_moving((1.0,), history=(0.95, 1.0, 1.05)).pairs
 
 
 def test_a_metric_need_not_gain_what_its_suite_gains():
