@@ -133,7 +133,7 @@ class Walk:
         self.rooms.proposals.propose(request, self.by())
 
     def some_proposal(self) -> str:
-        found = self.rooms.proposals.list(is_open=True, limit=5).items
+        found = [one for one in self.rooms.proposals.list().items if one.row.is_open]
         if not found:
             raise NotFound("there is no open proposal")
         number: str = self.pick(found).row.id
