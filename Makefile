@@ -26,7 +26,7 @@ check: $(VENV)/.installed  ## what needs neither root nor a server: lint, pages,
 test:  ## everything that CI runs; WORKERS processes share the tests
 	@echo "make test installs into $(VENV) (1.3 GB)$(if $(CI), and $(TORCH) (7 GB)), and as root with apt what"
 	@echo "scripts/install-test-system lists. Without root, what needs it is skipped. The tests then take"
-	@echo "half an hour on two cores. make check is the quick part: two minutes, and no root."
+	@echo "twenty minutes on two cores. make check is the quick part: two minutes, and no root."
 	$(MAKE) --no-print-directory --jobs=3 system style site compiled $(if $(CI),torch)
 	$(MAKE) --no-print-directory --jobs=2 types tests
 
@@ -52,8 +52,8 @@ unit: $(VENV)/.installed
 	$(PYTEST) --numprocesses 2 --max-worker-restart 0 tests/unit \
 		$(SAMPLE:%=tests/conformance/test_%.py)
 
-compiled: $(VENV)/.installed  # each process would compile every test for itself
-	-@$(CACHED) $(BIN)/python -m pytest --collect-only --quiet > /dev/null
+compiled: $(VENV)/.installed  # else each process compiles every test; a broken one stops here
+	@$(CACHED) $(BIN)/python -m pytest --collect-only -qq > $(VENV)/tests.txt || { tail -40 $(VENV)/tests.txt; exit 1; }
 
 tests: $(VENV)/.installed
 	$(PYTEST) --numprocesses $(WORKERS) --max-worker-restart 0
