@@ -33,5 +33,5 @@ def test_make_test_says_first_what_it_installs_and_how_long_it_takes() -> None:
     )
     before = done.stdout.partition("scripts/install-test-system\n")[0]
     assert "make test installs into .venv" in before
-    assert "half an hour" in before
+    assert "twenty minutes" in before
     assert "make check is the quick part" in before

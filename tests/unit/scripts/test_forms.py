@@ -8,9 +8,9 @@ from pathlib import Path
 import forms
 import pytest
 
-MOST = {"run": 5, "pool of a target": 8, "waiver": 6}
+MOST = {"run": 5, "pool of a target": 8, "waiver": 4}
 """Today's counts; they only fall."""
-MOST_GROUPS = 15
+MOST_GROUPS = 14
 
 
 @cache
