@@ -4,7 +4,7 @@ VENV    ?= .venv
 TORCH   ?= .venv-torch
 BIN     := $(VENV)/bin
 PORT    ?= 8080
-WORKERS ?= 6
+WORKERS ?= 5
 IMAGE   ?= compatgate:$(shell sed -n 's/^RELEASE = "\(.*\)"/\1/p' compatgate/__init__.py)
 MEMORY  := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 8000000 2>/dev/null && echo /dev/shm)
 CACHED  := env --unset=PYTHONDONTWRITEBYTECODE

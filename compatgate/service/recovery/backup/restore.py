@@ -11,6 +11,7 @@ import fcntl
 import itertools
 import os
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +44,8 @@ from compatgate.service.recovery.chain.verification import verify_chain
 
 SIDE_FILES = ("-wal", "-shm", "-turn")
 """Endings of the files that SQLite and compatgate keep next to a database."""
+_LEAVING_SECONDS = 2.0
+"""A server still counts a connection for a moment after its end."""
 _LOCK_BYTES = (512, 0x40000000)
 """Length and start of SQLite's lock-byte page, https://www.sqlite.org/fileformat2.html 1.3."""
 _OTHERS = """
@@ -261,11 +264,18 @@ def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> Res
 
 def _refuse_used_server(database: Database) -> None:
     database.close()  # its own connections must not count
-    with database.writing() as session:
-        if count := session.execute(text(_OTHERS)).scalar():
+    deadline = time.monotonic() + _LEAVING_SECONDS
+    while count := _count_others(database):
+        if time.monotonic() > deadline:
             what = f"{count} connections of compatgate use {database.shown}"
             hint = "stop the gates and workers first"
             raise Conflict(what, field="database", hint=hint)
+        time.sleep(0.1)
+
+
+def _count_others(database: Database) -> int:
+    with database.writing() as session:
+        return int(session.execute(text(_OTHERS)).scalar_one())
 
 
 def _drop_tables(database: Database) -> None:
