@@ -152,6 +152,13 @@ def begin_sentence(text: str, name: str = "") -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
+def badge_decision(outcome: str, *, allowed: bool) -> tuple[str, str]:
+    """Return the tone of the policy's decision, and its name."""
+    if allowed:
+        return ("warn", "not enforced") if outcome == "fail" else ("allowed", "allowed")
+    return ("unknown", "no decision") if outcome == "unknown" else ("denied", "denied")
+
+
 def shorten(digest: str | None) -> str:
     """Return the beginning of a digest or an id."""
     if not digest:
@@ -197,6 +204,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "rows": count_rows,
     "mark": lambda status: _MARKS.get(status, "•"),
     "begin": begin_sentence,
+    "decision": badge_decision,
     "label": component_label,
     "pretty": lambda value: msgspec.json.format(msgspec.json.encode(value), indent=2).decode(),
     "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",

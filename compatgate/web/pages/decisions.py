@@ -12,6 +12,7 @@ from compatgate.core.stack import format_stack
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.schemas import Filter
+from compatgate.kit.ui.filters import badge_decision
 from compatgate.kit.ui.preferences import local_time
 from compatgate.kit.ui.tables import (
     Cell,
@@ -126,13 +127,6 @@ def _stack_cell(verdict: dict[str, Any] | None) -> Cell:
     text = format_stack(shown)
     short = text if len(text) <= _LONGEST_STACK else f"{text[:_LONGEST_STACK]}…"
     return Cell(short or None, title=text if short != text else "")
-
-
-def badge_decision(outcome: str, *, allowed: bool) -> tuple[str, str]:
-    """Return the tone of the policy's decision, and its name."""
-    if allowed:
-        return ("warn", "not enforced") if outcome == "fail" else ("allowed", "allowed")
-    return ("unknown", "no decision") if outcome == "unknown" else ("denied", "denied")
 
 
 def deciding_finding(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:

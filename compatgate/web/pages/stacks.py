@@ -16,7 +16,6 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.web.page import MAX_CHOICES, HtmlPage, PageRequest, page
-from compatgate.web.pages.decisions import badge_decision
 from compatgate.web.pages.question_links import Question, write_stack
 
 _Text = Annotated[str, Meta(max_length=6000)]
@@ -112,11 +111,6 @@ class Side(Struct, frozen=True):
     stack: dict[str, Any]
     verdict: Verdict
     entry: str = ""
-
-    @property
-    def decision(self) -> tuple[str, str]:
-        """Return the tone of the decision, and its name."""
-        return badge_decision(self.verdict.verdict, allowed=self.verdict.allowed)
 
     @property
     def question(self) -> Question:

@@ -16,10 +16,10 @@ from compatgate.formats.reports import Answer
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import link
-from compatgate.kit.ui.filters import count_things
+from compatgate.kit.ui.filters import badge_decision, count_things
 from compatgate.service.gate.questions.remedies import resolve_verdict
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
-from compatgate.web.pages.decisions import badge_decision, decision_table
+from compatgate.web.pages.decisions import decision_table
 from compatgate.web.pages.next_steps import StepPlace, list_steps
 from compatgate.web.pages.question_links import Question, format_curl, write_stack
 from compatgate.web.service import answer_link, base_url
