@@ -6,7 +6,7 @@ framework's build or release, cuDNN or NCCL, or move the stack towards an entry 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compatgate.core.components import is_framework, join_words, label_of, sort_components
@@ -26,7 +26,7 @@ MAX_PER_KIND = 6
 """Candidates of one kind; a fix that is further away is not a small change."""
 
 
-def describe_change(change: dict[str, Any]) -> str:
+def describe_change(change: Mapping[str, Any]) -> str:
     """Describe a change in words."""
     parts, used = [], []
     for name, value in change.items():

@@ -134,15 +134,18 @@ class IncidentChange(Struct, frozen=True):
     """The effect of a survey on an incident.
 
     Attributes:
-        state: of the incident from now on.
         condition: None: it is gone.
     """
 
     key: str
     action: Action
-    state: IncidentState
     episode: int
     condition: Condition | None = None
+
+    @property
+    def state(self) -> IncidentState:
+        """Return the state of the incident from now on."""
+        return "ended" if self.action == "end" else "open"
 
 
 def reconcile(
@@ -162,13 +165,13 @@ def reconcile(
             before = known.get(condition.key)
             key, episode = condition.key, before.episode if before else 0
             if before is None or _happens_again(before, now):
-                change = IncidentChange(key, "open", "open", episode + 1, condition)
+                change = IncidentChange(key, "open", episode + 1, condition)
             else:
-                change = IncidentChange(key, "refresh", "open", episode, condition)
+                change = IncidentChange(key, "refresh", episode, condition)
             changes[condition.key] = change
     for key, before in known.items():
         if key not in changes and before.kind in covered and before.state != "ended":
-            changes[key] = IncidentChange(key, "end", "ended", before.episode)
+            changes[key] = IncidentChange(key, "end", before.episode)
     return [*changes.values()]
 
 

@@ -70,8 +70,12 @@ def _shorten(database: Path, _: Path) -> None:
 
 def _put_back(database: Path, older: Path) -> None:
     """Overwrite file and log with older copies; whoever has them open sees the copies."""
+    _copy(older, database)
+
+
+def _copy(database: Path, to: Path) -> None:
     for end in ("", "-wal"):
-        Path(f"{database}{end}").write_bytes(Path(f"{older}{end}").read_bytes())
+        Path(f"{to}{end}").write_bytes(Path(f"{database}{end}").read_bytes())
 
 
 def _is_degraded(server: Server) -> bool:
@@ -86,8 +90,7 @@ def test_the_end_of_the_log_is_cut_off(
     """What it held is gone, which a verification says; later answers wait in the spool."""
     path, older = tmp_path / "gate.db", tmp_path / "older.db"
     server = start_server(str(path))
-    for end in ("", "-wal"):
-        Path(f"{older}{end}").write_bytes(Path(f"{path}{end}").read_bytes())
+    _copy(path, older)
     with load_on([server]) as load:
         lose(path, older)
         load.wait_for_answers(degraded=True)
@@ -115,8 +118,7 @@ def test_the_log_is_cut_off_and_every_process_is_killed_at_once(
 ) -> None:
     path, older = tmp_path / "gate.db", tmp_path / "older.db"
     server = start_server(str(path))
-    for end in ("", "-wal"):
-        Path(f"{older}{end}").write_bytes(Path(f"{path}{end}").read_bytes())
+    _copy(path, older)
     with load_on([server], threads=1):
         pass
     assert _verify(path) == []

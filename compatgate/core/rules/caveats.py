@@ -206,7 +206,7 @@ def _has_other_users(context: RuleContext, issue: KnownIssue) -> bool:
 
 def _propose_fixes(issue: KnownIssue) -> Iterator[Candidate]:
     for change in issue.fixes:
-        yield Candidate(dict(change), changes.describe_change(dict(change)))
+        yield Candidate(dict(change), changes.describe_change(change))
 
 
 @rule("CG821", "waived", cause="matrix", reads=NOTHING, not_waivable="records waivers")

@@ -37,6 +37,8 @@ from typing import TYPE_CHECKING, Any
 from compatgate.errors import Unavailable
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from compatgate.kit.database.database import Database
 
 _log = logging.getLogger(__name__)
@@ -197,6 +199,11 @@ def _identify(path: str) -> FileIdentity | None:
     return found.st_dev, found.st_ino
 
 
+def turn_path(url: URL) -> str | None:
+    """Return the file next to an SQLite file whose lock gives writers their turn; else None."""
+    return f"{url.database}-turn" if url.drivername == "sqlite" else None
+
+
 class WriterTurn:
     """A file lock next to an SQLite file; does nothing for PostgreSQL, which has its own locks.
 
@@ -205,7 +212,7 @@ class WriterTurn:
     """
 
     def __init__(self, database: Database) -> None:
-        self._path = f"{database.url.database}-turn" if database.is_sqlite else None
+        self._path = turn_path(database.url)
         self._descriptor: int | None = None
         self._process = os.getpid()
 

@@ -19,6 +19,7 @@ from zlib import crc32
 from sqlalchemy import URL
 
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.sqlite import turn_path
 
 if TYPE_CHECKING:
     from compatgate.service.gate.decisions.batches import DecisionBatch
@@ -39,7 +40,7 @@ class HeadNotes:
     """The notes of one process; they do nothing for PostgreSQL, whose server keeps its log."""
 
     def __init__(self, database: Database) -> None:
-        self._path = _path_of(database.url)
+        self._path = turn_path(database.url)
         self._descriptor: int | None = None
 
     def note(self, batches: Iterable[DecisionBatch]) -> None:
@@ -65,7 +66,7 @@ class HeadNotes:
 
 def read_heads(url: URL) -> Heads:
     """Read the notes; to compare them, read them before the database, or while nobody writes."""
-    path, found = _path_of(url), Heads()
+    path, found = turn_path(url), Heads()
     with suppress(OSError):
         content = Path(path).read_bytes() if path else b""
         for place in range(0, len(content), _BYTES):
@@ -96,7 +97,3 @@ def refuse_lost(run: Run, heads: Heads, database: Database) -> None:
                 "lacks decisions that were stored: its log was cut, or an older copy took its place"
             )
             database.file.require()
-
-
-def _path_of(url: URL) -> str | None:
-    return f"{url.database}-turn" if url.drivername == "sqlite" else None
