@@ -178,7 +178,7 @@ class LineWriter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._lines)
+                self._changed.wait_for(lambda: self._lines or self._dropped)
                 self._changed.wait_for(lambda: self._urgent, _BATCH_SECONDS)
                 lines, self._lines, self._urgent = self._lines, [], False
                 dropped, self._dropped = self._dropped, 0
