@@ -108,7 +108,9 @@ PAIRS = Plan(5, 15, 5, (0.004, 0.0006, 0.002, 0.001), clocks=True)
 RUNS = Plan(1, 3, 2, (0.001, 0.001, 0.012, 0.0), beyond=0.5)
 """Runs of the candidate against a history: 1.4 % of changes by the tolerance pass.
 
-Days differ, so a regression must surely exceed half the tolerance. Pairs can show less.
+Of 1,000 suites whose sessions differ by 0.5 %, 1.9 % with a change of 5 % passed, and 2.8 % with
+1.65 % at the last look. Days differ, so a regression must surely exceed half the tolerance. Pairs
+can show less.
 """
 
 
