@@ -67,6 +67,7 @@ bench: $(VENV)/.installed  ## figures for bench/RESULTS.md
 
 canary-cpu: $(VENV)/.installed torch  ## canary programs and seeded faults without a GPU; writes bench/CANARY_CPU.md
 	$(BIN)/python bench/canary_cpu.py --python $(TORCH)/bin/python
+	$(BIN)/python bench/estimate.py --python $(TORCH)/bin/python >> bench/CANARY_CPU.md
 
 torch:  ## PyTorch and other frameworks apart (up to 7 GB), for the tests of canary programs; CI has it
 	./scripts/install-test-torch $(TORCH) $(PYTHON)

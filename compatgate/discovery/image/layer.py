@@ -222,7 +222,7 @@ def _gunzip(source: ByteReader) -> Iterator[bytes]:
                 yield member.decompress(data, PIECE)
                 data = member.unused_data if member.eof else member.unconsumed_tail
         yield member.flush()
-    except isal_zlib.error as error:
+    except isal_zlib.error as error:  # type: ignore[misc]  # its stub names an instance
         raise damaged_error(f"a layer's gzip data are damaged: {quote_error(error)}") from None
     if not member.eof:
         raise damaged_error("a layer's gzip data end early")
