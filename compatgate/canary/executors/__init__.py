@@ -96,6 +96,11 @@ class Status(Struct, frozen=True):
     oom_killed: bool = False
     reason: str = ""
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the job neither waits nor runs."""
+        return self.state not in ("waiting", "running")
+
 
 class Executor(Protocol):
     """Runner of containers on one staging host.

@@ -13,8 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.executors import Job, Progress, check_name, pin_image
-from compatgate.canary.executors.slurm.commands import PREFIX
+from compatgate.canary.executors import Job, Progress, pin_image
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import FOLDER
 from compatgate.discovery.registry.image_spec import DOCKER_HUB, parse_reference
@@ -41,11 +40,6 @@ class ContainerPlace(Struct, frozen=True):
     def scratch(self) -> str:
         """Return the one place to write to, on the node."""
         return f"{self.folder}/tmp"  # noqa: S108
-
-
-def container_name(run: str, attempt: int, step: str) -> str:
-    """Return a name that is unique on a node."""
-    return f"{PREFIX}{check_name(run)}-{attempt}-{check_name(step)}"
 
 
 def make_fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
