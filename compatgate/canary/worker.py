@@ -31,9 +31,9 @@ from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.executors import open_executor
 from compatgate.canary.executors.host_watch import (
-    LocalWatch,
     OpenHostWatch,
     skip_watch,
+    watch_local,
     watch_nodes,
 )
 from compatgate.canary.health import snapshot
@@ -275,7 +275,7 @@ def open_host(
     elif executor.health:
         watch = watch_nodes(executor.health, facts.xid)
     else:
-        watch = LocalWatch(facts.xid, settings.sample)
+        watch = watch_local(facts.xid, settings.sample)
     return HostContext(
         queue=queue,
         executor=executor,

@@ -1,6 +1,6 @@
 """GPU health: errors in the kernel log and NVML's state, for people and for canary runs.
 
-The engine takes a `snapshot` before, during and after a run, collects kernel messages with `watch`
+The engine takes a `snapshot` before, during and after a run, has a `KernelLog` collect messages
 meanwhile, and calls `judge_health` for the GPUs' state.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from compatgate.canary.health.events import Event, read_log
 from compatgate.canary.health.judge import Health, judge_health
-from compatgate.canary.health.kernel_log import KernelLog, watch
+from compatgate.canary.health.kernel_log import KernelLog
 from compatgate.canary.health.snapshot import Gpu, Snapshot, snapshot
 
 __all__ = [
@@ -20,5 +20,4 @@ __all__ = [
     "judge_health",
     "read_log",
     "snapshot",
-    "watch",
 ]

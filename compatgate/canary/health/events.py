@@ -24,7 +24,7 @@ from compatgate.canary.health.gpu_errors import (
     rate_sighting,
 )
 from compatgate.canary.health.host_causes import HOST, HostMessage, HostMessages
-from compatgate.canary.health.records import CLOCK_ORDER, Clock, Record, RecordReader, Stamp
+from compatgate.canary.health.records import CLOCK_ORDER, Clock, Record, RecordReader
 from compatgate.core.facts.errors import Certainty, ErrorTable
 from compatgate.core.facts.xid import SEVERITY_RANK, Severity, XidTable
 from compatgate.core.versions import Version, parse_version
@@ -42,30 +42,30 @@ class EventCount:
     """
 
     def __init__(self) -> None:
-        self._times: dict[int, Counter[Clock | str]] = {}
+        self._times: dict[int | str, Counter[str]] = {}
         self._followers: Counter[str] = Counter()
         self._first: dict[Clock, str] = {}
         self._last: dict[Clock, str] = {}
 
     def add(self, record: Record, what: Sighting, known: set[int], identity: object) -> None:
         """Count a line, unless the same line was counted before."""
-        text = hash(what.text)
         for stamp in record.at:
             self._first.setdefault(stamp.clock, stamp.text)
             self._last[stamp.clock] = stamp.text
-        if what.follows:
-            for at in record.at or (None,):
-                clock = _sink(at, record.quoted)
-                if _is_new(known, (identity, what.text, clock, at)):
-                    self._followers[f"{clock} {what.text[:4]}"] += 1
-            return
-        if len(known) >= MAX_LINES and text not in self._times:
+        text = what.text if what.follows else hash(what.text)
+        if len(known) >= MAX_LINES and text not in self._times and not what.follows:
             text = 0
-        counts = self._times.setdefault(text, Counter())
         for at in record.at or (None,):
-            clock = _sink(at, record.quoted)
-            if _is_new(known, (identity, text, clock, at)):
-                counts[clock] += 1
+            sink = (at.clock if at else "none") + (", quoted" if record.quoted else "")
+            mark = hash((identity, text, sink, at))
+            if mark in known:
+                continue
+            if len(known) < MAX_LINES:
+                known.add(mark)
+            if what.follows:
+                self._followers[f"{sink} {what.text[:4]}"] += 1
+            else:
+                self._times.setdefault(text, Counter())[sink] += 1
 
     @property
     def count(self) -> int:
@@ -82,20 +82,6 @@ class EventCount:
     def last(self) -> str | None:
         """Return the last time, on the best clock."""
         return next((self._last[clock] for clock in CLOCK_ORDER if clock in self._last), None)
-
-
-def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
-    clock = stamp.clock if stamp else "none"
-    return f"{clock}, quoted" if quoted else clock
-
-
-def _is_new(known: set[int], line: object) -> bool:
-    mark = hash(line)
-    if mark in known:
-        return False
-    if len(known) < MAX_LINES:
-        known.add(mark)
-    return True
 
 
 class Event(Struct, frozen=True, omit_defaults=False):

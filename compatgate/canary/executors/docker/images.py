@@ -136,7 +136,15 @@ def _run_build(
             timeout=MAX_BUILD_S,
         ):
             if error := event.get("error"):
-                raise _build_error(workload, " ".join(str(error).split()))
+                what = " ".join(str(error).split())
+                named = f"that the Dockerfile of {workload.name} names"
+                if missing := missing_image_error(named, what):
+                    raise missing
+                if any(word in what for word in ("i/o timeout", "dial tcp", "TLS handshake")):
+                    problem = f"the build of {workload.name} could not pull: {what}"
+                    raise InfrastructureError(problem)
+                hint = "steps have no network unless the workload sets network = true"
+                raise BadInput(f"the workload {workload.name} does not build: {what}", hint=hint)
             image = (event.get("aux") or {}).get("ID", image)
             progress(doing, None)
             if time.monotonic() >= until:
@@ -209,15 +217,6 @@ def _check_network(workload: Workload, text: str, host: Host) -> None:
             field="image.network",
             hint="builds have no network unless the workload sets network = true",
         )
-
-
-def _build_error(workload: Workload, what: str) -> Exception:
-    if result := missing_image_error(f"that the Dockerfile of {workload.name} names", what):
-        return result
-    if "i/o timeout" in what or "dial tcp" in what or "TLS handshake" in what:
-        return InfrastructureError(f"the build of {workload.name} could not pull: {what}")
-    hint = "steps have no network unless the workload sets network = true"
-    return BadInput(f"the workload {workload.name} does not build: {what}", hint=hint)
 
 
 def ensure_image(api: Any, reference: str, progress: Progress) -> str:

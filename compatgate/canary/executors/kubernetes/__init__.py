@@ -118,7 +118,7 @@ class KubernetesExecutor(Executor):
         """End the Job at once; do nothing if it has ended or is gone."""
         view = self._view(handle)
         try:
-            if view.known() not in ("waiting", "running"):
+            if view.known().has_ended:
                 return
             self._killed.add(handle.id)
             with suppress(ObjectMissing):

@@ -94,9 +94,9 @@ class JobView:
                 raise seen.obstacle.error
         return seen.status
 
-    def known(self) -> str:
-        """Return the last known state, whatever its obstacles."""
-        return self._standing().status.state
+    def known(self) -> Status:
+        """Return the last known status, whatever its obstacles."""
+        return self._standing().status
 
     def close(self) -> None:
         """End the watch."""
@@ -233,7 +233,7 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
     mark = LogPosition()
     answered = time.monotonic()
     while not stop() and (pod := find_first_pod(view.pods())):
-        ended, response = _has_ended(view), None
+        ended, response = view.status().has_ended, None
         try:
             with cluster.translating():
                 since = _seconds_since(mark.stamp)
@@ -275,7 +275,7 @@ def _read_stream(
                 line = lines.get(timeout=_TICK_S)
             except queue.Empty:
                 yield from mark.quiet()
-                slow = slow or (time.monotonic() if _has_ended(view) else None)
+                slow = slow or (time.monotonic() if view.status().has_ended else None)
                 if slow and time.monotonic() - slow > _SLOW_S:
                     return True
                 continue
@@ -286,10 +286,6 @@ def _read_stream(
         return False
     finally:
         lines.close()
-
-
-def _has_ended(view: JobView) -> bool:
-    return view.status().state not in ("waiting", "running")
 
 
 def _seconds_since(stamp: str) -> int | None:

@@ -35,6 +35,7 @@ from compatgate.canary.executors import (
     make_environment,
     remove_all,
 )
+from compatgate.canary.executors.process.launch import read_stat
 from compatgate.canary.hosts import Host
 from compatgate.canary.witness.interpreter import OPTIONS, VARIABLE
 from compatgate.canary.witness.processes import digest_program
@@ -253,16 +254,9 @@ MARK = "COMPATGATE_JOB"
 
 
 def read_start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it does not exist.
-
-    Source: proc_pid_stat(5), fields 3 and 22.
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    """Return when a process started, in clock ticks since boot; None if it does not exist."""
+    fields = read_stat(pid)
+    return None if not fields or fields[0] in b"ZX" else fields[19]
 
 
 def kill_processes(mark: str) -> int:
@@ -273,12 +267,9 @@ def kill_processes(mark: str) -> int:
             os.kill(pid, signal.SIGKILL)
 
     # A process that is killed ends at once, unless the kernel holds it.
+    where, patience = "this machine", _PATIENCE_S
     return remove_all(
-        lambda: find_marked(mark),
-        kill,
-        where="this machine",
-        patience_s=_PATIENCE_S,
-        pause_s=0.02,
+        lambda: find_marked(mark), kill, where=where, patience_s=patience, pause_s=0.02
     )
 
 
