@@ -214,29 +214,22 @@ class Conditions(Struct, frozen=True, omit_defaults=True):
     @property
     def words(self) -> str:
         """Return the conditions for people, such as ``SM clock 1410 to 1980 MHz, 61 to 70 C``."""
-        parts = [
-            _format_range(values, what, unit)
-            for values, what, unit in (
-                (self.sm_mhz, "SM clock ", " MHz"),
-                (self.watts, "", " W"),
-                (self.celsius, "", " C"),
-            )
-        ]
+        parts = []
+        for values, what, unit in (
+            (self.sm_mhz, "SM clock ", " MHz"),
+            (self.watts, "", " W"),
+            (self.celsius, "", " C"),
+        ):
+            if known := [value for value in values if value is not None]:
+                least, most = f"{min(known):.0f}", f"{max(known):.0f}"
+                parts.append(f"{what}{least if least == most else f'{least} to {most}'}{unit}")
         seen = Counter(limit for limits in self.limits for limit in limits or ())
         parts += [
             f"held by {limit} in {count} of {len(self.limits)} values"
             for limit, count in sorted(seen.items())
         ]
         parts += ["did not settle before the first value"] if self.settled is False else []
-        return ", ".join(part for part in parts if part)
-
-
-def _format_range(values: tuple[float | None, ...], what: str, unit: str) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
-    return f"{what}{least if least == most else f'{least} to {most}'}{unit}"
+        return ", ".join(parts)
 
 
 class Metric(Struct, frozen=True):

@@ -7,6 +7,7 @@ workload with several seeds has several blocks an arm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 from msgspec import Struct
@@ -88,18 +89,11 @@ class BlockRecord:
         return [self._found[step.name, pair, arm] for step in steps]
 
 
-def group_steps(steps: Iterable[Step]) -> dict[str, list[Step]]:
-    """Return the steps of each workload: one for each seed."""
-    results: dict[str, list[Step]] = {}
-    for step in steps:
-        results.setdefault(step.workload.name, []).append(step)
-    return results
-
-
 def collect_samples(record: BlockRecord) -> dict[str, PairedSamples]:
     """Return the samples of complete pairs by ``WORKLOAD.METRIC``, in declared units."""
     results = {}
-    for name, steps in group_steps(record.steps).items():
+    for name, of_workload in groupby(record.steps, key=lambda step: step.workload.name):
+        steps = list(of_workload)
         pairs = record.complete(steps)
         for metric, spec in steps[0].workload.metrics.items():
             made = []

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,14 +20,7 @@ from msgspec.structs import replace
 from compatgate.canary.engine import HostContext, Lease, Queue, Settings
 from compatgate.canary.engine.baseline_judge import find_sku
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
-from compatgate.canary.executors import (
-    Executor,
-    Handle,
-    Job,
-    PreparedJob,
-    Progress,
-    Status,
-)
+from compatgate.canary.executors import Executor, Handle, Job, PreparedJob, Progress
 from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.forecast import Forecast, describe_left
 from compatgate.canary.hosts import CLUSTERS
@@ -336,7 +330,14 @@ def execute(
     """
     handle = executor.start(prepared)
     try:
-        _await_start(executor, handle, must_stop, settings.poll, waits)
+        reason = ""
+        while not must_stop() and (status := executor.status(handle)).state == "waiting":
+            if waits and status.reason != reason:
+                waits(status.reason)
+                reason = status.reason
+            time.sleep(settings.poll)
+        if waits and reason:
+            waits("")
         if started:
             started(handle)
         deadline = time.monotonic() + prepared.job.workload.timeout_s
@@ -358,35 +359,13 @@ def execute(
         executor.kill(handle)
     if must_stop():
         raise ExecutionStopped
-    return replace(_execution_end(status), answered=answered)
-
-
-def _await_start(
-    executor: Executor,
-    handle: Handle,
-    must_stop: Callable[[], bool],
-    poll: float,
-    waits: Callable[[str], None] | None,
-) -> None:
-    reason = ""
-    while not must_stop() and (status := executor.status(handle)).state == "waiting":
-        if waits and status.reason != reason:
-            waits(status.reason)
-            reason = status.reason
-        time.sleep(poll)
-    if waits and reason:
-        waits("")
-
-
-def _execution_end(status: Status) -> ExecutionEnd:
-    if status.oom_killed:
-        return ExecutionEnd("memory", status.exit_code)
-    if status.state == "exited":
-        return ExecutionEnd("exited", status.exit_code)
     if status.state == "lost":
         why = status.reason or "its host does not know it"
         raise InfrastructureError(f"the job was lost: {why}")
-    return ExecutionEnd("timeout")
+    how: Literal["exited", "timeout", "memory"] = "timeout"
+    if status.oom_killed or status.state == "exited":
+        how = "memory" if status.oom_killed else "exited"
+    return ExecutionEnd(how, None if how == "timeout" else status.exit_code, answered)
 
 
 _PIECE_BYTES = 64 << 10

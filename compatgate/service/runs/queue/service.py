@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.allowed_images import EVERY_IMAGE
 from compatgate.canary.engine import STANDARD_SETTINGS, Settings
+from compatgate.canary.engine.baseline_judge import list_samples
 from compatgate.canary.history import (
     MeasuredStep,
     MetricHistory,
@@ -27,7 +28,6 @@ from compatgate.canary.history import (
 )
 from compatgate.canary.peaks import PeakShare, find_shares
 from compatgate.canary.run import BY_HISTORY, Report, StepResult, select_due
-from compatgate.canary.samples import list_samples
 from compatgate.canary.workloads import Library
 from compatgate.canary.workloads.library import ENVIRONMENT
 from compatgate.core.binding import SuiteDefinition, define_suite
