@@ -100,7 +100,7 @@ class SignedOutput:
         self._signed = 0
         self._unsigned = 0
         self._broken = 0
-        self._proofs: dict[str, str] = {}
+        self._proofs: set[str] = set()
         self.files: Mapping[str, str] = {}
         self._shown: dict[str, Any] = {}
         self._problems: list[str] = []
@@ -199,19 +199,17 @@ class SignedOutput:
             self._shown = body["shown"]
             text = b""
         elif kind == "proof":
-            self._take_proof(str(body.get("by")), str(body.get("digest")))
+            by = str(body.get("by"))
             text = b""
+            if by not in self._workload.proofs:
+                what = f"it answers the challenge by {by[:40]!r}, which is not known"
+                self._problems.append(what)
+            elif hmac.compare_digest(compute_answer(self._challenge, by), str(body.get("digest"))):
+                self._proofs.add(by)
+            else:
+                what = f"its product of the worker's matrices, computed by {by}, is wrong"
+                self._contradictions.append(what)
         self._reader.feed(text + end)
-
-    def _take_proof(self, by: str, digest: str) -> None:
-        if by not in self._workload.proofs:
-            self._problems.append(f"it answers the challenge by {by[:40]!r}, which is not known")
-        elif hmac.compare_digest(compute_answer(self._challenge, by), digest):
-            self._proofs[by] = digest
-        else:
-            self._contradictions.append(
-                f"its product of the worker's matrices, computed by {by}, is wrong"
-            )
 
     def _pass_log(self, line: bytes, end: bytes) -> None:
         """Hand on a line that the harness did not sign; one in the protocol's form is dropped."""

@@ -20,7 +20,7 @@ import msgspec
 from compatgate.background import BackgroundReader
 from compatgate.canary.executors import Handle, Status
 from compatgate.canary.executors.kubernetes.cluster import Cluster, read_lines
-from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_selector
+from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_labels
 from compatgate.canary.executors.kubernetes.status import (
     JobStatus,
     Obstacle,
@@ -56,7 +56,7 @@ class JobView:
         self._blocks = blocks
         self._cluster = cluster
         self._handle = handle
-        self._selector = job_selector(handle.run, handle.attempt, handle.step)
+        self._selector = ",".join(f"{name}={v}" for name, v in job_labels(handle).items())
         self._lock = threading.RLock()
         self._pods: dict[str, dict[str, Any]] = {}
         self._job: dict[str, Any] | None = None

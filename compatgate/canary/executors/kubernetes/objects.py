@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from compatgate.canary.executors import (
     CHALLENGE,
+    Handle,
     Job,
     PreparedJob,
     make_command,
@@ -53,18 +54,12 @@ def job_name(job: Job) -> str:
     return f"{readable[: _MAX_NAME - 11].rstrip('-')}-{digest}"
 
 
-def job_labels(job: Job) -> dict[str, str]:
+def job_labels(job: Job | Handle) -> dict[str, str]:
     """Return the labels of every object of the job."""
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _shorten_label(job.step)}
 
 
-def job_selector(run: str, attempt: int, step: str) -> str:
-    """Return the selector of every object of one job."""
-    return f"{RUN}={run},{ATTEMPT}={attempt},{STEP}={_shorten_label(step)}"
-
-
 def _shorten_label(value: str) -> str:
-    """Shorten a value to the length of a label."""
     if len(value) <= _LABEL:
         return value
     return f"{value[: _LABEL - 11]}-{hashlib.sha256(value.encode()).hexdigest()[:10]}"
