@@ -22,6 +22,8 @@ State = Literal["queued", "leased", "preparing", "running", "judging"] | Outcome
 Purpose = Literal["request", "verification", "import"]
 ImportTrust = Literal["reported", "stated"]
 """The source of driver and GPU of an imported result: the tool's report, or its importer."""
+ACTIVE = ("leased", "preparing", "running", "judging")
+"""States in which a worker has the run."""
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 
 

@@ -348,12 +348,6 @@ def _read_smi_gpu(index: int, fields: Fields) -> Gpu:
         for name, state in fields.items()
         if (match := _REASON.fullmatch(name))
     }
-    processes: tuple[Process, ...] | None = None
-    if not _ABSENT & {fields.get("processes", "-").lower()}:  # the driver lists processes
-        pids = fields.get("processes/process_info/pid", "").split("\n")
-        kinds = fields.get("processes/process_info/type", "").split("\n")
-        computing = {int(pid) for pid, kind in zip(pids, kinds, strict=False) if "C" in kind}
-        processes = tuple(map(Process, sorted(computing)))
     active = tuple(_REASON_NAMES.get(name, name) for name, on in reasons.items() if on)
     return Gpu(
         index=index,
@@ -366,9 +360,19 @@ def _read_smi_gpu(index: int, fields: Fields) -> Gpu:
         throttle=active if reasons else None,
         fabric=fabric if fabric in FABRIC_STATES.values() else None,
         power_w=float(watts[0]) if watts else None,
-        processes=processes,
+        processes=_read_smi_processes(fields),
         **found,
     )
+
+
+def _read_smi_processes(fields: Fields) -> tuple[Process, ...] | None:
+    """Return the processes that compute; None where the driver does not list processes."""
+    if _ABSENT & {fields.get("processes", "-").lower()}:
+        return None
+    pids = fields.get("processes/process_info/pid", "").split("\n")
+    kinds = fields.get("processes/process_info/type", "").split("\n")
+    processes = {int(pid) for pid, kind in zip(pids, kinds, strict=False) if "C" in kind}
+    return tuple(map(Process, sorted(processes)))
 
 
 def _value(text: str | None) -> str | None:

@@ -13,23 +13,16 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from compatgate.canary.run import ENDED
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.runs.baselines.repository import BaselineRow
 from compatgate.service.runs.evidence.evidence import EntryWarning, EvidenceRecord
-from compatgate.service.runs.queue.models import (
-    ACTIVE,
-    Host,
-    PrunedLog,
-    Run,
-    RunOutput,
-    RunStep,
-    Slot,
-)
+from compatgate.service.runs.queue.models import Host, PrunedLog, Run, RunOutput, RunStep, Slot
 from compatgate.service.runs.queue.repository import NO_STEP
 
 PRUNED_MEMBER = "pruned_at"
@@ -53,8 +46,8 @@ def logs_before(session: Session, before: datetime) -> dict[str, int]:
 
 def reports_before(session: Session, before: datetime) -> dict[str, int]:
     """Return report sizes in bytes by run, of old runs that nothing depends on."""
-    ended = Run.state.not_in(("queued", *ACTIVE))
-    newest = select(func.max(Run.seq)).where(ended, Run.on_host.is_not(None)).group_by(Run.on_host)
+    ended = select(func.max(Run.seq)).where(Run.state.in_(ENDED), Run.on_host.is_not(None))
+    newest = ended.group_by(Run.on_host)
     closed = select(EntryWarning.closed_by).where(EntryWarning.closed_by.is_not(None))
     size = func.sum(func.length(RunStep.body))
     query = select(Run.id, size).join(RunStep, RunStep.run == Run.id)
@@ -101,19 +94,14 @@ def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
 
     Hosts of running runs, and hosts that a waiting run names, are skipped.
     """
-    waited = select(Run.host).where(
-        Run.host.is_not(None), or_(Run.state == "queued", Run.state.in_(ACTIVE))
-    )
-    query = select(Host.name, Host.seen_at).where(
-        Host.seen_at < before,
-        Host.name.not_in(select(Slot.host)),
-        Host.name.not_in(waited),
-    )
+    waited = select(Run.host).where(Run.host.is_not(None), Run.state.not_in(ENDED))
+    idle = (Host.name.not_in(select(Slot.host)), Host.name.not_in(waited))
+    query = select(Host.name, Host.seen_at).where(Host.seen_at < before, *idle)
     return {found.name: found.seen_at for found in session.execute(query.order_by(Host.name))}
 
 
 def _ended_before(before: datetime) -> tuple[Any, ...]:
-    return (Run.state.not_in(("queued", *ACTIVE)), Run.finished_at < before)
+    return (Run.state.in_(ENDED), Run.finished_at < before)
 
 
 class PruneAges(Struct, frozen=True):

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -21,7 +20,7 @@ from sqlalchemy.orm import Session
 from compatgate.canary.engine import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
 from compatgate.canary.judge.paired.blocks import PairsState, summarize_pairs
-from compatgate.canary.run import Outcome, Run, StepResult
+from compatgate.canary.run import ACTIVE, Outcome, Run, StepResult
 from compatgate.core.binding import SuiteDefinition, require_definition
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
@@ -37,7 +36,7 @@ from compatgate.service.runs.evidence.promotion import store_evidence
 from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs
 from compatgate.service.runs.queue.leases import Offer, could_take
-from compatgate.service.runs.queue.models import ACTIVE, RunRow, StepRow
+from compatgate.service.runs.queue.models import RunRow, StepRow
 
 _LONGEST = 2000
 MAX_SESSIONS = 30
@@ -94,24 +93,20 @@ def make_offer(stored: Any) -> Offer:
     )
 
 
-class Assignment(Struct, frozen=True):
-    """A run with its assigned slots."""
-
-    run: RunRow
-    host: str
-    slots: tuple[int, ...]
-
-
 def choose_run(
     offers: Sequence[Offer],
     taken: Mapping[str, set[int]],
     next_for: Callable[[Sequence[Offer], Sequence[str]], RunRow | None],
-) -> Assignment | None:
-    """Choose the first run, in the queue's order, that a host can run now.
+) -> tuple[RunRow, str, tuple[int, ...]] | None:
+    """Choose the first run, in the queue's order, that a host can run now; with host and slots.
 
     A run that fits no host now keeps the one that comes nearest for itself: what comes after it
     must not take the slots that it waits for.
     """
+    free = {
+        offer.host: [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
+        for offer in offers
+    }
     open_, passed = list(offers), list[str]()
     while open_:
         run = next_for(open_, passed)
@@ -119,28 +114,20 @@ def choose_run(
             return None
         able = sorted(
             (offer for offer in open_ if could_take(run, offer)),
-            key=lambda offer: (
-                run.gpu is None and offer.gpu is not None,
-                -_count_free_slots(offer, taken),
-            ),
+            key=lambda offer: (run.gpu is None and offer.gpu is not None, -len(free[offer.host])),
         )
         for offer in able:
             needed = offer.count_needed(run)
-            if _count_free_slots(offer, taken) >= needed:
-                free = [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
-                return Assignment(run, offer.host, tuple(free[:needed]))
+            if len(free[offer.host]) >= needed:
+                return run, offer.host, tuple(free[offer.host][:needed])
         passed.append(run.id)
         nearest = min(
             able,
-            key=lambda offer: offer.count_needed(run) - _count_free_slots(offer, taken),
+            key=lambda offer: offer.count_needed(run) - len(free[offer.host]),
             default=None,
         )
         open_ = [offer for offer in open_ if offer is not nearest]
     return None
-
-
-def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
-    return sum(slot not in taken[offer.host] for slot in range(offer.slots))
 
 
 def check_clock(whose: str, at: datetime, others: str, now: datetime, holds: timedelta) -> None:
@@ -228,13 +215,13 @@ class DatabaseQueue:
     def _next(
         self, session: Session, worker: str, served: Sequence[Host], now: datetime
     ) -> Lease | None:
-        awake = [host for host in served if not is_in_maintenance(host.quiet, now)]
         offers = [
             replace(
                 make_offer(host_values(worker, host, self._facts.gpus)),
                 exclusive=host.exclusive and host.executor not in CLUSTERS,
             )
-            for host in awake
+            for host in served
+            if not is_in_maintenance(host.quiet, now)
         ]
         taken = leases.taken_slots(session, [each.host for each in offers])
         chosen = choose_run(
@@ -242,8 +229,9 @@ class DatabaseQueue:
         )
         if chosen is None:
             return None
-        leases.take_slots(session, chosen.run.id, chosen.host, chosen.slots)
-        return self._give(session, chosen.run, worker, chosen.host, chosen.slots, now)
+        run, name, slots = chosen
+        leases.take_slots(session, run.id, name, slots)
+        return self._give(session, run, worker, name, slots, now)
 
     def _give(
         self,
@@ -254,8 +242,7 @@ class DatabaseQueue:
         slots: tuple[int, ...],
         now: datetime,
     ) -> Lease:
-        is_abandoned = run.state != "queued"
-        attempt = run.attempts + 1
+        is_abandoned, attempt = run.state != "queued", run.attempts + 1
         leases.set_run(
             session,
             run.id,
