@@ -135,20 +135,32 @@ def prepare_image(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
     return pin_image(reference)
 
 
-CONFIG = "config.json"
-
-
 def write_bundle(template: str, place: ContainerPlace) -> None:
     """Write ``bundle/config.json`` in the job's folder.
 
     The template is the path of the site's bundle, with ``{digest}``; this machine sees it as well.
     """
     bundle = Path(template.replace("{digest}", place.image.rpartition("@sha256:")[2]))
+    path = bundle / "config.json"
+    try:
+        config = json.loads(path.read_bytes())
+        root = config["root"]["path"]
+    except FileNotFoundError:
+        raise NotFound(
+            f"{bundle} contains no OCI bundle of {place.image}",
+            field="image",
+            value=place.image,
+            hint="unpack the image there, for example with umoci",
+        ) from None
+    except OSError as error:
+        raise InfrastructureError(f"cannot read {path}: {error.strerror}", field="image") from None
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise BadInput(f"{path} is not an OCI configuration with a root", field="image") from None
+    if not isinstance(root, str):
+        raise BadInput(f"{path} names no root", field="image")
     own = Path(place.folder) / "bundle"
     own.mkdir(mode=0o700)
-    (own / CONFIG).write_text(
-        json.dumps(confine_config(_read_config(bundle, place.image), bundle, place))
-    )
+    (own / path.name).write_text(json.dumps(confine_config(config, bundle, place)))
 
 
 def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) -> dict[str, Any]:
@@ -184,24 +196,3 @@ def _bind_mount(source: str, destination: str, mode: str) -> dict[str, Any]:
         "source": source,
         "options": ["rbind", mode, "nosuid", "nodev"],
     }
-
-
-def _read_config(bundle: Path, image: str) -> dict[str, Any]:
-    path = bundle / CONFIG
-    try:
-        config = json.loads(path.read_bytes())
-        root = config["root"]["path"]
-    except FileNotFoundError:
-        raise NotFound(
-            f"{bundle} contains no OCI bundle of {image}",
-            field="image",
-            value=image,
-            hint="unpack the image there, for example with umoci",
-        ) from None
-    except OSError as error:
-        raise InfrastructureError(f"cannot read {path}: {error.strerror}", field="image") from None
-    except (ValueError, TypeError, LookupError, RecursionError):
-        raise BadInput(f"{path} is not an OCI configuration with a root", field="image") from None
-    if not isinstance(root, str):
-        raise BadInput(f"{path} names no root", field="image")
-    return dict(config)

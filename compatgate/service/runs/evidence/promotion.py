@@ -85,8 +85,11 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
         status: EntryStatus | None = None
         progress: Promotion | None = None
         if run.outcome == "passed" and entry.status == "candidate":
-            progress = _blessing(matrix, run, entry, targets, at)
-            if progress is not None:
+            places = find_places(entry, targets)
+            if any(is_run_of_entry(run, entry, pool) for _, pool in places):
+                seconds, evidence = at.timestamp(), matrix.evidence()
+                progress = judge_candidate(entry, targets, evidence, seconds, matrix.suites)
+            if progress and progress.state == "ready" and progress.automatic:
                 why = f"{_run_text(run)} passed, the last of {', '.join(progress.runs)}"
                 status = "blessed"
         elif run.outcome == "failed" and entry.status != "candidate":
@@ -117,16 +120,6 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
             session, edits, author=AUTHOR, reason=reason, action="change", at=at
         )
     return {what: names for what, names in done.items() if names}
-
-
-def _blessing(
-    matrix: _Matrix, run: Evidence, entry: Entry, targets: list[Target], at: datetime
-) -> Promotion | None:
-    """Return the progress of a candidate that the gate blesses now; else None."""
-    if not any(is_run_of_entry(run, entry, pool) for _, pool in find_places(entry, targets)):
-        return None
-    result = judge_candidate(entry, targets, matrix.evidence(), at.timestamp(), matrix.suites)
-    return result if result.state == "ready" and result.automatic else None
 
 
 def _run_text(run: Evidence) -> str:
@@ -272,15 +265,11 @@ def entry_remarks(
         for warning in store.open_warnings(session, entries=wanted):
             warnings.setdefault(warning.entry, []).append(warning)
     runs = index_runs(snapshot.matrix.evidence)
-    return {
-        name: EntryRemarks(tuple(warnings.get(name, ())), _promotion_state(snapshot, name, runs))
-        for name in wanted
-    }
-
-
-def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> Promotion | None:
-    entry = snapshot.entries.get(name)
-    if entry is None or entry.status != "candidate":
-        return None
     targets, suites = snapshot.targets.values(), snapshot.matrix.suites
-    return judge_candidate(entry, targets, runs, now().timestamp(), suites)
+    remarks = {}
+    for name in wanted:
+        entry, progress = snapshot.entries.get(name), None
+        if entry and entry.status == "candidate":
+            progress = judge_candidate(entry, targets, runs, now().timestamp(), suites)
+        remarks[name] = EntryRemarks(tuple(warnings.get(name, ())), progress)
+    return remarks

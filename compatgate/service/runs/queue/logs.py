@@ -258,19 +258,14 @@ class LogStream:
             if self._all.ending:
                 raise StopIteration
             event = next(self._events)
-        return encode_event(event)
+        if event.name == "alive":  # a comment, which clients skip
+            return b": alive\n\n"
+        mark = "" if event.id is None else f"id: {event.id}\n"
+        head = f"event: {event.name}\n{mark}data: ".encode()
+        return head + msgspec.json.encode(event.data) + b"\n\n"
 
     def close(self) -> None:
         """Remove the listener, once."""
         listeners, self._listeners = self._listeners, None
         if listeners is not None:
             listeners.leave()
-
-
-def encode_event(event: Event) -> bytes:
-    """Encode an event for the stream; ``alive`` is a comment, which clients skip."""
-    if event.name == "alive":
-        return b": alive\n\n"
-    mark = "" if event.id is None else f"id: {event.id}\n"
-    head = f"event: {event.name}\n{mark}data: ".encode()
-    return head + msgspec.json.encode(event.data) + b"\n\n"

@@ -355,12 +355,15 @@ class DatabaseQueue:
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
     ) -> None:
         """Finish a run, see `Queue`; matrix changes are part of the same transaction."""
-        _check_evidence(lease, outcome, evidence)
+        own = (outcome, lease.run.id, lease.run.suite)
+        judged = outcome in ("passed", "failed")
+        if evidence and not (judged and own == (evidence.outcome, evidence.id, evidence.suite)):
+            raise ValueError(f"not evidence of a run that {outcome}: {evidence.id}")
         now = clock.now()
         with self._mine(lease, writing=True) as (session, run):
             if evidence is not None and (bound := evidence.bound) is not None and bound.suite:
-                own = SuiteDefinition(bound.suite, bound.workloads)
-                require_definition(run.suite, run.definition, own)
+                stated = SuiteDefinition(bound.suite, bound.workloads)
+                require_definition(run.suite, run.definition, stated)
             asked = f"cancelled by {run.cancel_by}"
             why = asked if outcome == "cancelled" else _storable_text(reason)
             leases.end_run(session, lease.run.id, outcome, why, now)
@@ -411,13 +414,3 @@ class DatabaseQueue:
 def _storable_text(text: str) -> str:
     """Return text that a database can store and a list can show."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text[:_LONGEST])
-
-
-def _check_evidence(lease: Lease, outcome: Outcome, evidence: Evidence | None) -> None:
-    """Raise for evidence that does not belong to the run, which is a programming error."""
-    if evidence is None:
-        return
-    if outcome not in ("passed", "failed") or evidence.outcome != outcome:
-        raise ValueError(f"a run that {outcome} is not evidence of one that {evidence.outcome}")
-    if evidence.id != lease.run.id or evidence.suite != lease.run.suite:
-        raise ValueError(f"evidence of another run: {evidence.id}, {evidence.suite}")

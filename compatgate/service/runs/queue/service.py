@@ -62,7 +62,6 @@ from compatgate.service.runs.queue.schemas import ImportRequest, RunFilters, Run
 from compatgate.service.runs.queue.submission import (
     blessed_evidence,
     expect_run,
-    last_verifications,
     plan_runs,
     verification_candidates,
     verification_key,
@@ -110,27 +109,24 @@ def peak_shares(
 ) -> dict[str, tuple[PeakShare, ...]]:
     """Return shares of published peaks by step, as the current workloads name the peaks.
 
-    Neither workloads nor facts are read where no step saw a GPU. If workloads
-    cannot be read, the run is shown without shares.
+    Workloads are not read where no step saw a GPU. If they cannot be read, there are no shares.
     """
-    reports = {}
+    seen = []
     for step in steps:
         env = (step.body.get("report") or {}).get("env")
         if env and env.get("gpus"):
-            reports[step.name] = step
-    if not reports:
-        return {}
+            seen.append(step)
     try:
-        workloads = catalogue().workloads
+        workloads = catalogue().workloads if seen else {}
     except CompatgateError:
         return {}
     results = {}
-    for name, step in reports.items():
-        workload = workloads.get(step.body["workload"])
-        report = msgspec.convert(step.body["report"], Report)
-        if workload is not None:
-            results[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
-    return {name: some for name, some in results.items() if some}
+    for step in seen:
+        if workload := workloads.get(step.body["workload"]):
+            report = msgspec.convert(step.body["report"], Report)
+            shares = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+            results[step.name] = shares
+    return {name: shares for name, shares in results.items() if shares}
 
 
 class RunDetail(Struct, frozen=True):
@@ -406,7 +402,7 @@ class Runs(EvidenceRemarks):
         queued: Sequence[RunRow] = ()
         asked: set[bytes] = set()
         for item in select_due(
-            verification_candidates(result, rested_on, last_verifications(tried)),
+            verification_candidates(result, rested_on, tried),
             int(now.timestamp()),
             every_s=every_s,
         ):
