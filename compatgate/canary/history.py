@@ -181,37 +181,33 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
         workload, step, gpu, metric = key
         spec, points = specs[workload][metric], known[:MAX_HISTORY][::-1]
         found = find_changes([point.value for point in points], spec.tolerance)
-        changes = tuple(_change(points, found, place, spec) for place in range(len(found)))
+        changes = []
+        for one in found:
+            first, before = points[one.index], points[one.index - 1]
+            left = found[-1].after / one.before - 1
+            change = MetricChange(
+                run=first.run,
+                at=first.at,
+                before=one.before,
+                after=one.after,
+                change=one.change,
+                runs_before=one.runs_before,
+                runs_after=one.runs_after,
+                chance=one.chance,
+                worse=one.is_worse(spec.better),
+                beyond=abs(one.change) > spec.tolerance,
+                stands=abs(left) > spec.tolerance and (left > 0) == (one.change > 0),
+                parts=tuple(compare_parts(before.parts, first.parts)),
+            )
+            changes.append(change)
         results.append(
             MetricHistory(
                 *(workload, step, gpu, metric, spec.unit, spec.better, spec.tolerance),
                 tuple(points),
-                changes,
+                tuple(changes),
             )
         )
     return sorted(results, key=lambda one: (not one.is_worse_now, not one.changes))
-
-
-def _change(
-    points: list[Point], found: list[ChangePoint], place: int, spec: MetricSpec
-) -> MetricChange:
-    one, last = found[place], found[-1]
-    first, before = points[one.index], points[one.index - 1]
-    left = last.after / one.before - 1
-    return MetricChange(
-        run=first.run,
-        at=first.at,
-        before=one.before,
-        after=one.after,
-        change=one.change,
-        runs_before=one.runs_before,
-        runs_after=one.runs_after,
-        chance=one.chance,
-        worse=one.is_worse(spec.better),
-        beyond=abs(one.change) > spec.tolerance,
-        stands=abs(left) > spec.tolerance and (left > 0) == (one.change > 0),
-        parts=tuple(compare_parts(before.parts, first.parts)),
-    )
 
 
 def compare_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[PartChange]:

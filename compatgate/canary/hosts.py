@@ -148,24 +148,24 @@ def is_in_maintenance(hours: Iterable[MaintenanceWindow], at: datetime) -> bool:
     A window that lasts over midnight belongs to the day on which it begins. A time zone that this
     machine does not know is refused.
     """
-    return any(_covers(quiet, at) for quiet in hours)
-
-
-def _covers(quiet: MaintenanceWindow, at: datetime) -> bool:
-    try:
-        local = at.astimezone(ZoneInfo(quiet.timezone))
-    except (KeyError, ValueError, OSError):
-        hint = "use an IANA name such as Europe/Berlin; UTC needs no time zone data"
-        what = f"the time zone {quiet.timezone!r} is not known here"
-        raise BadInput(what, field="quiet.timezone", value=quiet.timezone, hint=hint) from None
-    start, end = time.fromisoformat(quiet.start), time.fromisoformat(quiet.end)
-    present = local.time()
-    today, yesterday = (
-        not quiet.days or DAYS[day] in quiet.days for day in (local.weekday(), local.weekday() - 1)
-    )
-    if start < end:
-        return start <= present < end and today
-    return (present >= start and today) or (present < end and yesterday)
+    for window in hours:
+        try:
+            local = at.astimezone(ZoneInfo(window.timezone))
+        except (KeyError, ValueError, OSError):
+            hint = "use an IANA name such as Europe/Berlin; UTC needs no time zone data"
+            what = f"the time zone {window.timezone!r} is not known here"
+            value = window.timezone
+            raise BadInput(what, field="quiet.timezone", value=value, hint=hint) from None
+        start, end = time.fromisoformat(window.start), time.fromisoformat(window.end)
+        present = local.time()
+        today, yesterday = (
+            not window.days or DAYS[day] in window.days
+            for day in (local.weekday(), local.weekday() - 1)
+        )
+        begun, open_ = present >= start and today, present < end
+        if (begun and open_) if start < end else begun or (open_ and yesterday):
+            return True
+    return False
 
 
 class Slurm(Struct, frozen=True, forbid_unknown_fields=True):

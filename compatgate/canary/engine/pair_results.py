@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.engine.steps import Step
+from compatgate.canary.judge.noise import fit_noise
 from compatgate.canary.judge.paired.blocks import (
     FIRST_LOOK,
     Arm,
@@ -27,7 +28,6 @@ from compatgate.canary.judge.paired.blocks import (
     compute_log_ratios,
     counts_events,
     find_refusal,
-    learn_noise,
 )
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import find_conversion
@@ -134,12 +134,11 @@ def learn_knowledge(
     results = {}
     for name, (workload, _) in list_metrics(steps).items():
         past = [state.metrics[name] for state in earlier if name in state.metrics]
-        sessions = [
-            LogRatios(one.ratios, one.step)
+        prior = fit_noise(
+            LogRatios(one.ratios, one.step).noise
             for one in past
             if one.workload == workload.content and one.ratios
-        ]
-        prior = learn_noise(sessions)
+        )
         if prior or explained:
             results[name] = Knowledge(prior=prior, explained=explained)
     return results

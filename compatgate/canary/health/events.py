@@ -234,25 +234,22 @@ class KernelErrors:
                 longer = replace(first, text=f"{first.text} {more}")
                 self._causes[self._last_cause] = (count, longer)
         for message in messages:
-            self._add_cause(record, message)
+            name = message.cause.id
+            key: ErrorKey = (name, message.device)
+            if message.again and key not in self._causes:  # the first words named the device
+                key = next((k for k in reversed(self._causes) if k[0] == name), key)
+            group = self._causes.get(key)
+            if group is None:
+                if len(self._causes) >= MAX_ERRORS:
+                    continue
+                group = self._causes[key] = (EventCount(), message)
+            elif _weight(message) > _weight(group[1]):
+                self._causes[key] = (group[0], replace(message, device=group[1].device))
+            if not message.again:
+                sighting = Sighting("notice", None, message.device, message.text, name=name)
+                group[0].add(record._replace(at=message.at), sighting, self._lines, key)
+                self._last_cause = key
         return bool(messages)
-
-    def _add_cause(self, record: Record, message: HostMessage) -> None:
-        key: ErrorKey = (message.cause.id, message.device)
-        if message.again and key not in self._causes:  # the first words named the device
-            key = next((k for k in reversed(self._causes) if k[0] == message.cause.id), key)
-        group = self._causes.get(key)
-        if group is None:
-            if len(self._causes) >= MAX_ERRORS:
-                return
-            group = self._causes[key] = (EventCount(), message)
-        elif _weight(message) > _weight(group[1]):
-            self._causes[key] = (group[0], replace(message, device=group[1].device))
-        if message.again:
-            return
-        sighting = Sighting("notice", None, message.device, message.text, name=message.cause.id)
-        group[0].add(record._replace(at=message.at), sighting, self._lines, key)
-        self._last_cause = key
 
     def events(self) -> tuple[Event, ...]:
         """Return every error so far, the most severe first.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import product
 from typing import Literal, NamedTuple
 
-from compatgate.core.facts.xid import NvlinkCase, NvlinkUnit, Severity, SXid, Xid, XidTable
+from compatgate.core.facts.xid import NvlinkCase, NvlinkUnit, Severity, Xid, XidTable
 from compatgate.core.versions import Version
 
 Kind = Literal["xid", "sxid", "notice"]
@@ -154,7 +154,15 @@ def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None
         source = notice.source.url or notice.source.title
         return Rating(notice.severity, notice.action, notice.meaning, source=source)
     if seen.kind == "sxid":
-        return _rate_sxid(seen, table.by_sxid.get(seen.code or 0))
+        known = table.by_sxid.get(seen.code or 0)
+        severity: Severity = known.severity if known else "warning"
+        action = known.action if known else None
+        if seen.says == "fatal" and severity != "fatal":
+            severity, action = "fatal", FATAL_SXID
+        if known is None:
+            return Rating(severity, action, UNKNOWN_CODE, known=False)
+        source = known.source.url or known.source.title
+        return Rating(severity, action, known.meaning or "NVSwitch error", source=source)
     found = table.by_xid.get(seen.code or 0)
     if found is None:
         return Rating("warning", None, UNKNOWN_CODE, known=False)
@@ -173,18 +181,6 @@ def describe_rma(code: int | None, table: XidTable) -> str | None:
     """Return when NVIDIA replaces a GPU with an Xid; None where it publishes no threshold."""
     rules = [rule for rule in table.rma if code in rule.xids]
     return "; ".join(f"{r.applies}: {r.threshold} ({r.check})" for r in rules) or None
-
-
-def _rate_sxid(seen: Sighting, found: SXid | None) -> Rating:
-    if found is None:
-        severity: Severity = "fatal" if seen.says == "fatal" else "warning"
-        action = FATAL_SXID if severity == "fatal" else None
-        return Rating(severity, action, UNKNOWN_CODE, known=False)
-    severity, action = found.severity, found.action
-    if seen.says == "fatal" and severity != "fatal":
-        severity, action = "fatal", FATAL_SXID
-    meaning = found.meaning or "NVSwitch error"
-    return Rating(severity, action, meaning, source=found.source.url or found.source.title)
 
 
 def _rate_xid(seen: Sighting, found: Xid, table: XidTable, driver: Version | None) -> Rating:

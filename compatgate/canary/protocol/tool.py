@@ -180,8 +180,15 @@ def _tool_text(data: bytes, found: ToolResults) -> str:
             kept.append(content)
             continue
         try:
-            body = parse_protocol_line(Line(number, content))
-            _read_protocol_line(body or {}, found)
+            body = parse_protocol_line(Line(number, content)) or {}
+            kind = body.pop("type", None)
+            if kind == "env":
+                found.read_env(body)
+            elif kind == "lost":
+                raise BrokenLine(str(body.get("message", "lines were lost")))
+            else:
+                what = f"a tool's output has a line of type {str(kind)[:80]!r}"
+                raise BrokenLine(f"{what}; only env is allowed")
         except BrokenLine as broken:
             found.problem(f"line {number}: {broken}")
     text = (
@@ -189,18 +196,6 @@ def _tool_text(data: bytes, found: ToolResults) -> str:
     )
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _RANK.sub("", _COLOUR.sub("", text))
-
-
-def _read_protocol_line(body: dict[str, Any], found: ToolResults) -> None:
-    kind = body.pop("type", None)
-    if kind == "env":
-        found.read_env(body)
-    elif kind == "lost":
-        raise BrokenLine(str(body.get("message", "lines were lost")))
-    else:
-        raise BrokenLine(
-            f"a tool's output has a line of type {str(kind)[:80]!r}; only env is allowed"
-        )
 
 
 _MESSAGE = 2000

@@ -60,7 +60,19 @@ class Library:
         library._add(canary_dir())
         for folder in folders:
             library._add(Path(folder))
-        library._check_suites()
+        problems = [
+            NotFound(
+                f"workload {workload!r} does not exist",
+                field=f"suite {suite.name}",
+                value=workload,
+                hint=suggest_name(workload, library.workloads),
+            )
+            for suite in library.suites.values()
+            for workload in suite.workloads
+            if workload not in library.workloads
+        ]
+        if problems:
+            raise ManyProblems("suites name workloads that do not exist", problems)
         return library
 
     def reread(self) -> Library:
@@ -128,21 +140,6 @@ class Library:
         if problems:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
-
-    def _check_suites(self) -> None:
-        problems = [
-            NotFound(
-                f"workload {workload!r} does not exist",
-                field=f"suite {suite.name}",
-                value=workload,
-                hint=suggest_name(workload, self.workloads),
-            )
-            for suite in self.suites.values()
-            for workload in suite.workloads
-            if workload not in self.workloads
-        ]
-        if problems:
-            raise ManyProblems("suites name workloads that do not exist", problems)
 
 
 def find_contents(folder: Path) -> tuple[list[Path], Path | None]:
@@ -216,7 +213,17 @@ def _read_workload(folder: Path) -> tuple[Workload, bool]:
     problems = list(_find_problems(written, raw))
     if problems:
         raise make_file_error(path, problems)
-    workload = _make_workload(written, folder.resolve())
+    limits, folder = written.limits, folder.resolve()
+    sizes = {name: parse_size(getattr(limits, name)) for name in ("memory", "shm", "tmp", "output")}
+    workload = Workload(
+        **{name: getattr(written, name) for name in Program.__struct_fields__},
+        needs=parse_needs(written.needs) if written.needs else None,
+        timeout_s=int(parse_duration(written.timeout).total_seconds()),
+        limits=Limits(**sizes, pids=limits.pids, cpus=limits.cpus),
+        proofs=find_proofs(folder) if written.harness is not False else (),
+        folder=folder,
+        digest=compute_digest(folder),
+    )
     why = ""
     if written.harness and not workload.proofs:
         why = "is true, but no file of the folder uses canary_lines, or the folder has its own"
@@ -309,17 +316,3 @@ def _find_peak_problem(table: MetricSpec, gpus: int) -> str:
 
 def _find_duplicate(values: tuple[Any, ...]) -> str | None:
     return next((str(v) for place, v in enumerate(values) if v in values[:place]), None)
-
-
-def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
-    limits = written.limits
-    sizes = {name: parse_size(getattr(limits, name)) for name in ("memory", "shm", "tmp", "output")}
-    return Workload(
-        **{name: getattr(written, name) for name in Program.__struct_fields__},
-        needs=parse_needs(written.needs) if written.needs else None,
-        timeout_s=int(parse_duration(written.timeout).total_seconds()),
-        limits=Limits(**sizes, pids=limits.pids, cpus=limits.cpus),
-        proofs=find_proofs(folder) if written.harness is not False else (),
-        folder=folder,
-        digest=compute_digest(folder),
-    )

@@ -208,10 +208,16 @@ def make_pod_template(
     if job.workload.user == "nobody":
         context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}
     limits = job.workload.limits
-    results = [
+    volumes: list[dict[str, Any]] = [
         {"name": "tmp", "emptyDir": {"sizeLimit": str(limits.tmp)}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(limits.shm)}},
     ]
+    if files:  # readable for everybody
+        items = [
+            {"key": _file_key(n), "path": file.path, "mode": 0o555 if file.executable else 0o444}
+            for n, file in enumerate(files)
+        ]
+        volumes.append({"name": _FILES, "configMap": {"name": job_name(job), "items": items}})
     return {
         "metadata": metadata,
         "spec": {
@@ -225,7 +231,7 @@ def make_pod_template(
             "hostIPC": False,
             "securityContext": context,
             "containers": [_container(job, image, settings, bool(files))],
-            "volumes": [*results, make_files_volume(job, files)] if files else results,
+            "volumes": volumes,
             **_placement(job, settings),
         },
     }
@@ -386,15 +392,6 @@ def _make_config_map(job: Job, **data: dict[str, str]) -> dict[str, Any]:
         "immutable": True,
         **data,
     }
-
-
-def make_files_volume(job: Job, files: list[PackedFile]) -> dict[str, Any]:
-    """Return the volume with the files at their paths, readable for everybody."""
-    items = [
-        {"key": _file_key(number), "path": file.path, "mode": 0o555 if file.executable else 0o444}
-        for number, file in enumerate(files)
-    ]
-    return {"name": _FILES, "configMap": {"name": job_name(job), "items": items}}
 
 
 def _file_key(number: int) -> str:

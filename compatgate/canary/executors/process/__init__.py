@@ -88,8 +88,12 @@ class ProcessExecutor(Executor):
     def start(self, prepared: PreparedJob) -> Handle:
         """Start the launcher; its folder prevents a second start."""
         job = prepared.job
+        folder = _root_folder() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
         try:
-            folder = make_folder(job)
+            folder.mkdir(parents=True, mode=0o700)
+            write_files(job.workload, folder / "files")
+            (folder / "tmp").mkdir()
+            (folder / "output").touch()
             order = folder / "order.json"
             order.write_text(json.dumps(_make_order(job, folder)))
             self._launchers.append(
@@ -103,6 +107,8 @@ class ProcessExecutor(Executor):
                     cwd=folder,
                 )
             )
+        except FileExistsError:
+            raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
         except OSError as error:
             raise InfrastructureError(
                 f"cannot start {job.step}: {quote_error(error)}", field="host"
@@ -220,19 +226,6 @@ def _load_json(path: Path) -> dict[str, Any] | None:
         loaded: dict[str, Any] = json.loads(path.read_text())
         return loaded
     return None
-
-
-def make_folder(job: Job) -> Path:
-    """Create the folder of a job, with the workload's files in it."""
-    folder = _root_folder() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
-    try:
-        folder.mkdir(parents=True, mode=0o700)
-    except FileExistsError:
-        raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
-    write_files(job.workload, folder / "files")
-    (folder / "tmp").mkdir()
-    (folder / "output").touch()
-    return folder
 
 
 def make_mark(job: Job | Handle) -> str:

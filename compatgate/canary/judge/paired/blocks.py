@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct, to_builtins
 
 from compatgate.canary.judge.baseline import LEAST, MOST
-from compatgate.canary.judge.noise import Noise, fit_noise
+from compatgate.canary.judge.noise import Noise
 from compatgate.canary.judge.prepare import parse_unit, refuse
 from compatgate.canary.judge.result import Aspect
 from compatgate.canary.judge.rule import PAIRS
@@ -191,11 +191,6 @@ def find_step(arms: Iterable[Sequence[float]]) -> float:
                 b / a - 1 for a, b in pairwise(distinct) if a > 0 and b / a - 1 > ROUNDING_SLACK
             ]
     return min(steps, default=0.0)
-
-
-def learn_noise(sessions: Iterable[LogRatios]) -> Noise | None:
-    """Return the noise of a log-ratio from earlier sessions of a metric; None without any."""
-    return fit_noise(session.noise for session in sessions)
 
 
 class PairedMetric(Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -92,27 +91,23 @@ def find_run_evidence(session: Session, run_id: str) -> RunEvidence | None:
     if not rows:
         return None
     row = rows[0]
-    pooled = [row, *(one for one in _alike(session, row) if one.seq != row.seq)]
+    pooled = [row]
+    if row.bound is not None:  # a run without a binding is pooled with none
+        same = {"suite": row.suite, "sku": row.sku, "content": row.content}
+        pooled += [
+            one
+            for one in evidence.list_evidence(session, **same).items[:MAX_POOLED]
+            if one.seq != row.seq
+            and one.bound is not None
+            and one.bound.get("suite") == row.bound.get("suite")
+            and (one.driver, one.development) == (row.driver, row.development)
+            and (row.content is not None or one.components == row.components)
+        ]
     gone = discards.find_discards(session, (one.run for one in pooled))
     pooled.sort(key=lambda one: (one.finished, one.seq), reverse=True)
     pool = tuple(PooledRun(one, gone.get(one.run)) for one in pooled)
     changed = evidence.find_changed(session, [row]).get(run_id, "")
     return RunEvidence(row, gone.get(run_id), pool, changed)
-
-
-def _alike(session: Session, row: EvidenceRow) -> Iterable[EvidenceRow]:
-    """Yield the runs that are pooled with one; none for a run without a binding."""
-    if row.bound is None:
-        return
-    same = {"suite": row.suite, "sku": row.sku, "content": row.content}
-    for one in evidence.list_evidence(session, **same).items[:MAX_POOLED]:
-        if (
-            one.bound is not None
-            and one.bound.get("suite") == row.bound.get("suite")
-            and (one.driver, one.development) == (row.driver, row.development)
-            and (row.content is not None or one.components == row.components)
-        ):
-            yield one
 
 
 def discard_run(session: Session, run_id: str, *, by: str, reason: str, at: datetime) -> None:

@@ -137,7 +137,7 @@ def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
         for e in store.load_evidence(session, suites=[run.suite], skus=[run.sku], new=run.id)
     }
     drivers = matrix.drivers(run.sku)
-    age = matrix.longest_age()
+    age = max((one.policy.canary.max_age_s for one in matrix.every_target()), default=0)
     ended = [w for w in result if w.run in failed and disproves(run, failed[w.run], drivers, age)]
     store.close_warnings(session, [w.id for w in ended], run.id, at)
     return sorted({w.entry for w in ended})
@@ -171,11 +171,8 @@ class _Matrix:
             if isinstance(document, EntryDoc):
                 yield document, to_entry(document, self._facts.gpus, revision)
 
-    def longest_age(self) -> int:
-        """Return the longest time in seconds for which a policy counts a run."""
-        return max((one.policy.canary.max_age_s for one in self._every_target()), default=0)
-
-    def _every_target(self) -> list[Target]:
+    def every_target(self) -> list[Target]:
+        """Return all targets, resolved."""
         if self._all is None:
             every = documents.load_documents(self.session, "Target")
             self._all = self._resolved(document for document, _ in every)
@@ -184,7 +181,7 @@ class _Matrix:
     def targets_of(self, entry: Entry) -> list[Target]:
         """Return the targets that an entry names, resolved."""
         if ANY_TARGET in entry.targets:
-            return self._every_target()
+            return self.every_target()
         keys = [("Target", name) for name in entry.targets]
         return self._resolved(documents.find_documents(self.session, keys).values())  # type: ignore[arg-type]
 

@@ -7,7 +7,7 @@ The newest report of each host stays, because drift is computed from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -67,26 +67,6 @@ def reports_before(session: Session, before: datetime) -> dict[str, int]:
     }
     rows = session.execute(query.group_by(Run.seq, Run.id).order_by(Run.seq))
     return {run: int(size or 0) for run, size in rows if run not in learnt}
-
-
-def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
-    """Remove the reports and judgements of runs' steps; return the saved bytes.
-
-    Outcomes, reasons, exit statuses and images stay.
-    """
-    key = (RunStep.run, RunStep.attempt, RunStep.name)
-    saved = 0
-    query = select(*key, RunStep.body).where(RunStep.run.in_(runs))
-    for run, attempt, name, body in session.execute(query).all():
-        result: dict[str, Any] = msgspec.json.decode(body)
-        if PRUNED_MEMBER in result:
-            continue
-        result |= {part: None for part in _REPORTS if part in result}
-        text = _encode({**result, PRUNED_MEMBER: at}).decode()
-        saved += len(body.encode()) - len(text.encode())
-        mine = (RunStep.run == run, RunStep.attempt == attempt, RunStep.name == name)
-        session.execute(update(RunStep).where(*mine).values(body=text))
-    return max(saved, 0)
 
 
 def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
@@ -198,7 +178,20 @@ class _Pruner:
         return size
 
     def reports(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
-        size = drop_reports(session, list(sizes), self._now)
+        """Remove reports and judgements; outcomes, reasons, exit statuses and images stay."""
+        saved = 0
+        key = (RunStep.run, RunStep.attempt, RunStep.name)
+        query = select(*key, RunStep.body).where(RunStep.run.in_(list(sizes)))
+        for run, attempt, name, body in session.execute(query).all():
+            result: dict[str, Any] = msgspec.json.decode(body)
+            if PRUNED_MEMBER in result:
+                continue
+            result |= {part: None for part in _REPORTS if part in result}
+            text = _encode({**result, PRUNED_MEMBER: self._now}).decode()
+            saved += len(body.encode()) - len(text.encode())
+            mine = (RunStep.run == run, RunStep.attempt == attempt, RunStep.name == name)
+            session.execute(update(RunStep).where(*mine).values(body=text))
+        size = max(saved, 0)
         self._note(session, "reports", before, {"runs": list(sizes), "bytes": size})
         return size
 

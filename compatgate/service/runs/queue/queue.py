@@ -200,7 +200,24 @@ class DatabaseQueue:
             if run := leases.abandoned_run(session, names, now):
                 slots = leases.slots_of(session, run.id)
                 return self._give(session, run, worker, run.on_host or "", slots, now)
-            return self._next(session, worker, served, now)
+            offers = [
+                replace(
+                    make_offer(host_values(worker, host, self._facts.gpus)),
+                    exclusive=host.exclusive and host.executor not in CLUSTERS,
+                )
+                for host in served
+                if not is_in_maintenance(host.quiet, now)
+            ]
+            chosen = choose_run(
+                offers,
+                leases.taken_slots(session, [each.host for each in offers]),
+                lambda open_, but: leases.next_waiting_run(session, open_, now, but=but),
+            )
+            if chosen is None:
+                return None
+            run, name, slots = chosen
+            leases.take_slots(session, run.id, name, slots)
+            return self._give(session, run, worker, name, slots, now)
 
     def report_host(self, host: str, away: str) -> None:
         """See `Queue`."""
@@ -211,27 +228,6 @@ class DatabaseQueue:
             since = (known[0].away_since or clock.now()) if why else None
             with self._database.writing() as session:
                 leases.mark_host(session, host, why, since)
-
-    def _next(
-        self, session: Session, worker: str, served: Sequence[Host], now: datetime
-    ) -> Lease | None:
-        offers = [
-            replace(
-                make_offer(host_values(worker, host, self._facts.gpus)),
-                exclusive=host.exclusive and host.executor not in CLUSTERS,
-            )
-            for host in served
-            if not is_in_maintenance(host.quiet, now)
-        ]
-        taken = leases.taken_slots(session, [each.host for each in offers])
-        chosen = choose_run(
-            offers, taken, lambda open_, but: leases.next_waiting_run(session, open_, now, but=but)
-        )
-        if chosen is None:
-            return None
-        run, name, slots = chosen
-        leases.take_slots(session, run.id, name, slots)
-        return self._give(session, run, worker, name, slots, now)
 
     def _give(
         self,
