@@ -1,9 +1,4 @@
-"""Describe staging hosts as ``hosts.toml`` states them, and when they may run canaries.
-
-`compatgate.canary.hosts_file` reads the file. A host takes no new run during its maintenance
-windows. `find_slurm_mistakes` and `find_kubernetes_mistakes` find what a schema cannot express of a
-host that is part of a cluster.
-"""
+"""Describe staging hosts as ``hosts.toml`` states them, and when they may run canaries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read ``hosts.toml``: the staging hosts of a worker, with endpoints and credentials.
-
-A schema checks the shape of each table. Functions add the checks that a schema cannot express.
-"""
+"""Read ``hosts.toml``: the staging hosts of a worker, with endpoints and credentials."""
 
 from __future__ import annotations
 
@@ -86,7 +83,6 @@ def read_hosts(path: Path) -> list[Host]:
 
 
 def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
-    """Return the table's host, or one host for each of its nodes."""
     tls, kubernetes = table.tls, table.kubernetes
     if tls:
         tls = Tls(*(str(folder / path) for path in msgspec.structs.astuple(tls)))
@@ -112,7 +108,6 @@ def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
 def _find_table_problems(
     table: HostTable, raw: RawDocument, index: int
 ) -> Iterator[DocumentProblem]:
-    """Yield the mistakes that a schema cannot express."""
 
     def problem(field: str, what: str, hint: str) -> DocumentProblem:
         value = getattr(table, field, None)

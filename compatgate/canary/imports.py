@@ -150,7 +150,6 @@ def read_json_lines(text: str) -> list[Observation]:
 
 
 def _read_place(lines: Sequence[str], outlines: Sequence[_Outline], start: int) -> Observation:
-    """Read the lines of one place, which declare their metrics and checks themselves."""
     declared = Workload(
         name="import",
         description="",

@@ -1,8 +1,4 @@
-"""Describe a run, the results of its steps, and what a workload reported, as values.
-
-A run is one execution of a suite on one staging host for one stack. `select_due` returns the
-blessed entries that are due for another run.
-"""
+"""Describe a run, the results of its steps, and what a workload reported, as values."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Take runs from the queue and drive them on staging hosts, until told to stop.
 
-A worker runs up to as many runs at once as its hosts have slots. A host that does not answer gets
-no run until it answers again, so it uses up no attempts. A worker reads a tested image by the
-digest that ran, so that a program in the image has no say in it.
+A host that does not answer gets no run until it answers again, so it uses up no attempts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Drive a leased run from beginning to end.
-
-The run always ends or goes back to the queue. A `Heartbeat` renews the lease meanwhile, and a
-retrying queue bridges a restart of the database.
-"""
+"""Drive a leased run from beginning to end: it always ends, or goes back to the queue."""
 
 from __future__ import annotations
 
@@ -201,7 +197,6 @@ def _run_pairs(
     planned: Sequence[Step],
     stored: Sequence[StepResult],
 ) -> list[StepResult]:
-    """Run the steps that can be compared in pairs, and the others as usual."""
     session = PairSession(steps, lease, context)
     jobs = session.prepare(planned)
     context.queue.enter(lease, "running")

@@ -1,7 +1,6 @@
 """Turn the blocks of a paired run into samples, a judgement, and results of steps. Pure.
 
-A block is one process. The blocks of a step in one pair are its reference and its candidate; a
-workload with several seeds has several blocks an arm.
+A block is one process; a workload with several seeds has several blocks an arm.
 """
 
 from __future__ import annotations

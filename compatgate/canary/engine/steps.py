@@ -1,9 +1,4 @@
-"""Run the steps of a run: each workload with each of its seeds.
-
-A step is prepared on its host, executed under a watch of the host's health, concluded, judged, and
-repeated while its values are too noisy to judge, or once if it hung and nothing shows that the host
-is not the cause. Its log goes to the queue in bounded pieces.
-"""
+"""Run the steps of a run, each workload with each seed: prepare, execute, conclude and judge."""
 
 from __future__ import annotations
 

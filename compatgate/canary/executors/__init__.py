@@ -1,9 +1,7 @@
 """Declare jobs and executors, and help executors with their jobs.
 
-An executor has no state of its own. Everything that it needs to find a job again is in the
-`Handle`, which the engine stores, and in the labels of what it started. After a crash another
-worker can therefore find and remove it. Docker, bare processes and batch schedulers share the
-helpers: command, variables, safe names, image digests, output and errors.
+An executor has no state of its own: the `Handle`, which the engine stores, and the labels of what
+it started let any worker find a job again, and remove it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Watch GPUs while a step runs: of the worker's machine, or of a cluster's nodes.
 
-The worker looks at its own machine through NVML and the kernel log. A watch gives a function that
-returns the observation after the block.
-
 On a cluster the jobs look at their nodes: the batch script asks ``nvidia-smi -q -x`` and ``dmesg``
 on every node, outside of the container, before and after the program, and leaves the answers in the
 job's folder. The worker reads them when the job has ended. What the image runs cannot write there,
@@ -117,7 +114,6 @@ def _conclude(
     after: Snapshot | None,
     kernel: KernelLog,
 ) -> HostObservation:
-    """Judge the GPUs of the slots."""
     if before is None:
         return HostObservation("unknown", "NVML does not answer on the worker's machine")
     named = [name for gpu in before.gpus if gpu.index in slots if (name := gpu.uuid or gpu.pci)]

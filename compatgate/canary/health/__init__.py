@@ -1,8 +1,4 @@
-"""GPU health: errors in the kernel log and NVML's state, for people and for canary runs.
-
-The engine takes a `snapshot` before, during and after a run, has a `KernelLog` collect messages
-meanwhile, and calls `judge_health` for the GPUs' state.
-"""
+"""GPU health: errors in the kernel log and NVML's state, for people and for canary runs."""
 
 from __future__ import annotations
 

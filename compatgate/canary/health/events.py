@@ -1,7 +1,4 @@
-"""Read a kernel log into events: recognize errors, rate them and count them.
-
-An error counts once, even if several logs contain it.
-"""
+"""Read a kernel log into events: recognize errors, rate them, and count each of them once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Judge whether a GPU was fit for a run, from snapshots around the run and kernel errors meanwhile.
-
-The module is pure: the same observations always give the same answer.
-"""
+"""Judge whether a GPU was fit for a run, from snapshots and kernel errors around it. Pure."""
 
 from __future__ import annotations
 
@@ -127,7 +124,6 @@ def _judge_events(events: Iterable[Event]) -> Iterator[_Finding]:
 def _judge_gpu(
     name: str, seen: Sequence[Gpu | None], has_after: bool, rma: Sequence[RmaRule]
 ) -> Iterator[_Finding]:
-    """Yield findings from a GPU's snapshots before, during and after; None where it is missing."""
     before, *during, after = seen
     there = [gpu for gpu in seen if gpu is not None]
     if any(gpu.lost for gpu in there) or (before and has_after and after is None):

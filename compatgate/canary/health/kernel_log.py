@@ -1,7 +1,5 @@
 """Read this machine's kernel log: stored messages, new ones, and when Xid errors were logged.
 
-Where it is quiet, `explain_absence` says whether that proves anything.
-
 A gate counts an error once by its time and code, so the same line must give the same time in every
 report: seconds since boot are added to the kernel's own time of boot, which does not drift.
 """

@@ -1,7 +1,4 @@
-"""Read kernel messages from dmesg, syslog, journal and /dev/kmsg, as text or JSON.
-
-Logs of any size are read in bounded memory. A message may have times of several clocks.
-"""
+"""Read kernel messages from dmesg, syslog, journal and /dev/kmsg, in bounded memory."""
 
 from __future__ import annotations
 

@@ -241,7 +241,6 @@ def _is_lost_error(nvml: Any, error: Exception) -> bool:
 
 
 def _add(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the known counts; None if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

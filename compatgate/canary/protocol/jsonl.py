@@ -1,10 +1,8 @@
-"""Read the line protocol: JSON lines among log lines.
+"""Read the line protocol: JSON objects with a ``type`` among log lines.
 
-A line is of the protocol if it is a JSON object with a ``type``; everything else is log. A
-malformed line of the protocol (cut off, not UTF-8, ``NaN``, a wrong type, a name that
+A malformed line of the protocol (cut off, not UTF-8, ``NaN``, a wrong type, a name that
 ``workload.toml`` does not declare) is a problem of the report, and a report with problems is never
-evidence. The ``env`` line states the driver, the GPUs, and the components loaded in the process.
-docs/reference/workloads.md is the specification.
+evidence. docs/reference/workloads.md is the specification.
 """
 
 from __future__ import annotations

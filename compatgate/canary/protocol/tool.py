@@ -168,7 +168,6 @@ class ToolOutput:
 
 
 def _tool_text(data: bytes, found: ToolResults) -> str:
-    """Return the tool's output as text, without the lines of the protocol."""
     kept: list[bytes] = []
     # If lines were lost, the line before may have no end.
     lines = data.replace(LOST_LINE, b"\n" + LOST_LINE).split(b"\n")

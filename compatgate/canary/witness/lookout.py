@@ -177,7 +177,6 @@ def find_other_versions(env: Env, libraries: Sequence[Library]) -> Iterator[str]
 
 
 def _is_same(component: str, stated: str, named: str) -> bool:
-    """Return whether two versions agree in the parts that both state."""
     try:
         one, other = parse_version(component, stated), parse_version(component, named)
     except CompatgateError:

@@ -1,7 +1,4 @@
-"""Read workloads and suites by name: the shipped ones, then those of operators' folders.
-
-The structs have the shape of the JSON Schemas of ``workload.toml`` and ``suites.toml``.
-"""
+"""Read workloads and suites by name: the shipped ones, then those of operators' folders."""
 
 from __future__ import annotations
 

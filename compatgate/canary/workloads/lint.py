@@ -89,7 +89,6 @@ def _check_texts(workload: Workload, files: dict[str, PackedFile]) -> Iterator[L
 
 
 def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
-    """Yield problems of the command's own files: missing, not compiling or not executable."""
     program = workload.command[0]
     shared = {file.path for file in contents.list_shared_modules()}
     named = [

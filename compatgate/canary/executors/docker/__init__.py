@@ -1,7 +1,5 @@
-"""Run workloads in containers of a Docker engine, local or remote.
+"""Run workloads in containers of a Docker engine, local or remote; their labels are all the state.
 
-All state is in the engine: containers, volumes and images carry labels that name their run,
-attempt and step, so any worker that reaches the engine can find and remove them.
 docs/how-to/staging-hosts.md says what a container may do.
 """
 

@@ -1,8 +1,4 @@
-"""Connect to a Docker engine, name objects on it, and translate its errors.
-
-The engine is reached through its local socket, TCP with TLS, or ssh. An error says whether another
-attempt may succeed.
-"""
+"""Connect to a Docker engine (socket, TLS or ssh), name its objects, and translate its errors."""
 
 from __future__ import annotations
 

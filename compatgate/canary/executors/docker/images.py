@@ -1,7 +1,6 @@
 """Prepare the image of a job: pull it, or build the workload's own image.
 
-Nothing is ever built on the image under test. What was built stays on the engine, and is built
-again only if the Dockerfile's folder, a base image or the limits change.
+Nothing is ever built on the image under test; a built image stays on the engine for later runs.
 """
 
 from __future__ import annotations
@@ -179,7 +178,6 @@ def _built_here(api: Any, label: str) -> list[str]:
 
 
 def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> None:
-    """Refuse and remove a built image that is far larger than its base."""
     largest = max((int(api.inspect_image(base)["Size"]) for base in bases), default=0)
     added = int(api.inspect_image(image)["Size"]) - largest
     if added > MAX_BUILT_BYTES:
@@ -193,7 +191,6 @@ def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> N
 
 
 def _make_context(workload: Workload) -> tuple[bytes, str]:
-    """Return the archive of the build context, and the text of its Dockerfile."""
     if workload.folder is None:
         raise BadInput(f"the workload {workload.name} has no folder to build from")
     files = list_files(workload.folder / (workload.image.context or "."))

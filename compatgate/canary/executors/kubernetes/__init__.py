@@ -1,7 +1,5 @@
-"""Run workloads as Jobs of a Kubernetes cluster, which queues and places them.
+"""Run workloads as Jobs of a Kubernetes cluster, which places them; their labels are all the state.
 
-All state is in the cluster: Jobs, pods, services and config maps carry labels that name their run,
-attempt and step, so any worker that reaches the cluster can find and remove them.
 docs/how-to/kubernetes-executor.md lists the rights of a pod and the permissions of a worker.
 """
 

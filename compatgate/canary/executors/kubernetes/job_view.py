@@ -1,8 +1,4 @@
-"""Follow one job in a cluster: its objects through a watch, and its output in whole lines.
-
-Objects are listed once, then updated by the watch. A stream of output that breaks is resumed at a
-`LogPosition`, so that no line is returned twice.
-"""
+"""Follow one job in a cluster: its objects through a watch, and its output in whole lines."""
 
 from __future__ import annotations
 
@@ -289,7 +285,6 @@ def _read_stream(
 
 
 def _seconds_since(stamp: str) -> int | None:
-    """Return the seconds since the last line that came, plus a margin."""
     if not stamp:
         return None
     try:

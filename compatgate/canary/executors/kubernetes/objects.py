@@ -1,8 +1,6 @@
 """Build the objects of a job in a cluster. Pure.
 
-A pod has as few rights as a container of the docker executor. The workload's folder is a ConfigMap,
-mounted read-only. Labels and names contain the run, attempt and step of an object, so that it can
-be found again and is never created twice.
+A pod has as few rights as a container of the docker executor; its files are a ConfigMap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Read the status of a job from its Job and its pods in the cluster. Pure.
-
-A pod has limited time to start; after that, the obstacle to its start is the error.
-"""
+"""Read the status of a job from its Job and its pods in the cluster. Pure."""
 
 from __future__ import annotations
 

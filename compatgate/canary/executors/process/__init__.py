@@ -1,9 +1,7 @@
 """Run workloads as bare processes of this machine, for development: no image, no isolation.
 
-A launcher (`launch.py`) runs each job in its own session, with resource limits, bounded output and
-a deadline, and ends the job when the worker goes. Every process of a job inherits a variable that
-names the job, so that another worker can find and kill leftovers. A folder for each job contains
-its files, scratch space, output and state.
+`launch.py` runs each job in a session of its own. A variable that every process of a job inherits
+lets any worker find and kill leftovers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Launch one job: start it with limits, store its output, and leave no process behind.
 
-This is a separate program (``python -I launch.py order.json``) that uses only the standard library.
-It survives the worker that started it, and then ends the job. It adopts orphans of the job
-(``PR_SET_CHILD_SUBREAPER``), so no process of the job escapes.
+This separate program survives the worker that started it, and then ends the job. It adopts the
+job's orphans (``PR_SET_CHILD_SUBREAPER``).
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ class Launcher:
         resource.setrlimit(resource.RLIMIT_FSIZE, (self._order["file"],) * 2)
 
     def _hold(self, program: subprocess.Popen[bytes], output: Any) -> None:
-        """Store output until the program has ended, or is ended."""
         streams = selectors.DefaultSelector()
         for stream in filter(None, (program.stdout, program.stderr)):
             streams.register(stream, selectors.EVENT_READ)

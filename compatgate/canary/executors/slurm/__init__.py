@@ -1,8 +1,7 @@
 """Run workloads as batch jobs of Slurm, which queues and places them.
 
-The executor has no state: a job's name is its run's, a folder in the work directory that the nodes
-share contains its script and output, and Slurm knows the rest. The controller is asked rarely, and
-may be away during a restart. docs/how-to/slurm.md says what a site needs.
+All state is in Slurm and in folders that the nodes share. docs/how-to/slurm.md says what a site
+needs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """Call Slurm's commands, parse their output, and translate Slurm's states into a job's status.
 
-Commands run without a shell and with a small environment. An error says whether another attempt may
-succeed.
-
 Sources: slurm_errno.c of Slurm, whose texts the commands print; squeue(1), "JOB STATE CODES" and
 "JOB REASON CODES"; sacct(1).
 """
@@ -350,7 +347,6 @@ def read_status(
 
 
 def _read_end(record: Record, stage: Stage, log: str) -> Status:
-    """Return the status of a job that ended for its own reasons."""
     if record.state == "CANCELLED":
         by = f" {record.reason}" if record.reason.startswith("by ") else ""
         return Status("lost", reason=f"it was cancelled in Slurm{by}")

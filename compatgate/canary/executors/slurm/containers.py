@@ -1,7 +1,4 @@
-"""Choose a job's image, and run its program in a container by the site's means.
-
-An OCI bundle is a confined copy of the site's bundle, with the workload's folder in it.
-"""
+"""Choose a job's image, and run its program in a container by the site's means."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Build the input of sbatch, and manage the folder of a job.
-
-Options are passed in an argument vector, without ``#SBATCH`` lines and without a shell. All
-values in the script are quoted for the shell. The folder is in the work directory that this machine
-shares with the nodes.
-"""
+"""Build the input of sbatch, quoted for every shell, and manage the folder of a job."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Store which judged runs a person has discarded, with the reason.
-
-A discarded run counts for nothing: neither its pass nor its failure. Rows are only ever added.
-"""
+"""Store which judged runs a person has discarded: neither pass nor failure counts any more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Store evidence and warnings on entries, and tell how fresh evidence is.
-
-Evidence is numbered and only ever added. A failed run opens a warning, and a passed run closes it.
-"""
+"""Store evidence and warnings on entries, and tell how fresh evidence is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Apply a judged run to the matrix, in the transaction that stores it.
 
 A candidate with enough evidence is blessed if the policy says so. A blessed entry that a run
-contradicts gets a warning. `Remarks` show both with an entry.
+contradicts gets a warning. `EntryRemarks` show both with an entry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Show a run's log, complete or while it grows.
 
-Control characters of a log are replaced, so no terminal obeys them. The end of a long log is shown
-first. A follower gets server-sent events and holds a thread of the server; the number of followers
-is limited. A stream ends with the run, or after some minutes. A client that has not read ``end``
+A follower gets server-sent events and holds a thread of the server; the number of followers is
+limited. A stream ends with the run, or after some minutes. A client that has not read ``end``
 continues with ``after`` (browsers do so by ``Last-Event-ID``).
 """
 

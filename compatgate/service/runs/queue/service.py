@@ -248,7 +248,6 @@ class Runs(EvidenceRemarks):
     def _compare(
         self, session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
     ) -> RunRow:
-        """Return the run with what it is compared with."""
         finder = ReferenceFinder(session, run, snapshot, now, self._allowed_images)
         against = finder.find(asked)
         if against is None:

@@ -1,8 +1,4 @@
-"""Plan runs: for a request, and to verify blessed stacks again.
-
-A request asks for one run for each SKU and driver of a target, or one for a host. A request that
-no staging host could run to its end is refused.
-"""
+"""Plan runs that some host can run to their end: for a request, or to verify blessed stacks."""
 
 from __future__ import annotations
 
