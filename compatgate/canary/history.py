@@ -141,7 +141,6 @@ class MetricHistory(Struct, frozen=True):
 
 
 Specs = Mapping[str, Mapping[str, MetricSpec]]
-"""Workload to its metrics."""
 MetricKey = tuple[str, str, str, str]
 """Workload, step, GPU and metric."""
 
@@ -220,13 +219,10 @@ def compare_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[P
 
 
 class ChangePoint(Struct, frozen=True):
-    """A change of level between two segments of a history.
+    """A change of level between two segments of a history; ``index`` is of the first run after it.
 
-    Attributes:
-        index: of the first run after the change.
-        before, after: medians of the segments on both sides, in the metric's unit.
-        change: from before to after; 0.05 is 5 % more.
-        chance: of such a difference anywhere in a history without a change, at most 1.
+    ``before`` and ``after`` are medians of the segments. ``chance`` is that of such a difference
+    anywhere in a history without a change, at most 1.
     """
 
     index: int

@@ -76,7 +76,6 @@ _Duration = Annotated[str, Meta(pattern=DURATION)]
 _Count = Annotated[str, Meta(pattern=COUNT_PATTERN)]
 _Network = Annotated[str, Meta(pattern=NETWORK_PATTERN)]
 VOLCANO = "volcano"
-"""Name of Volcano's scheduler."""
 
 
 class Tls(Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,36 +203,30 @@ class Slurm(Struct, frozen=True, forbid_unknown_fields=True):
         return int(parse_duration(self.allocation_time).total_seconds())
 
 
-class Mistake(Struct, frozen=True):
-    """A mistake in a table: its place there, the problem and how to correct it."""
-
-    place: tuple[str | int, ...]
-    problem: str
-    hint: str
-    value: str | None = None
+Mistake = tuple[tuple[str | int, ...], str, str, str | None]
+"""A mistake in a table: its place there, the problem, how to correct it, and the value."""
 
 
 def find_slurm_mistakes(table: Slurm, gpu: str | None) -> Iterator[Mistake]:
     """Yield the mistakes that a schema cannot express, on a host with or without a GPU."""
     for option in table.extra:
         if option[2:].partition("=")[0] not in SBATCH_OPTIONS:
-            yield Mistake(("extra",), "is not an allowed option",
-                          f"allowed options: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
+            hint = f"allowed options: {', '.join(SBATCH_OPTIONS)}"
+            yield ("extra",), "is not an allowed option", hint, option
     if gpu and not table.gres:
-        yield Mistake(("gres",), "is missing, so Slurm would allocate no GPU", 'like "gpu:a100"')
+        what = "is missing, so Slurm would allocate no GPU"
+        yield ("gres",), what, 'like "gpu:a100"', None
     if table.gres and not gpu:
-        yield Mistake(
-            ("gres",), "is set but the host has no gpu", "name the GPU of the host", table.gres
-        )
+        yield ("gres",), "is set but the host has no gpu", "name the GPU of the host", table.gres
     kind = table.container
     if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
-        yield Mistake(("wrapper",), "names no {image}",
-                      f"an argument vector with {', '.join(PLACEHOLDERS)}")  # fmt: skip
+        hint = f"an argument vector with {', '.join(PLACEHOLDERS)}"
+        yield ("wrapper",), "names no {image}", hint, None
     if kind == "oci" and not table.bundle:
-        yield Mistake(("bundle",), "is missing", 'set a path such as "/shared/bundles/{digest}"')
+        yield ("bundle",), "is missing", 'set a path such as "/shared/bundles/{digest}"', None
     for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
         if getattr(table, field) and kind != owner:
-            yield Mistake((field,), f'needs container = "{owner}"', "omit this setting")
+            yield (field,), f'needs container = "{owner}"', "omit this setting", None
 
 
 class Toleration(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -297,29 +290,28 @@ def find_kubernetes_mistakes(table: Kubernetes) -> Iterator[Mistake]:
         for field in ("kubeconfig", "context"):
             if value := getattr(table, field):
                 what = "cannot be set together with in_cluster"
-                yield Mistake((field,), what, f"remove {field} or in_cluster", value)
+                yield (field,), what, f"remove {field} or in_cluster", value
     for number, toleration in enumerate(table.tolerations):
         place = ("tolerations", number)
         if toleration.operator == "Exists" and toleration.value:
             what = "cannot be set with operator Exists"
-            yield Mistake((*place, "value"), what, "remove one of them")
+            yield (*place, "value"), what, "remove one of them", None
         if toleration.key is None and toleration.operator != "Exists":
             hint = 'set a key, or operator = "Exists" alone, which tolerates every taint'
-            yield Mistake((*place, "key"), "is missing", hint)
+            yield (*place, "key"), "is missing", hint, None
     if table.queue and table.volcano_queue:
         what = "cannot be set together with queue, which is Kueue's"
-        yield Mistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
+        yield ("volcano_queue",), what, "remove one of them", table.volcano_queue
     if table.volcano_queue and table.scheduler not in (None, VOLCANO):
         what = f"must be {VOLCANO} with volcano_queue"
-        yield Mistake(("scheduler",), what, "omit this setting", table.scheduler)
+        yield ("scheduler",), what, "omit this setting", table.scheduler
     if table.priority_class and not table.queue:
-        hint = "name the local queue, too"
-        yield Mistake(("priority_class",), "needs a queue of Kueue", hint)
+        yield ("priority_class",), "needs a queue of Kueue", "name the local queue, too", None
     if table.claims and table.resource in table.devices:
         what = "the GPUs are claimed, so the resource of a device plugin asks for others"
-        yield Mistake(("devices", table.resource), what, "remove it")
+        yield ("devices", table.resource), what, "remove it", None
     for workload, reference in table.images.items():
         try:
             parse_reference(reference)
         except BadInput as error:
-            yield Mistake(("images", workload), error.problem, error.hint, reference)
+            yield ("images", workload), error.problem, error.hint, reference

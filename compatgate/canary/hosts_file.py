@@ -178,9 +178,8 @@ def _find_cluster_problems(
         mistakes = find_slurm_mistakes(table.slurm, table.gpu)
     elif table.executor == "kubernetes" and table.kubernetes:
         mistakes = find_kubernetes_mistakes(table.kubernetes)
-    for wrong in mistakes:
-        place: Place = (*here, table.executor, *wrong.place)
-        yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
+    for place, what, hint, value in mistakes:
+        yield raw.problem((*here, table.executor, *place), what, value=value, hint=hint)
 
 
 def _find_node_problems(

@@ -27,7 +27,6 @@ from compatgate.kit.clock import parse_moment
 ImportFormat = Literal["dcgm", "nccl-tests", "jsonl"]
 PartOutcome = Literal["passed", "failed", "inconclusive"]
 MAX_BYTES = 8 << 20
-"""Maximum size of a report."""
 MAX_OBSERVATIONS = 2000
 _RETURN_CODE = re.compile(r"(return|exit)[-_. ]?(code|status|value)(:\d+)?$", re.IGNORECASE)
 
@@ -254,7 +253,6 @@ READERS: dict[ImportFormat, Callable[[str], list[Observation]]] = {
     "nccl-tests": read_nccl,
     "jsonl": read_json_lines,
 }
-"""Format to its reader."""
 
 
 def read_observations(

@@ -51,11 +51,8 @@ class Run(Struct, frozen=True):
         gpu: SKU that the host must have, MIG profile included; None if no GPU is needed.
         driver: driver that the host should have; evidence is bound to the measured driver.
         gpus: slots that the run takes, at least one.
-        host: required host; None if any suitable host will do.
         priority: a higher value goes first; 0 is the default.
-        doing, progress: current activity and its progress from 0 to 1, for people.
         reason: why the run has its state or, after its end, its outcome; one line.
-        against: reference of a paired run; None if the candidate is judged alone.
         explained: why a person accepts improbably good values of this run; "" if nobody does.
     """
 

@@ -307,14 +307,10 @@ class Conclusion(Struct, frozen=True):
 
 
 class Conditions(Struct, frozen=True):
-    """Conditions of a run's evidence, apart from its steps.
+    """Conditions of a run's evidence, apart from its steps, ``now`` in seconds since the epoch.
 
-    Attributes:
-        gpu_workloads: names of the workloads that need a GPU; only these count for a GPU.
-        now: seconds since the epoch.
-        tested: names of the workloads that run in the image under test.
-        reference: env lines of the reference's blocks on the host, in the order of pairs.
-        bound: what the run is bound to, as far as it is known before its steps are read.
+    Only workloads that need a GPU count for one. Those ``tested`` run in the image under test.
+    ``reference`` are env lines of the reference's blocks on the host, in the order of pairs.
     """
 
     expected: Expectation

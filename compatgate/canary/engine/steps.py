@@ -56,7 +56,12 @@ class StepRunner:
     """Runner of the steps of one leased run."""
 
     def __init__(
-        self, lease: Lease, context: HostContext, must_stop: Callable[[], bool], forecast: Forecast
+        self,
+        lease: Lease,
+        context: HostContext,
+        planned: Sequence[Step],
+        must_stop: Callable[[], bool],
+        forecast: Forecast,
     ) -> None:
         self.forecast = forecast
         self._lease = lease
@@ -65,14 +70,14 @@ class StepRunner:
         self._context = context
         self._must_stop = must_stop
         self._files: dict[str, dict[str, str]] = {}
-        workloads = context.workloads(lease.run.suite)
+        self._planned = planned
         # Whether the stated stack runs on the host's GPU only through the driver's compiler.
         codes = parse_stack(lease.run.stack).arch if lease.run.stack else None
         device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
         self._needs_ptx: bool | None = None
         if codes is not None and device is not None and context.code is not None:
             self._needs_ptx = find_run_mode(codes, device, context.code) != "sass"
-        self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
+        self._suite = sum(len(step.workload.metrics) for step in planned)
 
     def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
         """Prepare the step's image on the host, or ``reference`` in place of the one under test."""
@@ -120,15 +125,15 @@ class StepRunner:
 
         return tell
 
-    def run(self, step: Step, prepared: PreparedJob, place: str) -> StepResult:
+    def run(self, step: Step, prepared: PreparedJob) -> StepResult:
         """Run a step, repeat it where that may settle its outcome, and record the result.
 
-        A workload of hours is never repeated. The reason of each repetition is shown, after the
-        step's ``place`` in the run.
+        A workload of hours is never repeated. The reason of each repetition is shown.
         """
         reports: list[Report] = []
         hung = 0
         most = self._context.settings.repeats if step.workload.paired else 0
+        place = f"{self._planned.index(step) + 1} of {len(self._planned)}"
         again = ""
         began: datetime | None = None
         while True:

@@ -37,15 +37,13 @@ Progress = Callable[[str, float | None], None]
 
 
 class Job(Struct, frozen=True):
-    """One execution of a workload.
+    """One execution of a workload; ``run``, ``attempt`` and ``step`` name it on its host.
 
     Attributes:
-        run: id of the run; with ``attempt`` and ``step`` it names the job on its host.
         image: under test, by digest if the reference has one; None for the workload's own image.
         gpu_slots: indexes of the host's GPUs that the job may use; () for none.
         needs_ptx: the stated stack under test has no machine code for the GPU and needs the driver
             to compile its PTX; None if its code or the GPU is not stated.
-        challenge: of this execution, for a program that uses the harness; "" for none.
         files: of the image that the program must show, path below the root to digest.
     """
 

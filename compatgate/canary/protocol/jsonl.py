@@ -122,7 +122,6 @@ def read_numbers(body: dict[str, Any], field: str, single: str | None = None) ->
 
 
 MAX_VALUES = 1_000_000
-"""Maximum number of values of all metrics together."""
 _MAX_PROBLEMS = 100
 _MESSAGE = 2000
 _KINDS = ("env", "metric", "check", "progress")

@@ -47,8 +47,6 @@ class Sighting(Struct, frozen=True):
         libraries: CUDA libraries that they had mapped, and installed packages of mapped files.
         files: number of files with code that they had mapped.
         unreadable: why maps could not be read; "" if they could.
-        gpu_looks: number of looks at the GPUs by NVML.
-        gpu_pids: those of the processes that computed on the GPUs.
         gpu_foreign: NVML showed processes that are not the program's.
         gpu_busy: the GPUs did some work, or more of their memory was in use than before.
     """

@@ -19,7 +19,6 @@ from compatgate.errors import CompatgateError, ManyProblems, quote_error
 
 Severity = Literal["error", "warning"]
 LintMessage = tuple[Severity, str]
-"""Severity and text of a message."""
 
 
 class Finding(Struct, frozen=True):

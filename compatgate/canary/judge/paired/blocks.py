@@ -42,12 +42,7 @@ _ORDER = ("regression", "inconclusive", "ok", "improvement")
 
 
 class Pair(Struct, frozen=True):
-    """Blocks of one pair.
-
-    Attributes:
-        number: position of the pair in the session.
-        reference, candidate: blocks of each arm; a missing arm is empty.
-    """
+    """Blocks of one pair, by its position in the session; a missing arm is empty."""
 
     number: int
     reference: tuple[Block, ...]
@@ -78,11 +73,9 @@ class PairedSamples(Struct, frozen=True):
 
 
 class LogRatios(Struct, frozen=True):
-    """Log-ratios of one metric, candidate over reference.
+    """Natural log-ratios of one metric, candidate over reference, one per complete pair, in order.
 
-    Attributes:
-        values: natural logarithms, one per complete pair, in order.
-        step: variance that rounded samples hide, that of rounding, once an arm.
+    ``step`` is the variance that rounded samples hide, that of rounding, once an arm.
     """
 
     values: tuple[float, ...]

@@ -50,10 +50,8 @@ from compatgate.canary.workload import MetricSpec
 class Knowledge(Struct, frozen=True):
     """Knowledge about a metric that its samples do not have.
 
-    Attributes:
-        prior: noise of a log-ratio in earlier sessions on this SKU; None without history.
-        peak: published peak in the metric's unit; None if there is none.
-        explained: why a person accepts an improvement by more than 2 x, or a value beyond the peak.
+    That is noise of a log-ratio in earlier sessions on this SKU, the published peak in the metric's
+    unit, and why a person accepts an improvement by more than 2 x, or a value beyond the peak.
     """
 
     prior: Noise | None = None

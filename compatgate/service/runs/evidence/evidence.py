@@ -44,7 +44,6 @@ _BINDING = ("content", "bound")
 """Columns with a digest of their own: rows of older versions have none."""
 _MEASURED = ("suite", "sku", "driver", "components", "outcome", "finished", "development")
 _TOGETHER = 500
-"""Rows whose links are read at once."""
 
 
 class EvidenceRecord(Base):

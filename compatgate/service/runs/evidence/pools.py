@@ -38,12 +38,10 @@ class PooledRun(Struct, frozen=True):
 
 
 class RunEvidence(Struct, frozen=True):
-    """The evidence of one run, and the runs that it is pooled with.
+    """The evidence of one run, and the runs that it is pooled with, which include it, newest first.
 
-    Attributes:
-        discarded: None: it counts.
-        pool: runs of the same suite, content, SKU and driver, the newest first; the run is one.
-        changed: how the row differs from what the audit log says; "" if it does not.
+    A pool is of one suite, content, SKU and driver. ``changed`` says how the row differs from what
+    the audit log says; "" if it does not.
     """
 
     row: EvidenceRow

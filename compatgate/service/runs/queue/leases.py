@@ -121,13 +121,10 @@ def take_slots(session: Session, run_id: str, host: str, slots: Sequence[int]) -
 
 
 class Offer(Struct, frozen=True):
-    """A host that could take a run.
+    """A host that could take a run; without a SKU it has no GPUs.
 
-    Attributes:
-        gpu: SKU; None: it has no GPUs.
-        driver_key: None: not known.
-        spans: the host runs a workload on several nodes at once.
-        exclusive: a run that measures takes every slot.
+    It ``spans`` if it runs a workload on several nodes at once. On an ``exclusive`` one, a run that
+    measures takes every slot.
     """
 
     host: str

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from compatgate.service.runs.queue.service import Runs
 
 PIECES = 64
-"""Pieces of a log that are read at once."""
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 10.0
 MAX_CHARACTERS = 200_000
-"""Maximum number of characters shown at once."""
 STREAM_MEDIA = "text/event-stream"
 MAX_STREAM_SECONDS = 240.0
 """Shorter than the server's time limit of an answer."""
@@ -45,11 +43,9 @@ _REPLACED = "\ufffd"
 
 
 class Event(Struct, frozen=True):
-    """An event of a run.
+    """An event of a run; ``end`` is the last one.
 
-    Attributes:
-        name: ``end`` is the last one; ``alive`` says that nothing happened for a while, ``idle``
-            that nothing happened just now.
+    Nothing happened for a while before ``alive``, and just now before ``idle``.
     """
 
     name: Literal["output", "state", "end", "error", "alive", "idle"]
@@ -144,12 +140,9 @@ def print_pieces(
 
 
 class LogPart(Struct, frozen=True):
-    """A part of a log.
+    """A part of a log as cleaned text; ``after`` is the id of its last piece, to go on from.
 
-    Attributes:
-        text: cleaned text; a heading names the step wherever it changes.
-        after: id of its last piece, to go on from.
-        pruned: the log was removed; None: the log exists.
+    A heading names the step wherever it changes. ``pruned``: the log was removed.
     """
 
     text: str

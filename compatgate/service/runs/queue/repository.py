@@ -44,7 +44,6 @@ _FILTERED: dict[str, Any] = {
     "asked_by": Run.asked_by,
     "purpose": Run.purpose,
 }
-"""Filters of the list by the column that equals them."""
 _CHUNK = 500
 NO_STEP = ""
 """Step name of the note that replaces a removed log."""
@@ -272,7 +271,6 @@ def list_past_steps(session: Session, run: RunRow, step: str, *, limit: int = 30
 
 _MEASURED = ("passed", "failed", "inconclusive")
 _LENGTHS = 30
-"""Processes of a step whose lengths are looked at."""
 _OVERHEADS = 5
 """Runs whose length is compared with that of their processes."""
 

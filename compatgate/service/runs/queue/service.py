@@ -130,12 +130,10 @@ def peak_shares(
 
 
 class RunDetail(Struct, frozen=True):
-    """A run with its steps, and their shares of published peaks.
+    """A run with its steps, their shares of published peaks, and its evidence if it is any.
 
-    Attributes:
-        blocks: of a paired run; each is a process of candidate or reference.
-        pairs: how the pairs stand, as plain data; None if the candidate is judged alone.
-        evidence: of a judged run; None: it is not evidence.
+    The blocks of a paired run are processes of candidate or reference; ``pairs`` says how they
+    stand, as plain data; None if the candidate is judged alone.
     """
 
     run: RunRow
@@ -175,9 +173,8 @@ def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
 class Runs(EvidenceRemarks):
     """The runs of one database.
 
-    Attributes:
-        catalogue: loads suites and workloads; called when a suite is named.
-        under_test: images that a submission may name; every image, until a service limits it.
+    ``under_test`` are the images that a submission may name: every image, until a service limits
+    it.
     """
 
     find_ids = in_reading(runs.find_run_ids)
