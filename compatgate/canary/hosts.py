@@ -99,25 +99,10 @@ class MaintenanceWindow(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Host(Struct, frozen=True, forbid_unknown_fields=True):
-    """A staging host.
+    """A staging host, as ``hosts.schema.json`` describes it.
 
-    Attributes:
-        executor: ``docker``, ``process``, ``slurm`` or ``kubernetes``.
-        endpoint: address of the engine, ``unix:///var/run/docker.sock``, ``tcp://host:2376``,
-            ``ssh://user@host``; None for the executor's default.
-        gpu: SKU as written; None for a host without GPUs.
-        driver: driver version of the host, if known; evidence uses the measured version.
-        slots: GPUs for runs (a run takes as many as its suite needs, at least one); without GPUs,
-            the number of concurrent runs.
-        exclusive: a run that measures has the host to itself; false: it shares processors, bus and
-            power with runs in other slots. Of no effect on a ``slurm`` or ``kubernetes`` host,
-            whose slots are jobs.
-        devices: how to request GPUs: Docker's device request, or CDI names.
-        build_network: builds of workloads with ``network = true`` may use the network.
-        health: where to read GPU health and the kernel log: ``local``, on the worker's machine;
-            ``node``, on the nodes, by each job of a ``slurm`` host; ``none``, nowhere, which the
-            evidence says.
-        slurm, kubernetes: settings of a ``slurm`` or ``kubernetes`` host.
+    Without a SKU it has no GPUs. Its ``driver``, if known, is not evidence: a run measures it. Its
+    ``slots`` are GPUs; without GPUs, the number of concurrent runs.
     """
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN)]
@@ -163,23 +148,7 @@ def is_in_maintenance(hours: Iterable[MaintenanceWindow], at: datetime) -> bool:
 
 
 class Slurm(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a Slurm cluster whose nodes are of one kind and form a staging host.
-
-    Attributes:
-        work: absolute path of a directory that the nodes share; owned by the worker's user.
-        partition, account, qos, constraint: as ``sbatch`` takes them.
-        gres: name of the host's GPU, ``gpu:a100``; the workload states the number.
-        extra: further options of ``sbatch``.
-        container: how a node runs an image: not at all, ``srun`` with pyxis, ``srun`` with Slurm's
-            OCI support, or the site's command.
-        wrapper: argument vector of the site's command; the program's arguments are appended.
-        fetch: argument vector that brings the image to the node before the time limit starts.
-        bundle: path of an image's unpacked OCI bundle on the nodes.
-        commands: folder of ``sbatch`` and the other commands; None if they are on ``PATH``.
-        poll: seconds between two questions to the controller about a job.
-        allocation: whether each step is a job, or the steps of a run share one, and so its nodes.
-        allocation_time: duration that a shared allocation is asked for.
-    """
+    """A part of a Slurm cluster whose nodes are of one kind and form a staging host."""
 
     work: _Path
     partition: _Word | None = None
@@ -239,24 +208,7 @@ class Toleration(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class Kubernetes(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a Kubernetes cluster whose nodes are of one kind and form a staging host.
-
-    Attributes:
-        kubeconfig: file with credentials; None for ``KUBECONFIG``, else the user's file.
-        context: context in that file; None for its current context.
-        in_cluster: the worker is a pod of the cluster and has its service account.
-        resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
-        node_selector: labels of the nodes, such as those of GPU feature discovery.
-        queue: Kueue's local queue; ``priority_class`` is Kueue's WorkloadPriorityClass.
-        volcano_queue: queue of Volcano, which then schedules the pods of a job together.
-        scheduler: name of another scheduler of the pods.
-        claims: number of GPUs to the ResourceClaimTemplate that claims so many; () for the resource
-            of a device plugin.
-        devices: further resources of a pod with GPUs, such as RDMA devices.
-        networks: Multus networks of a pod with GPUs.
-        images: workload to the image that was built from its folder.
-        wait: duration that a job may wait for a node.
-    """
+    """A part of a Kubernetes cluster whose nodes are of one kind and form a staging host."""
 
     namespace: _DnsLabel
     kubeconfig: LineText | None = None

@@ -44,17 +44,7 @@ class Against(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A run's request and state.
-
-    Attributes:
-        image: under test, by digest once it is resolved.
-        gpu: SKU that the host must have, MIG profile included; None if no GPU is needed.
-        driver: driver that the host should have; evidence is bound to the measured driver.
-        gpus: slots that the run takes, at least one.
-        priority: a higher value goes first; 0 is the default.
-        reason: why the run has its state or, after its end, its outcome; one line.
-        explained: why a person accepts improbably good values of this run; "" if nobody does.
-    """
+    """A run's request and state, as the gate's routes describe them."""
 
     id: str
     suite: str

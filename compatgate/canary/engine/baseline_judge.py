@@ -18,17 +18,10 @@ from compatgate.canary.peaks import find_doubts, find_shares
 from compatgate.canary.run import Report, StepResult, merge_reports
 from compatgate.canary.workload import Workload
 from compatgate.core.facts import Facts
-from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
 NO_GPU_SKU = "cpu"
 _LEARNABLE_OUTCOMES = ("ok", "improvement", "no-baseline")
-
-
-def find_sku(gpu: str | None, gpus: Gpus) -> str:
-    """Return the SKU that baselines use for a host's declared GPU."""
-    return resolve_gpu(gpu, gpus).sku if gpu else NO_GPU_SKU
 
 
 def _find_obstacle(step: StepResult) -> str:

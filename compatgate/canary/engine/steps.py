@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.engine import HostContext, Lease, Queue, Settings
-from compatgate.canary.engine.baseline_judge import find_sku
+from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
 from compatgate.canary.executors import Executor, Handle, Job, PreparedJob, Progress
 from compatgate.canary.executors.host_watch import HostObservation
@@ -73,7 +73,8 @@ class StepRunner:
         self._planned = planned
         # Whether the stated stack runs on the host's GPU only through the driver's compiler.
         codes = parse_stack(lease.run.stack).arch if lease.run.stack else None
-        device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
+        gpu = resolve_gpu(context.gpu, context.gpus) if context.gpu else None
+        self._sku, device = (gpu.sku, gpu.capability) if gpu else (NO_GPU_SKU, None)
         self._needs_ptx: bool | None = None
         if codes is not None and device is not None and context.code is not None:
             self._needs_ptx = find_run_mode(codes, device, context.code) != "sass"
@@ -265,7 +266,7 @@ class StepRunner:
             finished_at=datetime.now(UTC),
             origin=Origin(
                 workload.digest,
-                find_sku(self._context.gpu, self._context.gpus),
+                self._sku,
                 self._executor.kind,
                 self._executor.development,
             ),

@@ -121,7 +121,7 @@ class SlurmExecutor(Executor):
         looks = self._looks_at_gpus(job)
         room = sum(time_limit(block.job, self._slurm, looks=looks) for block in blocks)
         self._room[job.run] = room
-        if self._held and not self._held.has_room(job, room):
+        if self._held and self._held.find(job, room) is None:
             self._blocks[job.run] = None
 
     def start(self, prepared: PreparedJob) -> Handle:

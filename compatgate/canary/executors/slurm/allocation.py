@@ -78,16 +78,12 @@ class Allocations:
         that belong together.
         """
         try:
-            held = self._find(job, seconds) or self._submit(job, max(seconds, room))
+            held = self.find(job, seconds) or self._submit(job, max(seconds, room))
             with (held / _QUEUE).open("a") as queue:
                 queue.write(f"{folder} {seconds} end\n")
             return (held / _NUMBER).read_text().strip()
         except OSError as error:
             raise make_folder_error(error) from None
-
-    def has_room(self, job: Job, seconds: int) -> bool:
-        """Return whether the run has an allocation for steps of so many seconds together."""
-        return self._find(job, seconds) is not None
 
     def close(self, run: str, attempt: int) -> None:
         """Let no further step begin in the allocations of an attempt."""
@@ -102,7 +98,8 @@ class Allocations:
     def _of(self, run: str, attempt: int) -> list[Path]:
         return sorted((self._root / check_name(run)).glob(f"{attempt}-allocation-*"))
 
-    def _find(self, job: Job, seconds: int) -> Path | None:
+    def find(self, job: Job, seconds: int) -> Path | None:
+        """Return the run's allocation with room for steps of so many seconds together."""
         for held in reversed(self._of(job.run, job.attempt)):
             number = _read(held / _NUMBER)
             if number and (held / _OPEN).exists() and _read(held / _NEEDS) == describe_needs(job):

@@ -266,16 +266,10 @@ class MetricPairs(Struct, frozen=True):
 
 
 class PairsState(Struct, frozen=True):
-    """Pairs of a run so far.
+    """Pairs of a run so far, and the judge's answer to them.
 
-    Attributes:
-        outcome: of the comparison; None while pairs are still run.
-        reason: one line for people; says why nothing was compared.
-        planned: pairs after which the judge looks again.
-        images: image of each arm, by digest; ``A`` is the reference.
-        judgement: the judge's answer to the pairs so far; None before the first pair.
-        metrics: by ``WORKLOAD.METRIC``, as in the judgement.
-        single: workloads that run in an image of their own, so that both arms would be the same.
+    ``outcome`` is None while pairs are still run. ``single`` are workloads that run in an image of
+    their own, so that both arms would be the same.
     """
 
     outcome: Literal["passed", "failed", "inconclusive"] | None = None

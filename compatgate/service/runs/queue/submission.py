@@ -227,7 +227,17 @@ def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], fa
 
     A GPU of which that is not known is tried.
     """
-    reasons = {place: next(_list_reasons(place, stated, facts), "") for place in places}
+    reasons: dict[Destination, str] = {}
+    for place in places:
+        gpu = resolve_gpu(place.gpu, facts.gpus) if place.gpu and stated else None
+        lacks = (
+            f"{who} cannot run there: {unmet.message}"
+            for who, needs in stated.items()
+            if gpu
+            for unmet in find_unmet(needs, gpu, facts)
+            if unmet.excludes
+        )
+        reasons[place] = next(lacks, "")
     refused = [(place, why) for place, why in reasons.items() if why]
     if not refused:
         return
@@ -236,17 +246,6 @@ def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], fa
     hint = f"name a pool that can: {', '.join(fitting)}" if fitting else ""
     field = "pool" if place.pool else "host"
     raise BadInput(why, field=field, value=place.pool or place.gpu, hint=hint)
-
-
-def _list_reasons(place: Destination, stated: Mapping[str, Needs], facts: Facts) -> Iterator[str]:
-    """Yield who needs what of a GPU that is known to lack it."""
-    if not place.gpu or not stated:
-        return
-    gpu = resolve_gpu(place.gpu, facts.gpus)
-    for who, needs in stated.items():
-        for unmet in find_unmet(needs, gpu, facts):
-            if unmet.excludes:
-                yield f"{who} cannot run there: {unmet.message}"
 
 
 def _read_stack(asked: RunRequest) -> dict[str, Any]:
