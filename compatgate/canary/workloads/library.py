@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,7 @@ from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.canary.workload import Limits, Line, MetricSpec, Program, Slug, Suite, Workload
 from compatgate.canary.workloads.contents import compute_digest, find_proofs
+from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts.nvidia import unit_of
 from compatgate.core.needs import parse_needs
 from compatgate.documents.quantities import (
@@ -27,6 +30,7 @@ from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
 from compatgate.resources import canary_dir
 
+_log = logging.getLogger(__name__)
 ENVIRONMENT = "COMPATGATE_WORKLOADS"
 MANIFEST = "workload.toml"
 SUITES = "suites.toml"
@@ -137,6 +141,29 @@ class Library:
         if problems:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
+
+
+def load_library() -> Library:
+    """Return every suite and workload; each value of ``COMPATGATE_WORKLOADS`` is read once."""
+    return _load_library(os.environ.get(ENVIRONMENT, ""))
+
+
+@cache
+def _load_library(folders: str) -> Library:
+    return Library.open([part for part in folders.split(os.pathsep) if part])
+
+
+def define_suites(load: Callable[[], Library] = load_library) -> dict[str, SuiteDefinition]:
+    """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
+    try:
+        library = load()
+        return {
+            name: define_suite({one.name: one.digest for one in library.of_suite(name)})
+            for name in library.suites
+        }
+    except CompatgateError as error:
+        _log.warning("no evidence is stale for its suite: %s", error.detail)
+        return {}
 
 
 def find_contents(folder: Path) -> tuple[list[Path], Path | None]:

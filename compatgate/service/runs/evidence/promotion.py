@@ -44,7 +44,6 @@ from compatgate.service.matrix.documents.models import Entry as EntryRow
 from compatgate.service.matrix.documents.models import Pool, TargetUse
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, keep_counting
-from compatgate.service.runs.evidence import discards
 from compatgate.service.runs.evidence import evidence as store
 from compatgate.service.runs.evidence.evidence import EntryWarning, WarningRow
 
@@ -198,7 +197,7 @@ class _Matrix:
     def evidence(self) -> RunIndex:
         """Return every run that counts."""
         if self._evidence is None:
-            discarded = discards.load_discarded(self.session)
+            discarded = store.load_discarded(self.session)
             every = store.load_evidence(self.session, new=self.new)
             counting = keep_counting(run for run in every if run.id not in discarded)
             self._evidence = index_runs(counting)

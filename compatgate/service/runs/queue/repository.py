@@ -21,7 +21,7 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Page, in_limit, page
 from compatgate.kit.principal import TargetPatterns
-from compatgate.service.runs.evidence.discards import DiscardedRun
+from compatgate.service.runs.evidence.evidence import DiscardedRun
 from compatgate.service.runs.queue.models import (
     PastStep,
     PrunedLog,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -29,8 +27,8 @@ from compatgate.canary.history import (
 from compatgate.canary.peaks import PeakShare, find_shares
 from compatgate.canary.run import BY_HISTORY, Report, StepResult, select_due
 from compatgate.canary.workloads import Library
-from compatgate.canary.workloads.library import ENVIRONMENT
-from compatgate.core.binding import SuiteDefinition, define_suite
+from compatgate.canary.workloads.library import define_suites
+from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import CompatgateError, Conflict, NotFound
@@ -75,33 +73,6 @@ _OUTLINE = (
     "finished_at",
 )  # fmt: skip
 """Members of a block without its report; its log has the values."""
-
-
-def load_library() -> Library:
-    """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
-
-    Each value of the variable is read once in a process.
-    """
-    return _load_library(os.environ.get(ENVIRONMENT, ""))
-
-
-def define_suites(load: Callable[[], Library]) -> dict[str, SuiteDefinition]:
-    """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
-    try:
-        catalogue = load()
-        return {
-            name: define_suite({one.name: one.digest for one in catalogue.of_suite(name)})
-            for name in catalogue.suites
-        }
-    except CompatgateError as error:
-        _log.warning("no evidence is stale for its suite: %s", error.detail)
-        return {}
-
-
-@cache
-def _load_library(folders: str) -> Library:
-    del folders  # `Library.open` reads the variable itself
-    return Library.open()
 
 
 def peak_shares(
